@@ -1,10 +1,12 @@
-"""Defines the Chalice app: the Lambda functions and the HTTP routes. Every body is one call into chalicelib.handlers.
+"""Defines the Chalice app: the Lambda functions and the HTTP routes. Every body is one call
+into chalicelib.handlers.
 
-Only the routes run through this file. Lambda enters the functions of the blueprints directly and never imports it, so
-this file must not set up anything that they need (no middleware, no logging).
+Only the routes run through this file. Lambda enters the functions of the blueprints directly and
+never imports it, so this file must not set up anything that they need (no middleware, no logging).
 
-OUTSCALER_READ_AUTH in .chalice/config.json decides at packaging time who may call the read routes: `iam` (signed
-requests) or `api-key` (header x-api-key). There is no third value, and in particular no open access.
+OUTSCALER_READ_AUTH in .chalice/config.json decides at packaging time who may call the
+read routes: `iam` (signed requests) or `api-key` (header x-api-key). There is no third value, and
+in particular no open access.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from urllib.parse import quote
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
-# `chalice deploy` names a package by a hash of chalicelib, bytecode included, so importing the package must not
-# write bytecode. Typed in the repository, it runs the whole deployment, as `make deploy` does.
+# `chalice deploy` names a package by a hash of chalicelib, bytecode included, so importing
+# the package must not write bytecode. Typed in the repository, it runs the whole
+# deployment, as `make deploy` does.
 if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
     if (Path(__file__).parent / "infra" / "aws").is_dir():
@@ -28,7 +31,10 @@ if os.environ.get("AWS_CHALICE_CLI_MODE"):
 
             from infra.aws.deploy.chalice_command import run_in_place
         except ModuleNotFoundError as error:
-            sys.exit(f"{error.name} is not installed; make deploy STAGE=dev installs what a deployment needs")
+            sys.exit(
+                f"{error.name} is not installed; make deploy STAGE=dev installs what a deployment "
+                "needs"
+            )
         run_in_place(get_current_context(silent=True))
 
 from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick, webhook
@@ -48,31 +54,44 @@ app = Chalice(app_name="outscaler", configure_logs=False)
 for _module in (tick, reconcile, act):
     app.register_blueprint(_module.blueprint)
 
-_READERS: dict[str, dict[str, Any]] = {"iam": {"authorizer": IAMAuthorizer()}, "api-key": {"api_key_required": True}}
+_READERS: dict[str, dict[str, Any]] = {
+    "iam": {"authorizer": IAMAuthorizer()},
+    "api-key": {"api_key_required": True},
+}
 _READ = _READERS[os.environ.get("OUTSCALER_READ_AUTH", "iam")]
 
 
 def _request() -> Request:
-    """Return the current request. Chalice types it as optional, but inside a route it is always set."""
+    """Return the current request. Chalice types it as optional, but inside
+    a route it is always set."""
     return cast(Request, app.current_request)
 
 
 def _asked() -> str:
     """Return the method and path of the request, for the log."""
     request = _request()
-    return f"{request.method} {request.path.replace('{name}', (request.uri_params or {}).get('name', ''))}"
+    return (
+        f"{request.method} "
+        f"{request.path.replace('{name}', (request.uri_params or {}).get('name', ''))}"
+    )
 
 
 def _respond(work: Callable[[], HttpResponse]) -> Response:
     answer = respond(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
-    return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
+    return Response(
+        body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"}
+    )
 
 
 def _respond_with_page(work: Callable[[], HttpResponse]) -> Response:
     """Return the only response that is not JSON; errors are JSON as on every route."""
     answer = respond(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     if answer.status != 200:
-        return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
+        return Response(
+            body=answer.body,
+            status_code=answer.status,
+            headers={"Content-Type": "application/json"},
+        )
     return Response(body=answer.body[PAGE], status_code=200, headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -88,13 +107,27 @@ def _page(work: Callable[[str], PageAnswer]) -> Response:
 
     def done() -> HttpResponse:
         context = _request().context
-        made.append(work(hosted_page.base_of(str(context.get("path", "")), str(context.get("resourcePath", "")))))
+        made.append(
+            work(
+                hosted_page.base_of(
+                    str(context.get("path", "")), str(context.get("resourcePath", ""))
+                )
+            )
+        )
         return HttpResponse(200, {})
 
-    answer = respond(done, getattr(app.lambda_context, "aws_request_id", ""), f"GET {hosted_page.ROOT}")
+    answer = respond(
+        done, getattr(app.lambda_context, "aws_request_id", ""), f"GET {hosted_page.ROOT}"
+    )
     if not made:
-        return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
-    return Response(body=made[0].body.decode(), status_code=made[0].status, headers={**made[0].headers})
+        return Response(
+            body=answer.body,
+            status_code=answer.status,
+            headers={"Content-Type": "application/json"},
+        )
+    return Response(
+        body=made[0].body.decode(), status_code=made[0].status, headers={**made[0].headers}
+    )
 
 
 def _body() -> bytes:
@@ -136,7 +169,9 @@ def decisions(name: str) -> Response:
     return _respond(lambda: read_api.decisions(name, dict(parameters or {}), runtime()))
 
 
-@app.route("/clusters/{name}/session", methods=["POST"], authorizer=IAMAuthorizer(), content_types=["*/*"])
+@app.route(
+    "/clusters/{name}/session", methods=["POST"], authorizer=IAMAuthorizer(), content_types=["*/*"]
+)
 def cluster_session(name: str) -> Response:
     """Return a link that opens the hosted page for one cluster."""
     return _respond(lambda: hosted_page.session(name, runtime()))

@@ -1,4 +1,5 @@
-"""The number of examples of a test: few in `make test`, many in `make test-slow`, which sets OUTSCALER_LONG.
+"""The number of examples of a test: few in `make test`, many in `make test-slow`,
+which sets OUTSCALER_LONG.
 
 A test that uses it is marked `more`, so that `make test-slow` runs it again.
 """

@@ -1,5 +1,5 @@
-"""Builders of model objects with sensible defaults: a test names only the fields it is about, and later values override
-earlier ones."""
+"""Builders of model objects with sensible defaults: a test names only the fields it is about, and
+later values override earlier ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def amounts(**named: str | int) -> dict[str, int]:
-    """amounts(cpu="500m", memory="1Gi", gpu=1): `gpu` stands for nvidia.com/gpu, `_` in names for `-`."""
+    """amounts(cpu="500m", memory="1Gi", gpu=1): `gpu` stands for
+    nvidia.com/gpu, `_` in names for `-`."""
     names = {"gpu": "nvidia.com/gpu", "ephemeral_storage": "ephemeral-storage"}
     return {names.get(key, key): parse_amount(key, str(value)) for key, value in named.items()}
 
@@ -46,7 +47,8 @@ def node(
     created: float = OLD,
     **more: Any,
 ) -> Node:
-    """A ready node. group: its group, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
+    """A ready node. group: its group, for `snapshot`; more: any other field of
+    Node, or extra=amounts(...)."""
     offers = {**amounts(cpu=cpu, memory=memory, pods=pods), **more.pop("extra", {})}
     named = {HOSTNAME_LABEL: name, **({ZONE: zone} if zone else {}), **(labels or {})}
     fields: dict[str, Any] = {
@@ -64,7 +66,12 @@ def node(
 
 def having(**labels: str) -> Selector:
     """A selector that matches objects with all these labels; `_` in names for `-`."""
-    return Selector(tuple(Requirement(key.replace("_", "-"), "In", (value,)) for key, value in sorted(labels.items())))
+    return Selector(
+        tuple(
+            Requirement(key.replace("_", "-"), "In", (value,))
+            for key, value in sorted(labels.items())
+        )
+    )
 
 
 def near(key: str, selector: Selector | None, **more: Any) -> PodAffinityTerm:
@@ -78,7 +85,8 @@ def even(key: str, selector: Selector | None, skew: int = 1, **more: Any) -> Spr
 
 
 class ClusterBuilder:
-    """Collects objects and makes a Snapshot; each pod gets the class that its arguments describe."""
+    """Collects objects and makes a Snapshot; each pod gets the class that its arguments
+    describe."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -100,10 +108,15 @@ class ClusterBuilder:
         kind: str = "ReplicaSet",
         **more: Any,
     ) -> int:
-        """The index of a class. owner: the name of one of that kind, or any owner; None means a bare pod."""
+        """The index of a class. owner: the name of one of that kind, or any
+        owner; None means a bare pod."""
         if isinstance(owner, str):
             owner = Owner(kind, owner, f"uid-{owner}")
-        requests = {k: v for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items() if v}
+        requests = {
+            k: v
+            for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items()
+            if v
+        }
         made = PodClass(
             namespace=namespace,
             requests=requests,
@@ -159,10 +172,19 @@ class ClusterBuilder:
         cls = self.cls(cpu, memory, **more)
         namespace = self.classes[cls].namespace
         for _ in range(count):
-            fields: dict[str, Any] = {"node": on, "created": created, "phase": "Running", "scheduled": "True"}
+            fields: dict[str, Any] = {
+                "node": on,
+                "created": created,
+                "phase": "Running",
+                "scheduled": "True",
+            }
             self.pods.append(
                 Pod(
-                    namespace, f"{name}-{len(self.pods):05d}", f"uid-{len(self.pods)}", cls, **{**fields, **(pod or {})}
+                    namespace,
+                    f"{name}-{len(self.pods):05d}",
+                    f"uid-{len(self.pods)}",
+                    cls,
+                    **{**fields, **(pod or {})},
                 )
             )
         return self
@@ -182,7 +204,8 @@ class ClusterBuilder:
         template: Node | None = None,
         **more: Any,
     ) -> ClusterBuilder:
-        """Adds a node group whose members are the nodes built with group=name; call it after them."""
+        """Adds a node group whose members are the nodes built with
+        group=name; call it after them."""
         mine = [n for n in self.nodes if n.provider_id.startswith(f"test://{name}/")]
         self.groups.append(
             NodeGroup(
@@ -191,19 +214,25 @@ class ClusterBuilder:
                 min=min,
                 max=max,
                 target=len(mine) if target is None else target,
-                instances=tuple(Instance(id=n.provider_id, handle=n.provider_id, node=n.name) for n in mine),
+                instances=tuple(
+                    Instance(id=n.provider_id, handle=n.provider_id, node=n.name) for n in mine
+                ),
                 template=template,
                 **more,
             )
         )
         return self
 
-    def budget(self, name: str, allowed: int, selector: Any, namespace: str = "default") -> ClusterBuilder:
+    def budget(
+        self, name: str, allowed: int, selector: Any, namespace: str = "default"
+    ) -> ClusterBuilder:
         """Adds a PodDisruptionBudget."""
         self.budgets.append(Budget(namespace, name, selector, allowed))
         return self
 
-    def daemonset(self, name: str, cpu: str | int = 0, memory: str | int = 0, **more: Any) -> ClusterBuilder:
+    def daemonset(
+        self, name: str, cpu: str | int = 0, memory: str | int = 0, **more: Any
+    ) -> ClusterBuilder:
         """Adds a DaemonSet in kube-system; its pods tolerate every taint by default."""
         more.setdefault("tolerations", (Toleration(operator="Exists"),))
         cls = self.cls(cpu, memory, owner=name, kind="DaemonSet", namespace="kube-system", **more)
@@ -251,9 +280,17 @@ class ClusterBuilder:
         **options: Any,
     ) -> tuple[Plan, Memory]:
         """The plan and the next memory."""
-        policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
+        policy = Policy(
+            name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options)
+        )
         return plan_cluster(
-            self.snapshot(), policy, memory or Memory(), now, seed, assume_unneeded_for=unneeded, clock=clock
+            self.snapshot(),
+            policy,
+            memory or Memory(),
+            now,
+            seed,
+            assume_unneeded_for=unneeded,
+            clock=clock,
         )
 
 
@@ -275,7 +312,9 @@ def stays(plan: Plan) -> dict[str, str]:
 def expected(plan: Plan) -> dict[str, str]:
     """pod -> the node of its placement; `group/3` is the third new node of a group."""
     return {
-        pod: promise.node or f"{promise.group}/{promise.number}" for promise in plan.promises for pod in promise.pods
+        pod: promise.node or f"{promise.group}/{promise.number}"
+        for promise in plan.promises
+        for pod in promise.pods
     }
 
 
@@ -286,7 +325,10 @@ def verdict(plan: Plan, pod: str = "") -> UnschedulablePods:
 
 def words(plan: Plan, pod: str = "") -> dict[str, list[str]]:
     """group -> the reason texts why a pod gets no node there."""
-    return {group: [text(reason) for reason in reasons] for group, reasons in verdict(plan, pod).reasons.items()}
+    return {
+        group: [text(reason) for reason in reasons]
+        for group, reasons in verdict(plan, pod).reasons.items()
+    }
 
 
 def tally(plan: Plan, pod: str = "") -> dict[str, int]:

@@ -1,6 +1,8 @@
-"""A table of cases in one test: `pytest.mark.parametrize` makes a test of each row, which costs more than the row does.
+"""A table of cases in one test: `pytest.mark.parametrize` makes a test of each row, which
+costs more than the row does.
 
-For functions that take nothing but the row. A row that needs fixtures of its own, or seconds, is a test of its own.
+For functions that take nothing but the row. A row that needs fixtures of its own, or
+seconds, is a test of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +17,20 @@ import pytest
 Test = Callable[..., None]
 
 
-def each_row(names: str | Sequence[str], rows: Iterable[Any], ids: Any = None) -> Callable[[Test], Test]:
-    """As pytest.mark.parametrize, in one test: all rows are tried, and the failed ones are reported with their values.
+def each_row(
+    names: str | Sequence[str], rows: Iterable[Any], ids: Any = None
+) -> Callable[[Test], Test]:
+    """As pytest.mark.parametrize, in one test: all rows are tried, and the failed ones are
+    reported with their values.
 
-    ids: names of the rows, or a function of a value. Raises the error of the row that failed, or an ExceptionGroup.
+    ids: names of the rows, or a function of a value. Raises the error of the row that
+    failed, or an ExceptionGroup.
     """
-    wanted = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+    wanted = (
+        [name.strip() for name in names.split(",") if name.strip()]
+        if isinstance(names, str)
+        else list(names)
+    )
     several = len(wanted) > 1 or not isinstance(names, str)
     table = [_values(row, several=several) for row in rows]
     assert table, "a table without a row proves nothing"

@@ -15,8 +15,8 @@ from botocore.loaders import Loader, create_loader
 
 from chalicelib.runtime.log import logger
 
-# Thousands of small worlds are created and dropped; garbage collection after every 700 objects would take a twelfth
-# of the run.
+# Thousands of small worlds are created and dropped; garbage collection after every 700 objects
+# would take a twelfth of the run.
 gc.set_threshold(200_000, 20, 50)
 
 _LONGEST, _AGAIN = 3600.0, 60.0
@@ -28,8 +28,8 @@ _loader_caches: dict[str | None, dict[Any, Any]] = {}
 def _loader(path: str | None = None) -> Loader:
     """botocore's loader with a cache that all sessions share.
 
-    Every session parses the descriptions of its services, and moto has boto3 begin a session in every test: that took
-    half of such a test.
+    Every session parses the descriptions of its services, and moto has boto3 begin a session in
+    every test: that took half of such a test.
     """
     loader = create_loader(path)
     vars(loader)["_cache"] = _loader_caches.setdefault(path, {})
@@ -40,7 +40,8 @@ vars(botocore.session)["create_loader"] = _loader
 
 
 def pytest_collection_finish() -> None:
-    """Modules and collected tests live until the end of the run: full collections need not visit them."""
+    """Modules and collected tests live until the end of the run: full
+    collections need not visit them."""
     gc.freeze()
 
 
@@ -52,7 +53,8 @@ class TestTooLong(BaseException):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Ends a test that waits for ever, so that the run ends: on a machine however busy, none takes so long."""
+    """Ends a test that waits for ever, so that the run ends: on a machine however
+    busy, none takes so long."""
     if not _may_set_alarm() or _UNLIMITED & {mark.name for mark in item.iter_markers()}:
         return (yield)
     before = signal.signal(signal.SIGALRM, _too_long)
@@ -67,7 +69,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def _may_set_alarm() -> bool:
     """Signals reach the main thread alone, and another program may have set an alarm already."""
     is_main = threading.current_thread() is threading.main_thread()
-    return is_main and hasattr(signal, "setitimer") and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    return (
+        is_main
+        and hasattr(signal, "setitimer")
+        and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    )
 
 
 def _too_long(number: int, frame: object) -> NoReturn:
@@ -76,7 +82,8 @@ def _too_long(number: int, frame: object) -> NoReturn:
 
 @pytest.fixture(autouse=True)
 def the_functions_log() -> Iterator[None]:
-    """Restores the functions' log: worlds with thousands of invocations silence it, and the next test may read it."""
+    """Restores the functions' log: worlds with thousands of invocations silence it, and
+    the next test may read it."""
     log = logging.getLogger(logger.name)
     level, handlers = log.level, list(log.handlers)
     yield

@@ -1,6 +1,8 @@
-"""The part of Go's templates, with Helm's functions, that the chart uses: no package index has `helm` itself.
+"""The part of Go's templates, with Helm's functions, that the chart uses: no package
+index has `helm` itself.
 
-An action that is not implemented is an error, so that a chart that is rendered here uses nothing else.
+An action that is not implemented is an error, so that a chart that is
+rendered here uses nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class NotRendered(Exception):
 
 
 class TemplateNode(msgspec.Struct):
-    """Text, a value to print, a variable, or a block with its branches. head: of a block, its keyword and condition."""
+    """Text, a value to print, a variable, or a block with its branches. head: of a block,
+    its keyword and condition."""
 
     kind: str
     head: str = ""
@@ -106,7 +109,9 @@ def _block(head: str, tokens: Iterator[TemplateNode]) -> TemplateNode:
 class _Scope:
     """What names mean: the values, the files, and variables."""
 
-    def __init__(self, values: Mapping[str, Any], files: ChartFiles, variables: Mapping[str, Any]) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], files: ChartFiles, variables: Mapping[str, Any]
+    ) -> None:
         self._values, self._files = values, files
         self._root: dict[str, Any] = {"Values": values, "Files": files}
         self.variables = dict(variables)
@@ -116,7 +121,8 @@ class _Scope:
         return _Scope(self._values, self._files, self.variables)
 
     def value(self, expression: str) -> Any:
-        """The value of a pipeline: each result is the last argument of the function behind the bar."""
+        """The value of a pipeline: each result is the last argument of the
+        function behind the bar."""
         words = _WORD.findall(expression)
         result, rest = self._pipeline(words)
         if rest:

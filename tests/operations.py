@@ -27,5 +27,6 @@ def ask(provider: Provider, operation: Operation) -> Outcome:
 
 
 def new_operation(*values: Any, **fields: Any) -> Operation:
-    """An operation; values: id, cluster, provider, group, kind, plan, created_at, from_size, to_size, targets …"""
+    """An operation; values: id, cluster, provider, group, kind, plan, created_at,
+    from_size, to_size, targets …"""
     return from_document(OperationDocument(*values, **fields))

@@ -1,4 +1,6 @@
-"""Makes functions use rights that an ordinary day does not need; shared by worlds and deployed functions."""
+"""Makes functions use rights that an ordinary day does not need; shared by
+worlds and deployed functions.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from tests.operations import new_operation
 def operations_of_every_provider(
     store: Store, now: float, word: str, due_in: float = 0.0, cluster: str = "shop"
 ) -> None:
-    """Operations planned and never sent, as by a pass that died: the sweeper sends them, and the act functions carry
-    them out."""
+    """Operations planned and never sent, as by a pass that died: the sweeper sends them, and the
+    act functions carry them out."""
     lease = store.leases.acquire(cluster, "a-pass", 1.0)
     memory = store.memory.load(cluster)
     planned = [
@@ -44,7 +46,8 @@ def operations_of_every_provider(
 
 
 def unfinished_save(faulty: Callable[[AwsFaults], Store], now: float) -> None:
-    """A large save whose transaction was lost; the next reader finishes it. faulty: a Store with faults."""
+    """A large save whose transaction was lost; the next reader finishes it.
+    faulty: a Store with faults."""
     faults = AwsFaults()
     store = faulty(faults)
     lease = store.leases.acquire("shop", f"a-pass-{now}", 1.0)
@@ -53,23 +56,37 @@ def unfinished_save(faulty: Callable[[AwsFaults], Store], now: float) -> None:
     groups = {f"g{number}": GroupMemory(target=before_size + 1) for number in range(120)}
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
-        store.memory.save("shop", before, msgspec.structs.replace(before, groups=before.groups | groups), [], lease)
+        store.memory.save(
+            "shop",
+            before,
+            msgspec.structs.replace(before, groups=before.groups | groups),
+            [],
+            lease,
+        )
     store.leases.release(lease)
 
 
 def unreadable_policy(store: Store, webhook: str, cluster: str = "shop") -> None:
-    """Stores an unreadable policy; operations are then rolled back with the last readable version."""
+    """Stores an unreadable policy; operations are then rolled back with the last readable
+    version."""
     current = store.policies.current(cluster)
     assert current is not None
-    store.policies.put(cluster, "apiVersion: outscaler.dev/v9", "digest", current.version, webhook=webhook)
+    store.policies.put(
+        cluster, "apiVersion: outscaler.dev/v9", "digest", current.version, webhook=webhook
+    )
 
 
-def unused(judges: Sequence[Any], not_played: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
-    """(function, statement, action) that is granted and that no checker saw used; all checkers have the same roles.
+def unused(
+    judges: Sequence[Any], not_played: frozenset[str] = frozenset()
+) -> list[tuple[str, str, str]]:
+    """(function, statement, action) that is granted and that no checker saw used; all
+    checkers have the same roles.
 
     Raises AssertionError where more was used than is granted.
     """
-    used = {(function, sid, asked.action) for judge in judges for function, sid, asked in judge.used}
+    used = {
+        (function, sid, asked.action) for judge in judges for function, sid, asked in judge.used
+    }
     granted = {
         (function, statement.sid, action)
         for function, statements in judges[0].roles.items()

@@ -1,7 +1,7 @@
 """Child processes of tests: with the signals of a terminal, and never longer than their test.
 
-A test may run where SIGINT is ignored (nohup, a background job of a script), and a child would inherit that. It may
-fail while its child still runs, and would then wait for it for ever.
+A test may run where SIGINT is ignored (nohup, a background job of a script), and a child would
+inherit that. It may fail while its child still runs, and would then wait for it for ever.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def started(
     command: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A child in a session of its own, with pipes. It is killed after PATIENCE, so that every read of its pipes ends,
-    and at the end of the block, with all of its session. environment: added to this process's."""
+    """A child in a session of its own, with pipes. It is killed after PATIENCE, so that every
+    read of its pipes ends, and at the end of the block, with all of its session. environment:
+    added to this process's."""
     with _default_signals():
         process = subprocess.Popen(
             command,
@@ -63,15 +64,16 @@ def python(*arguments: str) -> list[str]:
 
 
 class ChildProcess(NamedTuple):
-    """A process. since: when it was started, because another process may get its number after its end."""
+    """A process. since: when it was started, because another process may get
+    its number after its end."""
 
     pid: int
     since: str
 
 
 def children(pid: int) -> set[ChildProcess]:
-    """The processes that a process has started and that still run. A thread or a process that ends while it is read
-    has none."""
+    """The processes that a process has started and that still run. A thread or a process that ends
+    while it is read has none."""
     numbers: list[str] = []
     with suppress(*_ENDED):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -97,8 +99,8 @@ def _running(pid: int) -> ChildProcess | None:
 
 @contextmanager
 def _default_signals() -> Iterator[None]:
-    """A child that is started here has the default action of signals that this process ignores: the system resets
-    handlers in a new program, and keeps what is ignored."""
+    """A child that is started here has the default action of signals that this process ignores: the
+    system resets handlers in a new program, and keeps what is ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

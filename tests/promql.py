@@ -1,7 +1,7 @@
 """A small reader of PromQL expressions: their selectors, functions and parentheses; no values.
 
-promtool parses expressions fully, but is not installed everywhere. This reader finds what most often breaks: a metric
-or label that does not exist, an unclosed parenthesis, a misspelt function.
+promtool parses expressions fully, but is not installed everywhere. This reader finds what most
+often breaks: a metric or label that does not exist, an unclosed parenthesis, a misspelt function.
 """
 
 from __future__ import annotations
@@ -11,10 +11,44 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FUNCTIONS = {
-    *("time", "absent", "rate", "increase", "min_over_time", "max_over_time", "clamp_min", "clamp_max", "timestamp"),
-    *("histogram_quantile", "label_values", "changes", "vector", "scalar", "sum", "max", "min", "avg", "count", "topk"),
+    *(
+        "time",
+        "absent",
+        "rate",
+        "increase",
+        "min_over_time",
+        "max_over_time",
+        "clamp_min",
+        "clamp_max",
+        "timestamp",
+    ),
+    *(
+        "histogram_quantile",
+        "label_values",
+        "changes",
+        "vector",
+        "scalar",
+        "sum",
+        "max",
+        "min",
+        "avg",
+        "count",
+        "topk",
+    ),
 }
-_WORDS = {"by", "without", "on", "ignoring", "and", "or", "unless", "bool", "group_left", "group_right", "offset"}
+_WORDS = {
+    "by",
+    "without",
+    "on",
+    "ignoring",
+    "and",
+    "or",
+    "unless",
+    "bool",
+    "group_left",
+    "group_right",
+    "offset",
+}
 _GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<range>\[[^\]]*\])|(?P<text>"[^"]*")|(?P<number>\d+(?:\.\d+)?(?:e\d+)?)
@@ -29,7 +63,8 @@ class NotPromQL(Exception):
 
 
 class Selector(NamedTuple):
-    """A metric with the labels that it is selected by: label -> (operator, value). labels_used: by groupings."""
+    """A metric with the labels that it is selected by: label -> (operator, value).
+    labels_used: by groupings."""
 
     metric: str
     labels: dict[str, tuple[str, str]]
@@ -90,13 +125,19 @@ def _check_pairs(tokens: list[tuple[str, str]], text: str) -> None:
     for kind, word in tokens:
         if kind == "mark" and word in "({":
             open_marks.append(word)
-        elif kind == "mark" and word in _PAIRS and (not open_marks or open_marks.pop() != _PAIRS[word]):
+        elif (
+            kind == "mark"
+            and word in _PAIRS
+            and (not open_marks or open_marks.pop() != _PAIRS[word])
+        ):
             raise NotPromQL(f"{text}: {word} closes nothing")
     if open_marks:
         raise NotPromQL(f"{text}: {open_marks[-1]} is not closed")
 
 
-def _labels(tokens: list[tuple[str, str]], at: int, labels: dict[str, tuple[str, str]], text: str) -> int:
+def _labels(
+    tokens: list[tuple[str, str]], at: int, labels: dict[str, tuple[str, str]], text: str
+) -> int:
     while tokens[at][1] != "}":
         try:
             (kind, label), (_, operation), (of, value) = tokens[at : at + 3]

@@ -55,10 +55,12 @@ _LAYOUT = frozenset(
 def code_size(source: str) -> int:
     """Number of tokens of a file's code, without comments, docstrings and layout.
 
-    It barely depends on the width of lines, unlike the number of lines. A string is one token, also an f-string, which
-    Python 3.12 and later divide.
+    It barely depends on the width of lines, unlike the number of lines. A string is one token, also
+    an f-string, which Python 3.12 and later divide.
     """
-    docstrings = {node.body[0].lineno for node in ast.walk(ast.parse(source)) if _has_docstring(node)}
+    docstrings = {
+        node.body[0].lineno for node in ast.walk(ast.parse(source)) if _has_docstring(node)
+    }
     size = depth = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         kind = tokenize.tok_name[token.type]
@@ -72,7 +74,9 @@ def code_size(source: str) -> int:
     return size
 
 
-def _has_docstring(node: ast.AST) -> TypeGuard[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+def _has_docstring(
+    node: ast.AST,
+) -> TypeGuard[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     return isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
 
@@ -83,8 +87,8 @@ def module_name(path: str) -> str:
 
 
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each absolute import at any depth, type-only ones included: the module, and the name taken from it ("" of
-    `import module`)."""
+    """Each absolute import at any depth, type-only ones included: the module, and the name taken
+    from it ("" of `import module`)."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -93,11 +97,13 @@ def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def import_graph(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
-    """Module -> the modules of the mapping that it imports; `from package import module` is an import of the module."""
+    """Module -> the modules of the mapping that it imports; `from package import module` is
+    an import of the module."""
     graph: dict[str, set[str]] = {}
     for name, tree in modules.items():
         taken = (
-            f"{module}.{part}" if f"{module}.{part}" in modules else module for module, part in imported_names(tree)
+            f"{module}.{part}" if f"{module}.{part}" in modules else module
+            for module, part in imported_names(tree)
         )
         graph[name] = {each for each in taken if each in modules and each != name}
     return graph
@@ -107,15 +113,23 @@ def circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
     """Sets of modules that reach each other, sorted."""
     graph = _without_ends(graph)
     reach = {name: _reachable(name, graph) for name in graph}
-    found = {tuple(sorted({name} | {other for other in reach[name] if name in reach[other]})) for name in graph}
+    found = {
+        tuple(sorted({name} | {other for other in reach[name] if name in reach[other]}))
+        for name in graph
+    }
     return [list(each) for each in sorted(found) if len(each) > 1]
 
 
 def _without_ends(graph: Mapping[str, Set[str]]) -> Mapping[str, Set[str]]:
-    """The graph without modules that import none of it or that none of it imports: they are in no circle."""
+    """The graph without modules that import none of it or that none of
+    it imports: they are in no circle."""
     while True:
         imported = set[str]().union(*graph.values())
-        inner = {name for name, others in graph.items() if name in imported and not others.isdisjoint(graph)}
+        inner = {
+            name
+            for name, others in graph.items()
+            if name in imported and not others.isdisjoint(graph)
+        }
         if len(inner) == len(graph):
             return graph
         graph = {name: graph[name] & inner for name in inner}

@@ -1,4 +1,5 @@
-"""Objects in an S3 bucket: recorded decisions, and the lists of clusters. Functions use one short attempt.
+"""Objects in an S3 bucket: recorded decisions, and the lists of clusters.
+Functions use one short attempt.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
 """
@@ -13,7 +14,9 @@ from chalicelib.aws import session
 from chalicelib.model.errors import BadInput, OutscalerError
 
 _MOST_PAGES = 1000  # of a thousand objects each
-_ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[\w./-]{0,200}))?\Z")
+_ADDRESS = re.compile(
+    r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[\w./-]{0,200}))?\Z"
+)
 _ABSENT = frozenset({"NoSuchKey", "404"})
 
 
@@ -26,18 +29,30 @@ class ObjectMissing(BucketFailure):
 
 
 class ObjectBucket:
-    """bucket, prefix: where the objects are; the prefix is empty or ends with a slash. client: instead of one that is
-    made with the first call. seconds: for one answer. attempts: of one call."""
+    """bucket, prefix: where the objects are; the prefix is empty or ends with a
+    slash. client: instead of one that is made with the first call. seconds: for one
+    answer. attempts: of one call."""
 
     def __init__(
-        self, bucket: str, prefix: str = "", client: Any = None, *, seconds: float = 5.0, attempts: int = 1
+        self,
+        bucket: str,
+        prefix: str = "",
+        client: Any = None,
+        *,
+        seconds: float = 5.0,
+        attempts: int = 1,
     ) -> None:
         self._bucket, self._prefix, self._client = bucket, prefix, client
         self._seconds, self._attempts = seconds, attempts
 
     def put(self, path: str, data: bytes) -> None:
         """Store an object, encrypted as the bucket does by default. Raises BucketFailure."""
-        self._call("put_object", Key=f"{self._prefix}{path}", Body=data, ContentType="application/octet-stream")
+        self._call(
+            "put_object",
+            Key=f"{self._prefix}{path}",
+            Body=data,
+            ContentType="application/octet-stream",
+        )
 
     def get(self, path: str, largest: int) -> bytes:
         """Return an object. largest: bytes. Raises ObjectMissing, BucketFailure."""
@@ -81,11 +96,14 @@ class ObjectBucket:
 
 
 def bucket_of(place: str) -> tuple[str, str] | None:
-    """Return the bucket and the prefix of `s3://BUCKET/PREFIX`; None for the path of a folder. Raises BadInput."""
+    """Return the bucket and the prefix of `s3://BUCKET/PREFIX`; None for the path of a
+    folder. Raises BadInput."""
     if not place.startswith("s3:"):
         return None
     address = _ADDRESS.match(place)
     if address is None:
-        raise BadInput(place, "is not the address of a bucket", "write s3://BUCKET, or s3://BUCKET/PREFIX")
+        raise BadInput(
+            place, "is not the address of a bucket", "write s3://BUCKET, or s3://BUCKET/PREFIX"
+        )
     prefix = (address["prefix"] or "").strip("/")
     return address["bucket"], f"{prefix}/" if prefix else ""

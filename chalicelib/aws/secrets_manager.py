@@ -1,6 +1,7 @@
 """AWS calls for connecting to a cluster: secrets, an EKS cluster's address, and a token for it.
 
-botocore is loaded by the first call, not by the import: its import takes as long as all other imports together.
+botocore is loaded by the first call, not by the import: its import takes as long as
+all other imports together.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ _CALLS: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": _
 # AWS error code -> problem, remedy.
 _CORRECTABLE = {
     "ResourceNotFoundException": ("does not exist", "create it, or correct its name in the policy"),
-    "InvalidRequestException": ("is marked for deletion", "restore it, or name another in the policy"),
-    "AccessDeniedException": ("may not be read by this function", "allow it in the function's IAM policy"),
+    "InvalidRequestException": (
+        "is marked for deletion",
+        "restore it, or name another in the policy",
+    ),
+    "AccessDeniedException": (
+        "may not be read by this function",
+        "allow it in the function's IAM policy",
+    ),
     "DecryptionFailure": ("cannot be decrypted", "allow the function's role to use the KMS key"),
     "ValidationException": ("is not a valid name", "correct it in the policy"),
     "InvalidParameterException": ("is not a valid name", "correct it in the policy"),
@@ -36,12 +43,12 @@ _ENCRYPTED = "SecureString"
 
 
 class SecretsManagerReader:
-    """Reads secrets from Secrets Manager by name, and from SSM parameters by names that begin with `ssm:/`. Each is
-    fetched once for the life of the object; fresh() fetches it again.
+    """Reads secrets from Secrets Manager by name, and from SSM parameters by names that begin with
+    `ssm:/`. Each is fetched once for the life of the object; fresh() fetches it again.
 
-    client, parameters: botocore clients for the two services, created at their first use where they are not given.
-    Calls raise BadInput for a mistake that an operator must correct, SecretUnavailable where AWS does not respond.
-    Thread-safe.
+    client, parameters: botocore clients for the two services, created at their first use where they
+    are not given. Calls raise BadInput for a mistake that an operator must correct,
+    SecretUnavailable where AWS does not respond. Thread-safe.
     """
 
     def __init__(self, client: Any = None, parameters: Any = None) -> None:
@@ -63,7 +70,9 @@ class SecretsManagerReader:
     def _read_secret(self, name: str) -> str:
         with self._lock:
             self._client = self._client or _client("secretsmanager", "")
-        text = _ask(place_of(name), self._client.get_secret_value, SecretId=name).get("SecretString")
+        text = _ask(place_of(name), self._client.get_secret_value, SecretId=name).get(
+            "SecretString"
+        )
         if not isinstance(text, str):
             raise BadInput(place_of(name), "is binary", "store it as text (SecretString)")
         return text
@@ -71,11 +80,18 @@ class SecretsManagerReader:
     def _read_parameter(self, name: str) -> str:
         with self._lock:
             self._parameters = self._parameters or _client("ssm", "")
-        answer = _ask(place_of(name), self._parameters.get_parameter, Name=parameter_name(name), WithDecryption=True)
+        answer = _ask(
+            place_of(name),
+            self._parameters.get_parameter,
+            Name=parameter_name(name),
+            WithDecryption=True,
+        )
         parameter = answer.get("Parameter", {})
         text = parameter.get("Value")
         if parameter.get("Type") != _ENCRYPTED or not isinstance(text, str):
-            raise BadInput(place_of(name), "is not encrypted", f"store it again with the type {_ENCRYPTED}")
+            raise BadInput(
+                place_of(name), "is not encrypted", f"store it again with the type {_ENCRYPTED}"
+            )
         return text
 
 
@@ -95,12 +111,14 @@ def eks_endpoint(name: str, region: str) -> tuple[str, bytes]:
 
 
 def eks_token(name: str, region: str) -> Secret:
-    """Return a bearer token for an EKS cluster: a signed GetCallerIdentity URL that names the cluster in a signed
-    header.
+    """Return a bearer token for an EKS cluster: a signed GetCallerIdentity URL that names the
+    cluster in a signed header.
 
-    Nothing is sent. EKS calls the URL itself and learns from STS who signed it; it does so for 15 minutes.
+    Nothing is sent. EKS calls the URL itself and learns from STS who signed it;
+    it does so for 15 minutes.
     """
-    # A custom endpoint from the environment would work for own calls, but EKS only accepts STS's real host names.
+    # A custom endpoint from the environment would work for own calls, but EKS only
+    # accepts STS's real host names.
     client = _client("sts", region, ignore_configured_endpoint_urls=True)
 
     def name_the_cluster(request: Any, **_: object) -> None:

@@ -1,10 +1,11 @@
 """One botocore session for all clients of a process.
 
-A session reads botocore's tables of endpoints and partitions and finds the credentials. That costs more than creating a
-client, so the clients for the table, the queues and the secrets share one session. boto3 would add 8 to 10 % to a cold
-start (docs/performance.md, Cold start and size).
+A session reads botocore's tables of endpoints and partitions and finds the credentials. That costs
+more than creating a client, so the clients for the table, the queues and the secrets share one
+session. boto3 would add 8 to 10 % to a cold start (docs/performance.md, Cold start and size).
 
-botocore is imported by the first call, not with this module: a command that only reads files needs no AWS SDK.
+botocore is imported by the first call, not with this module: a command that only
+reads files needs no AWS SDK.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 _ONE_AT_A_TIME = threading.Lock()  # botocore's create_client is not thread-safe
 
 
-def client(service: str, *, region: str | None = None, endpoint: str | None = None, **config: Any) -> Any:
-    """Return a botocore client. region, endpoint: botocore's defaults unless given. config: botocore's Config.
+def client(
+    service: str, *, region: str | None = None, endpoint: str | None = None, **config: Any
+) -> Any:
+    """Return a botocore client. region, endpoint: botocore's defaults unless given.
+    config: botocore's Config.
 
     Thread-safe. Raises BotoCoreError, for example where no region is configured.
     """
@@ -46,7 +50,9 @@ def configured_region() -> str:
 
 
 def _session() -> Session:
-    variables = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    variables = tuple(
+        sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    )
     return _session_of(variables)
 
 

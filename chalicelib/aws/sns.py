@@ -21,8 +21,8 @@ class Publisher(Protocol):
 
 
 class TopicPublisher:
-    """Publishes messages. client: instead of one that is made with the first message. A publisher makes one client per
-    region."""
+    """Publishes messages. client: instead of one that is made with the first message. A publisher
+    makes one client per region."""
 
     def __init__(self, client: Any = None) -> None:
         self._client, self._by_region = client, dict[str, Any]()
@@ -31,7 +31,11 @@ class TopicPublisher:
         """Return when SNS has accepted the message. topic: an ARN. Raises NotPublished."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        values = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
+        values = {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in attributes.items()
+            if value
+        }
         try:
             region = topic.split(":")[3]
             if self._client is None and region not in self._by_region:
@@ -42,6 +46,8 @@ class TopicPublisher:
             client = self._client or self._by_region[region]
             client.publish(TopicArn=topic, Message=text, MessageAttributes=values)
         except ClientError as error:
-            raise NotPublished(str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
+            raise NotPublished(
+                str(error.response.get("Error", {}).get("Code", "ClientError"))
+            ) from error
         except BotoCoreError as error:
             raise NotPublished(type(error).__name__) from error

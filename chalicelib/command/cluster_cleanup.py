@@ -1,8 +1,8 @@
 """Finds and removes what Outscaler has written into a cluster, for `outscaler uninstall`.
 
-Everything of Outscaler can be recognised in the cluster itself: taints with a note, annotations with our prefix, delete
-marks with our value, and bootstrap tokens with our label. The policy only says where to look, so that no right is
-needed but those of the roles that the policy needs anyway.
+Everything of Outscaler can be recognised in the cluster itself: taints with a note, annotations
+with our prefix, delete marks with our value, and bootstrap tokens with our label. The policy only
+says where to look, so that no right is needed but those of the roles that the policy needs anyway.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ T = TypeVar("T")
 _NO_MARKS = frozenset[str]()
 _SOFT = frozenset({DELETION_CANDIDATE})
 EXPIRED = "expired"
-"""What is said of a bootstrap token that may not be deleted: no machine can join with it any more."""
+"""What is said of a bootstrap token that may not be deleted: no machine can join with it any
+more."""
 _NAMESPACE = "kube-system"
 _LONG_AGO = "2000-01-01T00:00:00Z"
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """Something of Outscaler in the cluster. kind: Node, Machine or Secret; name: with the namespace where it has one;
-    what: taints, annotations and cordons, by name."""
+    """Something of Outscaler in the cluster. kind: Node, Machine or Secret; name: with the
+    namespace where it has one; what: taints, annotations and cordons, by name."""
 
     kind: str
     name: str
@@ -80,10 +81,10 @@ class _RawItems(msgspec.Struct, frozen=True):
 class ClusterCleanup:
     """What is ours in one cluster.
 
-    soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard taints without a
-    note. management_client: of the cluster with Machines; None: the cluster itself. group: Cluster API's API group.
-    namespaces: where Machines are looked for, ("",) for all, () for none. tokens: whether bootstrap tokens are looked
-    for.
+    soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard
+    taints without a note. management_client: of the cluster with Machines; None: the cluster
+    itself. group: Cluster API's API group. namespaces: where Machines are looked for, ("",) for
+    all, () for none. tokens: whether bootstrap tokens are looked for.
     """
 
     def __init__(
@@ -109,16 +110,26 @@ class ClusterCleanup:
         api = self._machine_api()
         mark = (self._keys.delete_machine,)
         machines = [Leftover(MACHINE, machine.handle, mark) for machine in self._machines(api)]
-        tokens = [Leftover("Secret", f"{_NAMESPACE}/{token.metadata.name}", (LABEL,)) for token in self._tokens()]
+        tokens = [
+            Leftover("Secret", f"{_NAMESPACE}/{token.metadata.name}", (LABEL,))
+            for token in self._tokens()
+        ]
         return (*self._nodes(), *machines, *tokens)
 
     def removed(self) -> tuple[Leftover, ...]:
-        """Remove what is there and return it. One object that cannot be changed does not stop the others."""
+        """Remove what is there and return it. One object that cannot be changed
+        does not stop the others."""
         self.failures.clear()
         removed = []
         for node in tuple(self._nodes()):
             with self._each("Node", node.name):
-                what = clear_node(self._cluster, node.name, hard=TO_BE_DELETED, soft=self._soft, foreign=self._foreign)
+                what = clear_node(
+                    self._cluster,
+                    node.name,
+                    hard=TO_BE_DELETED,
+                    soft=self._soft,
+                    foreign=self._foreign,
+                )
                 removed += [Leftover("Node", node.name, what)] if what else []
         api = self._machine_api()
         for machine in tuple(self._machines(api)):
@@ -157,7 +168,9 @@ class ClusterCleanup:
             if node is None:
                 continue
             notes = node.metadata.annotations or {}
-            keys = self._soft | ({TO_BE_DELETED} if self._foreign or OPERATION_ANNOTATION in notes else set())
+            keys = self._soft | (
+                {TO_BE_DELETED} if self._foreign or OPERATION_ANNOTATION in notes else set()
+            )
             what = [taint.key for taint in node.spec.taints or () if taint.key in keys]
             what += sorted(note for note in notes if note.startswith(ANNOTATION_PREFIX))
             if what:
@@ -197,20 +210,27 @@ class ClusterCleanup:
                 yield secret
 
     def _delete_token(self, secret: _CleanupObject) -> str:
-        """Delete a token, or end it where only its change is allowed, as by rbac-bootstrap-tokens.yaml: the cluster's
-        token cleaner then deletes it. Returns what was done. Raises ClusterError."""
+        """Delete a token, or end it where only its change is allowed, as by
+        rbac-bootstrap-tokens.yaml: the cluster's token cleaner then deletes it. Returns what was
+        done. Raises ClusterError."""
         name = secret.metadata.name
         try:
             self._cluster.request("DELETE", f"{PATH}/{name}")
         except Forbidden:
             texts = {"token-id": name.removeprefix("bootstrap-token-"), "expiration": _LONG_AGO}
-            meta = {"name": name, "namespace": _NAMESPACE, "resourceVersion": secret.metadata.resource_version}
+            meta = {
+                "name": name,
+                "namespace": _NAMESPACE,
+                "resourceVersion": secret.metadata.resource_version,
+            }
             body = {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "type": TYPE,
                 "metadata": {**meta, "labels": secret.metadata.labels},
-                "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+                "data": {
+                    key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
+                },
             }
             self._cluster.request("PUT", f"{PATH}/{name}", body=body)
             return EXPIRED

@@ -1,6 +1,8 @@
-"""`outscaler plan --compare-option expander=price`: plans the same cluster under two sets of options and shows both.
+"""`outscaler plan --compare-option expander=price`: plans the same cluster under two sets
+of options and shows both.
 
-Costs are shown only where the policy states machine prices; they are the hourly costs of the added and removed nodes.
+Costs are shown only where the policy states machine prices; they are the hourly costs of the
+added and removed nodes.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Hourly cost of the new nodes and hourly saving from the removed nodes. unknown: groups and nodes without a price,
-    which count as zero."""
+    """Hourly cost of the new nodes and hourly saving from the removed nodes. unknown: groups and
+    nodes without a price, which count as zero."""
 
     added: float
     saved: float
@@ -63,7 +65,8 @@ def differing(first_policy: Policy, second_policy: Policy) -> tuple[str, ...]:
 
 
 def as_document(pair: Pair) -> dict[str, Any]:
-    """Return both plans as `plan` prints them, each with its values of the compared options, and the differences."""
+    """Return both plans as `plan` prints them, each with its values of the compared
+    options, and the differences."""
     return {
         "plans": [
             {
@@ -79,17 +82,31 @@ def as_document(pair: Pair) -> dict[str, Any]:
 def as_blocks(pair: Pair) -> list[Block]:
     """Return the options, the totals, and the groups and pods in which the plans differ."""
     difference, first = _difference(pair), pair.plans[0]
-    totals = [(name, *(_text(_shown(policy, name)) for policy in pair.policies)) for name in pair.options]
+    totals = [
+        (name, *(_text(_shown(policy, name)) for policy in pair.policies)) for name in pair.options
+    ]
     totals += [(title, *map(_text, difference[key])) for key, title in _TOTALS if key in difference]
-    groups = [(group["group"], *(_change(group, side) for side in (0, 1))) for group in difference["groups"]]
-    pods = [(title, str(len(difference[key])), some(difference[key])) for key, title in _LISTS if difference.get(key)]
+    groups = [
+        (group["group"], *(_change(group, side) for side in (0, 1)))
+        for group in difference["groups"]
+    ]
+    pods = [
+        (title, str(len(difference[key])), some(difference[key]))
+        for key, title in _LISTS
+        if difference.get(key)
+    ]
     headline = f"Cluster {first.cluster} at {format_time(pair.case.now)}: two plans."
     alike = "the same pods get a node in both"
     return [
         *([plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []),
         "\n".join([*plan_output.headline(first), headline]),
         Table(("", "first", "second"), tuple(totals), title="In all", right=frozenset({1, 2})),
-        Table(("group", "first", "second"), tuple(groups), title="Node groups", empty="neither changes a group"),
+        Table(
+            ("group", "first", "second"),
+            tuple(groups),
+            title="Node groups",
+            empty="neither changes a group",
+        ),
         Table(("what", "how many", "which"), tuple(pods), title="Where they differ", empty=alike),
     ]
 
@@ -112,7 +129,10 @@ _TOTALS = (
 
 def _difference(pair: Pair) -> dict[str, Any]:
     plans = pair.plans
-    placed = [{pod for up in plan.scale_ups for pod in up.pods} | set(plan.fits_existing) for plan in plans]
+    placed = [
+        {pod for up in plan.scale_ups for pod in up.pods} | set(plan.fits_existing)
+        for plan in plans
+    ]
     difference: dict[str, Any] = {
         "groups": _groups(plans),
         "nodes": [sum(up.to_size - up.from_size for up in plan.scale_ups) for plan in plans],
@@ -125,7 +145,9 @@ def _difference(pair: Pair) -> dict[str, Any]:
     }
     priced = any(policy.prices is not None for policy in pair.policies)
     if priced or any(group.price for group in pair.case.snapshot.groups):
-        costs = [cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)]
+        costs = [
+            cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)
+        ]
         difference["cost"] = [round(total.added, 6) for total in costs]
         difference["saved"] = [round(total.saved, 6) for total in costs]
         difference["unpriced"] = sorted({name for total in costs for name in total.unknown})
@@ -133,16 +155,23 @@ def _difference(pair: Pair) -> dict[str, Any]:
 
 
 def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
-    """Return the groups that at least one of the plans changes, with sizes, pods and removals in both."""
+    """Return the groups that at least one of the plans changes, with sizes,
+    pods and removals in both."""
     scale_ups = [{up.group: up for up in plan.scale_ups} for plan in plans]
     removals = [Counter(removal.group for removal in plan.removals) for plan in plans]
     sizes = {verdict.group: verdict.target for plan in plans for verdict in plan.groups}
-    names = sorted({name for side in scale_ups for name in side} | {name for side in removals for name in side})
+    names = sorted(
+        {name for side in scale_ups for name in side} | {name for side in removals for name in side}
+    )
     return [
         {
             "group": name,
-            "from": next((side[name].from_size for side in scale_ups if name in side), sizes.get(name, 0)),
-            "to": [side[name].to_size if name in side else sizes.get(name, 0) for side in scale_ups],
+            "from": next(
+                (side[name].from_size for side in scale_ups if name in side), sizes.get(name, 0)
+            ),
+            "to": [
+                side[name].to_size if name in side else sizes.get(name, 0) for side in scale_ups
+            ],
             "pods": [len(side[name].pods) if name in side else 0 for side in scale_ups],
             "removals": [side[name] for side in removals],
         }
@@ -160,8 +189,8 @@ def _change(group: dict[str, Any], side: int) -> str:
 
 
 def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
-    """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has none, the providers'
-    prices."""
+    """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has
+    none, the providers' prices."""
     from chalicelib.plan.prices import price_book
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
@@ -169,10 +198,24 @@ def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     nodes = {node.name: node for node in inputs.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
-    book = price_book(policy.prices, [group.group for group in state.groups.values()], spot=policy.spot is not None)
-    templates = {name: group.template.node for name, group in state.groups.items() if group.template is not None}
-    moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
-    moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
+    book = price_book(
+        policy.prices,
+        [group.group for group in state.groups.values()],
+        spot=policy.spot is not None,
+    )
+    templates = {
+        name: group.template.node
+        for name, group in state.groups.items()
+        if group.template is not None
+    }
+    moves = [
+        ("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size)
+        for up in plan.scale_ups
+    ]
+    moves += [
+        ("saved", removal.node, removal.group, nodes.get(removal.node), 1)
+        for removal in plan.removals
+    ]
     for kind, name, group, node, count in moves:
         price = None if node is None else book.hourly(node, state.groups[group].group)
         if price is None:
@@ -183,12 +226,17 @@ def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
 
 
 def _shown(policy: Policy, name: str) -> Any:
-    """Return an option's value in a policy as a document states it; None for an option that is not used."""
+    """Return an option's value in a policy as a document states it; None for an
+    option that is not used."""
     from chalicelib.policy.options import ROWS, attribute
 
     row = ROWS.get(name)
     lands = attribute(row) if row is not None else ""
-    return row.kind.show(getattr(policy.options, lands)) if row is not None and hasattr(Options(), lands) else None
+    return (
+        row.kind.show(getattr(policy.options, lands))
+        if row is not None and hasattr(Options(), lands)
+        else None
+    )
 
 
 def _text(value: Any) -> str:

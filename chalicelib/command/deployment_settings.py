@@ -1,12 +1,13 @@
-"""The settings by which commands judge a policy: those of the deployed functions, not those of this shell.
+"""The settings by which commands judge a policy: those of the deployed functions,
+not those of this shell.
 
     with the tables       1  the row that make deploy or the emulation has written
                           2  the output of the CloudFormation stack that the tables belong to
     without, or if        3  what outscaler login has kept of the same table
     nothing is published  4  what follows from the name of the table and the environment
 
-The first source that has settings counts. With the tables, sources 3 and 4 are reported in one line: the functions may
-have other settings.
+The first source that has settings counts. With the tables, sources 3 and 4 are reported in
+one line: the functions may have other settings.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ import msgspec
 
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy_permissions import Deployment, PublishedSettings, deployment_of, deployment_published
+from chalicelib.model.policy_permissions import (
+    Deployment,
+    PublishedSettings,
+    deployment_of,
+    deployment_published,
+)
 from chalicelib.model.resource_names import PREFIX, stage_prefix, state_table
 from chalicelib.net.bounded_files import content
 
@@ -35,17 +41,17 @@ _LARGEST = 1_000_000  # bytes of a profile; the settings may list 200 secrets an
 
 
 class JudgedBy(msgspec.Struct, frozen=True):
-    """The settings that a policy is judged by. notice: one line where the deployment has not published them; empty
-    where it has, and where no deployment is known."""
+    """The settings that a policy is judged by. notice: one line where the deployment has not
+    published them; empty where it has, and where no deployment is known."""
 
     deployment: Deployment
     notice: str = ""
 
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from the other one.
-    settings: what the deployment permits policies to name, None where it has not published that. api: the address of
-    its API, "" where it has none."""
+    """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from
+    the other one. settings: what the deployment permits policies to name, None where it has not
+    published that. api: the address of its API, "" where it has none."""
 
     stack: str
     table: str
@@ -56,8 +62,8 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 class KeptLogins(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The file of `outscaler login`. current: the name (Login.stack) of the deployment that commands use, "" for none.
-    Of two names of one table in one region the later one counts."""
+    """The file of `outscaler login`. current: the name (Login.stack) of the deployment that
+    commands use, "" for none. Of two names of one table in one region the later one counts."""
 
     deployments: tuple[Login, ...]
     current: str = ""
@@ -69,38 +75,46 @@ class KeptLogins(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
             return by_name[name]
         close = get_close_matches(name, by_name, n=1)
         known = f"known: {', '.join(by_name)}; " if by_name else ""
-        remedy = f"did you mean {close[0]}?" if close else f"{known}outscaler login STACK keeps another one"
+        remedy = (
+            f"did you mean {close[0]}?"
+            if close
+            else f"{known}outscaler login STACK keeps another one"
+        )
         raise BadInput("outscaler login", f"no deployment is kept as {name[:60]!r}", remedy)
 
 
 def settings_here() -> JudgedBy:
-    """Return the settings without a call to AWS: of the deployment of `outscaler login` that applies here, otherwise
-    what the environment says. A command may read files of its workstation. Raises BadInput that names the invalid
-    variable."""
+    """Return the settings without a call to AWS: of the deployment of `outscaler login` that
+    applies here, otherwise what the environment says. A command may read files of its workstation.
+    Raises BadInput that names the invalid variable."""
     login = login_here()
     if login is not None:
         return _of_login(login)
     guess = _of_names(state_table(os.environ), "outscaler login reads it")
-    return JudgedBy(guess.deployment) if guess.deployment.prefix_known else guess  # a stage's own prefix is no guess
+    # a stage's own prefix is no guess
+    return JudgedBy(guess.deployment) if guess.deployment.prefix_known else guess
 
 
 def settings_of(store: Store) -> JudgedBy:
-    """Return the current settings of the deployment that a store belongs to. Warns if it has published none. Raises
-    StoreError, BadInput."""
+    """Return the current settings of the deployment that a store belongs to. Warns if it has
+    published none. Raises StoreError, BadInput."""
     published = published_by(store)
     if published is not None:
         return JudgedBy(published)
     table = store.table.name
     login = login_of(table)
     guess = _of_login(login) if login is not None else _of_names(table, _PUBLISH)
-    kept = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
+    kept = (
+        f"table {table} does not say what policies may name; judged by what outscaler login has "
+        f"kept; {_PUBLISH}"
+    )
     warn(guess.notice or kept)
     return guess if guess.notice else JudgedBy(guess.deployment, kept)
 
 
 def known_settings(store: Store) -> Deployment | None:
-    """Return what the deployment of a store has published, for commands that only show how policies are; None where it
-    is not known. Warns about settings that cannot be read."""
+    """Return what the deployment of a store has published, for commands that only show how policies
+    are; None where it is not known. Warns about settings that cannot be read."""
     try:
         return published_by(store)
     except OutscalerError as error:
@@ -109,15 +123,18 @@ def known_settings(store: Store) -> Deployment | None:
 
 
 def on_this_machine(deployment: Deployment) -> Deployment:
-    """Return the settings for a command that calls vendors itself: it may call servers on this machine."""
+    """Return the settings for a command that calls vendors itself: it may call
+    servers on this machine."""
     return msgspec.structs.replace(deployment, loopback=True)
 
 
 def published_by(store: Store) -> Deployment | None:
-    """Return what the deployment of a store has published: in its policy table, or in the outputs of the stack that
-    made the tables. None where it has published nothing. Raises StoreError, BadInput."""
+    """Return what the deployment of a store has published: in its policy table, or in
+    the outputs of the stack that made the tables. None where it has published nothing.
+    Raises StoreError, BadInput."""
     published = store.deployment_settings().read()
-    if published is None and not stage_prefix(store.table.name):  # a stage of make deploy has only the row
+    # a stage of make deploy has only the row
+    if published is None and not stage_prefix(store.table.name):
         from chalicelib.command.deployments import settings_of_table
 
         settings = settings_of_table(store.table.name)
@@ -132,11 +149,13 @@ def _of_login(login: Login) -> JudgedBy:
 
 
 def _of_names(table: str, remedy: str) -> JudgedBy:
-    """Return the settings that a table's name and the environment imply. table: "" where none is known."""
+    """Return the settings that a table's name and the environment imply.
+    table: "" where none is known."""
     prefix = stage_prefix(table)
     guess = deployment_of({**os.environ, **({PREFIX: prefix} if prefix else {})}, files=True)
     notice = (
-        f"what the deployment of table {table} permits policies to name is not known; judged by its name and this "
+        f"what the deployment of table {table} permits policies to name is not known; judged by "
+        "its name and this "
         f"environment: secrets under {guess.secret_prefix}; {remedy}"
     )
     return JudgedBy(guess, notice if table else "")
@@ -150,7 +169,8 @@ _STAGE: ContextVar[str] = ContextVar("stage", default="")
 
 @contextlib.contextmanager
 def stage_chosen(name: str) -> Iterator[None]:
-    """Let the block use the kept deployment of that name, whatever the environment says. name: "" for no choice."""
+    """Let the block use the kept deployment of that name, whatever the environment
+    says. name: "" for no choice."""
     token = _STAGE.set(name)
     try:
         yield
@@ -164,8 +184,9 @@ def chosen_stage() -> str:
 
 
 def login_here() -> Login | None:
-    """Return the kept deployment that commands use: that of --stage, otherwise the one whose table the environment
-    names, otherwise the current one. None where there is none. Raises BadInput for an unknown --stage."""
+    """Return the kept deployment that commands use: that of --stage, otherwise the one whose
+    table the environment names, otherwise the current one. None where there is none. Raises
+    BadInput for an unknown --stage."""
     logins = load_logins()
     if name := chosen_stage():
         return logins.named(name)
@@ -175,14 +196,18 @@ def login_here() -> Login | None:
 
 
 def login_of(table: str) -> Login | None:
-    """Return the kept deployment of a state table; the current one where several regions have such a table."""
+    """Return the kept deployment of a state table; the current one where several
+    regions have such a table."""
     logins = load_logins()
     matching = [login for login in logins.deployments if login.table == table]
-    return next((login for login in matching if login.stack == logins.current), next(iter(matching), None))
+    return next(
+        (login for login in matching if login.stack == logins.current), next(iter(matching), None)
+    )
 
 
 def profile_path() -> Path:
-    """Return the file's path: $OUTSCALER_PROFILE, otherwise a file in the user's directory for settings."""
+    """Return the file's path: $OUTSCALER_PROFILE, otherwise a file in the
+    user's directory for settings."""
     profile = os.environ.get("OUTSCALER_PROFILE", "")
     if profile:
         return Path(profile)
@@ -191,8 +216,8 @@ def profile_path() -> Path:
 
 
 def load_logins() -> KeptLogins:
-    """Return the kept deployments; none where there is no file. A file of an older release has one deployment. Raises
-    BadInput for a file that outscaler login has not written."""
+    """Return the kept deployments; none where there is no file. A file of an older release has one
+    deployment. Raises BadInput for a file that outscaler login has not written."""
     path = profile_path()
     if not path.is_file():
         return KeptLogins(())
@@ -205,15 +230,20 @@ def load_logins() -> KeptLogins:
         if logins.current:
             logins.named(logins.current)
     except (msgspec.MsgspecError, ValueError, BadInput) as error:
-        raise BadInput(str(path), f"cannot be read ({error})", "delete it, then outscaler login STACK") from None
+        raise BadInput(
+            str(path), f"cannot be read ({error})", "delete it, then outscaler login STACK"
+        ) from None
     return logins
 
 
 def save_login(login: Login) -> None:
-    """Keep a deployment and make it the current one. Raises OSError, and BadInput for a file that is not ours."""
+    """Keep a deployment and make it the current one. Raises OSError, and BadInput for
+    a file that is not ours."""
     before = load_logins().deployments
     place = (login.table, login.region)
-    others = (item for item in before if item.stack != login.stack and (item.table, item.region) != place)
+    others = (
+        item for item in before if item.stack != login.stack and (item.table, item.region) != place
+    )
     _save(KeptLogins((*others, login), login.stack))
 
 
@@ -226,8 +256,9 @@ def use_login(name: str) -> Login:
 
 
 def remove_login(name: str = "") -> bool:
-    """Forget a deployment, "" for the current one; False where none was current. No other one takes its place, because
-    a command must not change another deployment by mistake. Raises BadInput for an unknown name, OSError."""
+    """Forget a deployment, "" for the current one; False where none was current. No other one takes
+    its place, because a command must not change another deployment by mistake. Raises BadInput for
+    an unknown name, OSError."""
     logins = load_logins()
     name = name or logins.current
     if not name:

@@ -1,9 +1,10 @@
-"""The AWS side of a deployment: its tables and published settings, its API, its functions, and who the caller is.
+"""The AWS side of a deployment: its tables and published settings, its API, its
+functions, and who the caller is.
 
-Lambda continuously polls the queue of an enabled event source mapping, and AWS charges for each poll. A deployment by
-`make deploy` therefore leaves the mappings of unused providers disabled, and the first policy that uses a provider
-enables its function. The operator who stores a policy uses their own credentials, so no function needs permission to
-change mappings.
+Lambda continuously polls the queue of an enabled event source mapping, and AWS charges for each
+poll. A deployment by `make deploy` therefore leaves the mappings of unused providers disabled, and
+the first policy that uses a provider enables its function. The operator who stores a policy uses
+their own credentials, so no function needs permission to change mappings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import msgspec
 from chalicelib.aws import session
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import PublishedSettings, published_in
-from chalicelib.model.resource_names import API_TAG, prefix_for, queue_name, stage_prefix, state_table_of
+from chalicelib.model.resource_names import (
+    API_TAG,
+    prefix_for,
+    queue_name,
+    stage_prefix,
+    state_table_of,
+)
 
 SETTINGS = "PolicySettings"
 """The output of a stack with the settings, as JSON."""
@@ -38,9 +45,10 @@ class ApiFailure(OutscalerError):
 
 
 class FoundDeployment(msgspec.Struct, frozen=True):
-    """The tables of a deployment. policy_table: "" where its name follows from the other one. settings: what policies
-    may name, by the outputs of a CloudFormation stack; None where they do not say it. api: the address of its API, ""
-    where it has none, or where the caller may not see it."""
+    """The tables of a deployment. policy_table: "" where its name follows from the other one.
+    settings: what policies may name, by the outputs of a CloudFormation stack; None where they do
+    not say it. api: the address of its API, "" where it has none, or where the caller may not see
+    it."""
 
     table: str
     policy_table: str
@@ -50,8 +58,8 @@ class FoundDeployment(msgspec.Struct, frozen=True):
 
 
 def find_deployment(stack: str, region: str) -> FoundDeployment:
-    """Find the tables of a stage of `make deploy`, otherwise of a CloudFormation stack of this name. region: "" for the
-    environment's. Raises BadInput where neither exists or AWS refuses."""
+    """Find the tables of a stage of `make deploy`, otherwise of a CloudFormation stack of this
+    name. region: "" for the environment's. Raises BadInput where neither exists or AWS refuses."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -63,13 +71,19 @@ def find_deployment(stack: str, region: str) -> FoundDeployment:
         tables = session.client("dynamodb", region=region or None, **_CONFIG)
         here = str(tables.meta.region_name)
         if table and _exists(tables, table):
-            return FoundDeployment(table=table, policy_table="", region=here, api=_api_of_stage(prefix, here))
-        outputs = _outputs(session.client("cloudformation", region=region or None, **_CONFIG), stack)
+            return FoundDeployment(
+                table=table, policy_table="", region=here, api=_api_of_stage(prefix, here)
+            )
+        outputs = _outputs(
+            session.client("cloudformation", region=region or None, **_CONFIG), stack
+        )
     except ClientError as error:
         problem = f"AWS refuses the request ({_code(error)})"
         raise BadInput(stack, problem, "use credentials that may read the table") from None
     except BotoCoreError as error:
-        raise BadInput(stack, f"AWS cannot be asked ({error})", "set AWS_PROFILE and AWS_REGION, or --region") from None
+        raise BadInput(
+            stack, f"AWS cannot be asked ({error})", "set AWS_PROFILE and AWS_REGION, or --region"
+        ) from None
     if "TableName" not in outputs:
         missing = f"no table {table}, and " if table else ""
         problem = f"{missing}no stack of this name with an output TableName in {here}"
@@ -84,18 +98,27 @@ def find_deployment(stack: str, region: str) -> FoundDeployment:
 
 
 def _api_of_stage(prefix: str, region: str) -> str:
-    """Return the address of the API that make deploy has tagged with a stage's prefix, "" where there is none, or where
-    AWS refuses: the tables are what a login needs."""
+    """Return the address of the API that make deploy has tagged with a stage's prefix, "" where
+    there is none, or where AWS refuses: the tables are what a login needs."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
     try:
         client = session.client("apigateway", region=region, **_CONFIG)
         pages = client.get_paginator("get_rest_apis").paginate()
-        tagged = [api["id"] for page in pages for api in page["items"] if api.get("tags", {}).get(API_TAG) == prefix]
+        tagged = [
+            api["id"]
+            for page in pages
+            for api in page["items"]
+            if api.get("tags", {}).get(API_TAG) == prefix
+        ]
         stages = client.get_stages(restApiId=tagged[0])["item"] if tagged else ()
         suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        return f"https://{tagged[0]}.execute-api.{region}.{suffix}/{stages[0]['stageName']}" if stages else ""
+        return (
+            f"https://{tagged[0]}.execute-api.{region}.{suffix}/{stages[0]['stageName']}"
+            if stages
+            else ""
+        )
     except (BotoCoreError, ClientError, ResponseParserError, LookupError):
         return ""
 
@@ -113,14 +136,16 @@ def _exists(client: Any, table: str) -> bool:
 
 
 def settings_of_table(table: str) -> PublishedSettings | None:
-    """Return the settings in the outputs of the CloudFormation stack that made a table, in the environment's region;
-    None where no stack did, where it does not say them, or where AWS refuses. Raises BadInput for an output that cannot
-    be read."""
+    """Return the settings in the outputs of the CloudFormation stack that made a table, in the
+    environment's region; None where no stack did, where it does not say them, or where AWS refuses.
+    Raises BadInput for an output that cannot be read."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         client = session.client("cloudformation", **_CONFIG)
-        resources = client.describe_stack_resources(PhysicalResourceId=table).get("StackResources", ())
+        resources = client.describe_stack_resources(PhysicalResourceId=table).get(
+            "StackResources", ()
+        )
         outputs = _outputs(client, resources[0]["StackName"]) if resources else {}
     except (BotoCoreError, ClientError):
         return None
@@ -136,7 +161,9 @@ def endpoint_of(stack: str, region: str) -> str:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return _outputs(session.client("cloudformation", region=region or None), stack).get(_ENDPOINT, "")
+        return _outputs(session.client("cloudformation", region=region or None), stack).get(
+            _ENDPOINT, ""
+        )
     except (BotoCoreError, ClientError):
         return ""
 
@@ -158,8 +185,8 @@ def _code(error: Any) -> str:
 
 
 def caller() -> str:
-    """Return the ARN of the caller, UNKNOWN where AWS does not say it within seconds: no act of an operator waits for
-    its own record. Every identity may ask for its own name."""
+    """Return the ARN of the caller, UNKNOWN where AWS does not say it within seconds: no act of an
+    operator waits for its own record. Every identity may ask for its own name."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     retries = {"mode": "standard", "total_max_attempts": 2}
@@ -171,23 +198,27 @@ def caller() -> str:
 
 
 def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[str]:
-    """Enable the mappings of these providers; return a line for each provider whose queue may not be polled yet.
+    """Enable the mappings of these providers; return a line for each provider whose
+    queue may not be polled yet.
 
-    table: the state table, whose name identifies the deployment. Any other name belongs to a CloudFormation stack,
-    whose template enables the mappings; then nothing is done.
+    table: the state table, whose name identifies the deployment. Any other name belongs to a
+    CloudFormation stack, whose template enables the mappings; then nothing is done.
     """
     prefix, problems = stage_prefix(table), []
     for provider in sorted(providers) if prefix else ():
         problem = _switch_on(queue_name(prefix, f"act_{provider}"), client)
         if problem:
             stage = prefix.removeprefix("outscaler-")
-            wait = f"its operations wait in their queue until make deploy STAGE={stage} has run again"
+            wait = (
+                f"its operations wait in their queue until make deploy STAGE={stage} has run again"
+            )
             problems.append(f"{provider}: {problem}; {wait}")
     return problems
 
 
 def _switch_on(function: str, client: Any | None) -> str:
-    """Return "" where the function's queue is polled. The function has the same name as its queue."""
+    """Return "" where the function's queue is polled. The function has the same name as its
+    queue."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -206,8 +237,8 @@ def _switch_on(function: str, client: Any | None) -> str:
 
 
 def post(url: str) -> bytes:
-    """Return the body of the answer to an empty POST. url: HTTPS. A host of API Gateway names its region; a custom
-    domain needs a configured one. Raises ApiFailure, BadInput."""
+    """Return the body of the answer to an empty POST. url: HTTPS. A host of API Gateway names its
+    region; a custom domain needs a configured one. Raises ApiFailure, BadInput."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.exceptions import BotoCoreError
@@ -219,7 +250,9 @@ def post(url: str) -> bytes:
     where = named or session.configured_region()
     credentials = session.credentials()
     if credentials is None:
-        raise BadInput("AWS credentials", "are missing", "set AWS_PROFILE or the variables of a role")
+        raise BadInput(
+            "AWS credentials", "are missing", "set AWS_PROFILE or the variables of a role"
+        )
     if not where:
         raise BadInput(url, "does not name its region", "set AWS_REGION")
     request = AWSRequest("POST", url, {"Content-Type": "application/json"}, b"{}")
@@ -229,5 +262,8 @@ def post(url: str) -> bytes:
     except BotoCoreError as error:
         raise ApiFailure(f"{host}: no answer ({type(error).__name__})") from None
     if answer.status_code != 200:
-        raise ApiFailure(f"{host} answers {answer.status_code}: {answer.content[:200].decode('utf-8', 'replace')}")
+        raise ApiFailure(
+            f"{host} answers {answer.status_code}: "
+            f"{answer.content[:200].decode('utf-8', 'replace')}"
+        )
     return bytes(answer.content[:_LARGEST])

@@ -1,5 +1,5 @@
-"""`outscaler explain group NAME`: explains whether a node group scales up, what it could have provided, why it was not
-chosen, and which pods cannot use it."""
+"""`outscaler explain group NAME`: explains whether a node group scales up, what it could have
+provided, why it was not chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
@@ -34,24 +34,39 @@ if TYPE_CHECKING:
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
-    """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an unknown or ambiguous
-    name."""
+    """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an
+    unknown or ambiguous name."""
     from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.what_if import owned_by
 
     case, plan = context.case, context.plan
     name = _id(name, case.snapshot, plan)
-    verdict = named(name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group")
+    verdict = named(
+        name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group"
+    )
     scale_up = next((up for up in plan.scale_ups if up.group == name), None)
     removed = [removal.node for removal in plan.removals if removal.group == name]
     state = build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
-    group = state.groups[name].group if name in state.groups else None  # spot where the policy says so, too
-    nodes = [node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)]
+    # spot where the policy says so, too
+    group = state.groups[name].group if name in state.groups else None
+    nodes = [
+        node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)
+    ]
     promised = on_new(plan, name)
-    refused = [(unserved.pods, unserved.reasons[name]) for unserved in plan.unschedulable if name in unserved.reasons]
-    pools = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
+    refused = [
+        (unserved.pods, unserved.reasons[name])
+        for unserved in plan.unschedulable
+        if name in unserved.reasons
+    ]
+    pools = (
+        {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
+    )
     rules = [rule for rule in plan.rules if rule.pool in pools]
-    next_times = plan_output.next_times(rules, case.policy, context.decided.memory, case.now) if rules else {}
+    next_times = (
+        plan_output.next_times(rules, case.policy, context.decided.memory, case.now)
+        if rules
+        else {}
+    )
     says = [_growth(verdict, scale_up)]
     if removed:
         says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
@@ -66,23 +81,33 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": removed,
         "noHelpTo": [
-            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
+            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]}
+            for pods, reasons in refused
         ],
     }
     rows = tuple((some(pods), sentences(reasons)) for pods, reasons in refused)
     refusals = Table(("pods", "why not"), rows, title="Pods that it does not help")
     new_nodes = Table(
-        ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
+        ("group", "new node", "pods per node", "pods"),
+        tuple(rows_of_group(name, promised)),
+        title="New nodes",
     )
-    own_nodes = Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes")
+    own_nodes = Table(
+        ("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"
+    )
     purchases, purchase_words = _purchases(context, group, verdict)
     data |= {"consolidation": purchases} if purchases else {}
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
     price, words = _price(context, group)
     learned, learned_facts = _learned(context, group, verdict, view)
     risk, risk_facts = _risk(context, state, name, str(price.get("currency", "")))
-    members = {*nodes, *(node for node, own in context.overview.group_of.items() if own.group == name)}
-    due = lifecycle_view.due_counts(verdict for verdict in plan.lifecycle if verdict.node in members)
+    members = {
+        *nodes,
+        *(node for node, own in context.overview.group_of.items() if own.group == name),
+    }
+    due = lifecycle_view.due_counts(
+        verdict for verdict in plan.lifecycle if verdict.node in members
+    )
     data |= {"price": price, "learned": learned, "spot": risk, "due": due}
     facts = (
         *_facts(verdict, view, case.now),
@@ -93,16 +118,24 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         *_rests(plan.notes, name),
         ("consolidation", purchase_words),
     )
-    return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
+    return Explanation(
+        "group", name, tuple(says), data, facts, tables, weakening(plan, removal=False)
+    )
 
 
 def _rests(notes: Iterable[Reason], group: str) -> list[tuple[str, str]]:
     """Return why the group's nodes are not renewed for a while."""
-    codes = (note for note in notes if note.code is ReasonCode.RENEWAL_RESTS and note.params.get("group") == group)
+    codes = (
+        note
+        for note in notes
+        if note.code is ReasonCode.RENEWAL_RESTS and note.params.get("group") == group
+    )
     return [("renewal", sentence(note)) for note in codes]
 
 
-def _state_data(verdict: GroupVerdict, view: GroupView, nodes: list[str], now: float) -> dict[str, Any]:
+def _state_data(
+    verdict: GroupVerdict, view: GroupView, nodes: list[str], now: float
+) -> dict[str, Any]:
     """Return the group's size, its nodes and what it waits for, as `-o json` shows them."""
     request, backoff = view.request, view.backoff_at(now)
     data: dict[str, Any] = {
@@ -119,8 +152,15 @@ def _state_data(verdict: GroupVerdict, view: GroupView, nodes: list[str], now: f
     if verdict.skipped is not None:
         data["skipped"] = coded(verdict.skipped)
     if request is not None:
-        data["waitingFor"] = {"nodes": request.increase, "expectedAt": format_time(request.expected_at)}
-        details = {key: value for key, value in as_json(request).items() if key in {"purchases", "comingFor"}}
+        data["waitingFor"] = {
+            "nodes": request.increase,
+            "expectedAt": format_time(request.expected_at),
+        }
+        details = {
+            key: value
+            for key, value in as_json(request).items()
+            if key in {"purchases", "comingFor"}
+        }
         data["waitingFor"] |= details
     if backoff is not None:
         data["backoff"] = as_json(backoff)
@@ -131,7 +171,12 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
     request, backoff = view.request, view.backoff_at(now)
     failed = ""
     if backoff is not None:
-        words = (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message)
+        words = (
+            f"until {format_time(backoff.until)}:",
+            backoff.error_class,
+            backoff.code,
+            backoff.message,
+        )
         failed = " ".join(filter(None, words))
     return (
         ("provider", verdict.provider),
@@ -148,12 +193,21 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
 def _learned(
     context: ExplainContext, group: NodeGroup | None, verdict: GroupVerdict, view: GroupView
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """Return what the group has taught and what follows from it, as `-o json` shows it and in words."""
-    policy, statistics = context.case.policy, context.decided.memory.groups.get(view.group, GroupMemory()).joins
-    data, facts = as_json(view.joins), [("ready time", view.joins.ready_line), ("failures", view.joins.fails_line)]
+    """Return what the group has taught and what follows from it, as `-o
+    json` shows it and in words."""
+    policy, statistics = (
+        context.case.policy,
+        context.decided.memory.groups.get(view.group, GroupMemory()).joins,
+    )
+    data, facts = (
+        as_json(view.joins),
+        [("ready time", view.joins.ready_line), ("failures", view.joins.fails_line)],
+    )
     if group is not None:
         longest = provision_time(group, policy.options)
-        timeout = learnt_timeout(statistics, longest) if policy.scale_up.learned_timeouts else longest
+        timeout = (
+            learnt_timeout(statistics, longest) if policy.scale_up.learned_timeouts else longest
+        )
         data |= {"timeoutSeconds": timeout, "timeoutLearned": timeout < longest}
         why = " (learnt: 1.5 times p99, at least 2m)" if timeout < longest else ""
         if policy.scale_up.learned_timeouts and view.joins.since_timeout < ENOUGH:
@@ -168,18 +222,27 @@ def _learned(
 def _risk(
     context: ExplainContext, state: ClusterState, name: str, currency: str
 ) -> tuple[dict[str, Any] | None, tuple[tuple[str, str], ...]]:
-    """Return the risk of a spot group, as `-o json` shows it and in words; None of another group."""
+    """Return the risk of a spot group, as `-o json` shows it and in words; None of another
+    group."""
     from chalicelib.plan.state.spot_market import spot_groups
     from chalicelib.record.pass_overview import spot_overview
 
     risk, now = context.decided.memory.groups.get(name, GroupMemory()).risk, context.case.now
     stored = {group.group: group.spot for group in context.overview.groups}
-    known = spot_overview(name, state, spot_groups(state)) if name in state.groups else stored.get(name)
+    known = (
+        spot_overview(name, state, spot_groups(state)) if name in state.groups else stored.get(name)
+    )
     view = spot_view(known, risk, now)
     if view is None:
         return None, ()
-    premium = f"{money(view.premium, currency)} an hour and node" if view.premium is not None else ""
-    last = f"{format_time(view.last_notice)}, {ago(view.last_notice, now)}" if view.last_notice else "none"
+    premium = (
+        f"{money(view.premium, currency)} an hour and node" if view.premium is not None else ""
+    )
+    last = (
+        f"{format_time(view.last_notice)}, {ago(view.last_notice, now)}"
+        if view.last_notice
+        else "none"
+    )
     return as_json(view), (
         ("spot", view.risk_line),
         ("last notice", last),
@@ -190,34 +253,61 @@ def _risk(
 
 
 def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:
-    """Return the hourly price of a node of the group, as `-o json` shows it and in words, or why there is none."""
+    """Return the hourly price of a node of the group, as `-o json` shows it and in
+    words, or why there is none."""
     from chalicelib.plan.what_if import owned_by
 
     snapshot = context.case.snapshot
     if group is None:
         return {}, ""
     book = price_book(
-        context.case.policy.prices, snapshot.groups, snapshot.taken_at, spot=context.case.policy.spot is not None
+        context.case.policy.prices,
+        snapshot.groups,
+        snapshot.taken_at,
+        spot=context.case.policy.spot is not None,
     )
-    price = book.of_group(group, next((node for node in snapshot.nodes if owned_by(group, node)), None))
-    missing, shown = (price.detail, book.named(group)) if isinstance(price, NoPrice) else ("", price)
+    price = book.of_group(
+        group, next((node for node in snapshot.nodes if owned_by(group, node)), None)
+    )
+    missing, shown = (
+        (price.detail, book.named(group)) if isinstance(price, NoPrice) else ("", price)
+    )
     if shown is None or not shown.amount:
         return {"noPrice": missing}, price_words(None, "", "", "", missing or "it costs nothing")
-    amounts = {"perHour": shown.hourly, "currency": shown.currency, "source": str(shown.source), "date": shown.date}
-    data = {key: value for key, value in amounts.items() if value} | ({"noPrice": missing} if missing else {})
+    amounts = {
+        "perHour": shown.hourly,
+        "currency": shown.currency,
+        "source": str(shown.source),
+        "date": shown.date,
+    }
+    data = {key: value for key, value in amounts.items() if value} | (
+        {"noPrice": missing} if missing else {}
+    )
     return data, price_words(shown.hourly, shown.currency, str(shown.source), shown.date, missing)
 
 
-def _purchases(context: ExplainContext, group: NodeGroup | None, verdict: GroupVerdict) -> tuple[dict[str, Any], str]:
-    """Return how many nodes of the group the moves of consolidation buy, or why they may buy none; nothing where
-    consolidation is off."""
+def _purchases(
+    context: ExplainContext, group: NodeGroup | None, verdict: GroupVerdict
+) -> tuple[dict[str, Any], str]:
+    """Return how many nodes of the group the moves of consolidation buy, or why they may buy none;
+    nothing where consolidation is off."""
     report = context.plan.consolidation
     if report is None or group is None:
         return {}, ""
-    bought = sum(bought.nodes for move in report.moves for bought in move.purchases if bought.group == verdict.group)
+    bought = sum(
+        bought.nodes
+        for move in report.moves
+        for bought in move.purchases
+        if bought.group == verdict.group
+    )
     why = "" if bought else _no_purchase(context, group, verdict)
     data: dict[str, Any] = {"buys": bought} | ({"notBought": why} if why else {})
-    return data, f"moves buy {plural(bought, 'node')}" if bought else why or "its nodes may be bought; no move does"
+    return (
+        data,
+        f"moves buy {plural(bought, 'node')}"
+        if bought
+        else why or "its nodes may be bought; no move does",
+    )
 
 
 def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdict) -> str:
@@ -229,7 +319,9 @@ def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdic
     mode = case.policy.consolidation.mode
     if mode is ConsolidationMode.REMOVE:
         return "mode remove buys nothing"
-    if group.id not in named_groups(build_cluster_state(case.snapshot, case.policy, case.memory, case.now)):
+    if group.id not in named_groups(
+        build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
+    ):
         return "consolidation.groups does not name it"
     if group.options.zero_or_max:
         return "it grows as a whole or not at all"
@@ -241,9 +333,13 @@ def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdic
 
 
 def _id(name: str, snapshot: Snapshot, plan: Plan) -> str:
-    """Return the id of the group with this name. A pool's name is an alias of each of its groups."""
+    """Return the id of the group with this name. A pool's name is an alias of each of its
+    groups."""
     groups = {verdict.group: GroupOverview(verdict.group) for verdict in plan.groups}
-    groups |= {group.id: GroupOverview(group.id, group.name, aliases=group.aliases) for group in snapshot.groups}
+    groups |= {
+        group.id: GroupOverview(group.id, group.name, aliases=group.aliases)
+        for group in snapshot.groups
+    }
     return meant_group(list(groups.values()), name, "explain group")
 
 
@@ -261,8 +357,14 @@ def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
         reasons = [plural(len(scale_up.pods), "pod")] * bool(scale_up.pods)
         reasons += list(filter(None, [plan_output.causes(scale_up)]))
         to_minimum = not reasons and scale_up.to_size <= verdict.min
-        what = f"to its minimum, {verdict.min}" if to_minimum else f"for {' and '.join(reasons) or '0 pods'}"
-        return f"{start} grows {scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}) {what}."
+        what = (
+            f"to its minimum, {verdict.min}"
+            if to_minimum
+            else f"for {' and '.join(reasons) or '0 pods'}"
+        )
+        return (
+            f"{start} grows {scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}) {what}."
+        )
     if verdict.skipped is not None:
         return f"{start} is not grown: {sentence(verdict.skipped)}."
     if verdict.option_nodes:
@@ -281,4 +383,10 @@ def _fate(context: ExplainContext, node: str) -> str:
         return "removed now"
     stays = next((verdict for verdict in plan.unremovable if verdict.node == node), None)
     why = sentence(stays.reason) if stays is not None else ""
-    return f"unneeded, stays for now: {why}" if node in plan.unneeded else f"stays: {why}" if why else "-"
+    return (
+        f"unneeded, stays for now: {why}"
+        if node in plan.unneeded
+        else f"stays: {why}"
+        if why
+        else "-"
+    )

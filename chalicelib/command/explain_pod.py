@@ -1,4 +1,6 @@
-"""`outscaler explain pod NAME`: explains where a pod runs or would run, or why no node fits, group by group."""
+"""`outscaler explain pod NAME`: explains where a pod runs or would run, or why no
+node fits, group by group.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import Any
 import msgspec
 
 from chalicelib.command.arguments import namespaced
-from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
+from chalicelib.command.explain_view import (
+    ExplainContext,
+    Explanation,
+    amounts,
+    sentences,
+    weakening,
+)
 from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import by_pod, competing, sureness
 from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
@@ -25,19 +33,25 @@ class PodPart(msgspec.Struct, frozen=True):
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
-    """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one namespace. Raises
-    BadInput."""
+    """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one
+    namespace. Raises BadInput."""
     snapshot, plan = context.case.snapshot, context.plan
     pods_by_key = {pod.key: pod for pod in snapshot.pods}
     if name not in pods_by_key:
-        unreadable = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
+        unreadable = next(
+            (gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None
+        )
         if unreadable is not None:
             says = f"Pod {name} was not read: {unreadable.detail}."
             gaps = weakening(plan, removal=False, name=name)
             return Explanation("pod", name, (says,), {"verdict": "unreadable"}, gaps=gaps)
     pod = namespaced(name, pods_by_key, "explain pod", "pod")
     cls = snapshot.cls(pod)
-    parts = [part for part in (_running(context, pod, cls), pending(context, pod.key, bound=bool(pod.node))) if part]
+    parts = [
+        part
+        for part in (_running(context, pod, cls), pending(context, pod.key, bound=bool(pod.node)))
+        if part
+    ]
     if not parts:
         parts = [PodPart(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
     data: dict[str, Any] = {}
@@ -79,7 +93,11 @@ def _group_of(context: ExplainContext, node: str) -> str:
 
     snapshot = context.case.snapshot
     host = next((candidate for candidate in snapshot.nodes if candidate.name == node), None)
-    return "" if host is None else next((group.id for group in snapshot.groups if owned_by(group, host)), "")
+    return (
+        ""
+        if host is None
+        else next((group.id for group in snapshot.groups if owned_by(group, host)), "")
+    )
 
 
 def _running(context: ExplainContext, pod: Pod, pod_class: PodClass) -> PodPart | None:
@@ -101,13 +119,16 @@ def _running(context: ExplainContext, pod: Pod, pod_class: PodClass) -> PodPart 
         return PodPart(f"{says}.", data)
     data["nodeReason"] = coded(stays.reason) | ({"pod": stays.pod} if stays.pod else {})
     if unneeded:
-        return PodPart(f"{says}. The node is unneeded and stays for now: {sentence(stays.reason)}.", data)
+        return PodPart(
+            f"{says}. The node is unneeded and stays for now: {sentence(stays.reason)}.", data
+        )
     why = "because of this pod: " if stays.pod == pod.key else ""
     return PodPart(f"{says}. The node stays: {why}{sentence(stays.reason)}.", data)
 
 
 def _fate_in_removal(removal: Removal, pod: Pod, pod_class: PodClass) -> tuple[str, str]:
-    """Return what becomes of a pod whose node is removed, and the node to which it goes, "" for none."""
+    """Return what becomes of a pod whose node is removed, and the node to
+    which it goes, "" for none."""
     destination = removal.destinations.get(pod.key, "")
     if pod.key in removal.evict:
         room = f", and there is room for it on {destination}" if destination else ""
@@ -117,8 +138,8 @@ def _fate_in_removal(removal: Removal, pod: Pod, pod_class: PodClass) -> tuple[s
 
 
 def pending(context: ExplainContext, key: str, *, bound: bool) -> PodPart | None:
-    """Return what the scale-up part of the plan says about the pod `namespace/name`, from the first of these sources
-    that knows it. bound: whether it runs on a node."""
+    """Return what the scale-up part of the plan says about the pod `namespace/name`, from the first
+    of these sources that knows it. bound: whether it runs on a node."""
     plan = context.plan
     subject = f"Pod {key}" if not bound else "It will want another node, and"
     ignored = next((ignored for ignored in plan.ignored if key in ignored.pods), None)
@@ -140,7 +161,11 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
     if scale_up is not None:
         number = promise.number if promise is not None else 0
         which = f"new node {number}" if number else "a new node"
-        data |= {"verdict": "newNode", "group": scale_up.group, **({"number": number} if number else {})}
+        data |= {
+            "verdict": "newNode",
+            "group": scale_up.group,
+            **({"number": number} if number else {}),
+        }
         sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
         data["growth"] = {"group": scale_up.group, **sizes}
         return PodPart(
@@ -154,8 +179,17 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
         exists = any(candidate.name == node for candidate in context.case.snapshot.nodes)
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not exists else ""
-        data |= {"verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not exists} if node else {})}
-        return PodPart(f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}{_waits(promise)}", data)
+        data |= {
+            "verdict": "fitsExisting",
+            **({"fitsOn": node, "upcoming": not exists} if node else {}),
+        }
+        return PodPart(
+            (
+                f"{subject} fits on {which}{coming}: nothing is grown for "
+                f"it.{contest}{_waits(promise)}"
+            ),
+            data,
+        )
     return None
 
 
@@ -163,7 +197,10 @@ def _waits(placement: PodPlacement | None) -> str:
     """Return a sentence to append for a pod that waits for what its node does not have yet."""
     if placement is None or not placement.lacks:
         return ""
-    return f" The node is not finished, so this is not certain; still missing: {', '.join(placement.lacks)}."
+    return (
+        " The node is not finished, so this is not certain; still missing: "
+        f"{', '.join(placement.lacks)}."
+    )
 
 
 def _other_groups(plan: Plan, chosen: str) -> Table:
@@ -171,7 +208,10 @@ def _other_groups(plan: Plan, chosen: str) -> Table:
     rows = []
     for verdict in plan.groups:
         if verdict.group != chosen and verdict.option_nodes:
-            option = f"{verdict.option_nodes} nodes for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
+            option = (
+                f"{verdict.option_nodes} nodes for {verdict.option_pods} pods, waste "
+                f"{verdict.waste or 0.0:.2f}"
+            )
             rows.append((verdict.group, option))
         elif verdict.group != chosen and verdict.skipped is not None:
             rows.append((verdict.group, sentence(verdict.skipped)))
@@ -191,12 +231,19 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
         "alike": len(unschedulable.pods),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [coded(reason) for reason in reasons] for group, reasons in by_group},
-        "skipped": {verdict.group: coded(verdict.skipped) for verdict in plan.groups if verdict.skipped is not None},
+        "skipped": {
+            verdict.group: coded(verdict.skipped)
+            for verdict in plan.groups
+            if verdict.skipped is not None
+        },
         "nodes": unschedulable.nodes,
         "against": {text(reason): count for reason, count in unschedulable.against},
     }
     groups = tuple((", ".join(groups), why) for why, groups in by_reason.items())
-    nodes = tuple((f"{count} of {unschedulable.nodes}", text(reason)) for reason, count in unschedulable.against)
+    nodes = tuple(
+        (f"{count} of {unschedulable.nodes}", text(reason))
+        for reason, count in unschedulable.against
+    )
     tables = (
         Table(("group", "why not"), groups, title="Node groups"),
         Table(("nodes", "why not"), nodes, title="Existing nodes after the other placements"),

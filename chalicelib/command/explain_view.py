@@ -20,12 +20,15 @@ from chalicelib.reasons.text import lasting_first, sentence
 from chalicelib.record.views import coded
 
 # Kinds whose absence weakens decisions of one side only (snapshot/listed_resources.py).
-_OF_REMOVALS = frozenset({"ReplicaSet", "StatefulSet", "Job", "ReplicationController", "PodDisruptionBudget"})
+_OF_REMOVALS = frozenset(
+    {"ReplicaSet", "StatefulSet", "Job", "ReplicationController", "PodDisruptionBudget"}
+)
 _OF_GROWTH = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "ConfigMap"})
 
 
 class ExplainContext(msgspec.Struct, frozen=True):
-    """A cluster and the plan for it. overview: of a stored decision, whose snapshot has neither groups nor pods."""
+    """A cluster and the plan for it. overview: of a stored decision, whose snapshot has
+    neither groups nor pods."""
 
     case: PlanInputs
     decided: PlannedCase
@@ -38,8 +41,8 @@ class ExplainContext(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One explanation. says: sentences; facts: (name, value) pairs; tables: related tables; data: the JSON fields after
-    the common ones."""
+    """One explanation. says: sentences; facts: (name, value) pairs; tables: related tables; data:
+    the JSON fields after the common ones."""
 
     kind: str
     name: str
@@ -51,8 +54,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def as_document(explanation: Explanation, context: ExplainContext) -> dict[str, Any]:
-    """Return kind, name, cluster, at, assumed and says, then the explanation's own fields, then the plan's notes and
-    the gaps that weaken the explanation."""
+    """Return kind, name, cluster, at, assumed and says, then the explanation's own fields, then the
+    plan's notes and the gaps that weaken the explanation."""
     plan = context.plan
     return {
         "kind": explanation.kind,
@@ -71,7 +74,8 @@ def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
     """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
     notes = tuple((note.code.value, sentence(note)) for note in context.plan.notes)
     gaps = tuple(
-        (gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in explanation.gaps
+        (gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-")
+        for gap in explanation.gaps
     )
     blocks: tuple[Block, ...] = (
         *([assumptions(context.case.assumed)] if context.case.assumed else []),
@@ -85,7 +89,8 @@ def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
 
 
 def amounts(resources: Mapping[str, int]) -> str:
-    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`. resources: name -> millicores, bytes or a number."""
+    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`. resources: name ->
+    millicores, bytes or a number."""
     texts = (f"{name} {format_amount(name, amount)}" for name, amount in sorted(resources.items()))
     return ", ".join(texts) or "nothing"
 
@@ -95,18 +100,25 @@ def sentences(reasons: Iterable[Reason]) -> str:
     return "; ".join(sentence(reason) for reason in lasting_first(reasons))
 
 
-def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[MissingData, ...]:
-    """Return the gaps that make an explanation less certain: gaps of a relevant kind, and gaps about the pod itself or
-    about pods on the node.
+def weakening(
+    plan: Plan, *, removal: bool, name: str = "", node: str = ""
+) -> tuple[MissingData, ...]:
+    """Return the gaps that make an explanation less certain: gaps of a relevant kind, and gaps
+    about the pod itself or about pods on the node.
 
-    removal: True for an explanation of node removals, where drain rules are relevant and scale-up rules are not; False
-    for the reverse.
+    removal: True for an explanation of node removals, where drain rules are relevant and scale-up
+    rules are not; False for the reverse.
     """
     other_side = _OF_GROWTH if removal else _OF_REMOVALS
 
     def matters(gap: MissingData) -> bool:
         if gap.affected_decisions:
             return gap.kind not in other_side
-        return gap.kind != "Pod" or not gap.name or gap.name == name or (bool(node) and gap.node == node)
+        return (
+            gap.kind != "Pod"
+            or not gap.name
+            or gap.name == name
+            or (bool(node) and gap.node == node)
+        )
 
     return tuple(gap for gap in plan.gaps if matters(gap))

@@ -1,9 +1,9 @@
 """`-o jsonpath=TEMPLATE`, as kubectl takes it: text, expressions in braces, and `{range …}…{end}`.
 
-An expression is a path from the answer that `-o json` prints, such as `{.nodes[*].node}` or `{[0].name}`; inside a
-range it is a path from the element, and `$` is the whole answer again. `{"\\n"}` is text. Values are separated by
-blanks; lists and objects are JSON. A path that matches nothing prints nothing. kubectl's `.items` of an answer that is
-a list is the list.
+An expression is a path from the answer that `-o json` prints, such as `{.nodes[*].node}` or
+`{[0].name}`; inside a range it is a path from the element, and `$` is the whole answer again.
+`{"\\n"}` is text. Values are separated by blanks; lists and objects are JSON. A path that matches
+nothing prints nothing. kubectl's `.items` of an answer that is a list is the list.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 def rendered(template: str, data: Any, clean: Callable[[str], str] = str) -> str:
-    """Return the text of a template for the answer of a command, with a newline at its end. clean: of each value that
-    is printed. Raises BadInput."""
+    """Return the text of a template for the answer of a command, with a newline at its end. clean:
+    of each value that is printed. Raises BadInput."""
     try:
         parts = _parts(_tokens(template), inside=False)
         text = "".join(_text(part, data, data, clean) for part in parts)
@@ -69,7 +69,9 @@ def _tokens(template: str) -> Iterator[tuple[str, str]]:
         raise BadInput(_PLACE, f"{template[end : end + 40]!r} is not complete", _HELP)
 
 
-def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | _Path | _Range, ...]:
+def _parts(
+    tokens: Iterator[tuple[str, str]], *, inside: bool
+) -> tuple[_Text | _Path | _Range, ...]:
     parts: list[_Text | _Path | _Range] = []
     for expression, text in tokens:
         if text:
@@ -79,9 +81,17 @@ def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | 
                 raise BadInput(_PLACE, "{end} ends no range", _HELP)
             return tuple(parts)
         elif expression.startswith("range "):
-            parts.append(_Range(expression.removeprefix("range ").strip(), _parts(tokens, inside=True)))
+            parts.append(
+                _Range(expression.removeprefix("range ").strip(), _parts(tokens, inside=True))
+            )
         elif re.fullmatch(_QUOTED, expression):
-            parts.append(_Text(codecs.decode(expression[1:-1].encode("latin-1", "backslashreplace"), "unicode_escape")))
+            parts.append(
+                _Text(
+                    codecs.decode(
+                        expression[1:-1].encode("latin-1", "backslashreplace"), "unicode_escape"
+                    )
+                )
+            )
         else:
             parts.append(_Path(expression))
     if inside:
@@ -89,7 +99,9 @@ def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | 
     return tuple(parts)
 
 
-def _text(text_part: _Text | _Path | _Range, root: Any, element: Any, clean: Callable[[str], str]) -> str:
+def _text(
+    text_part: _Text | _Path | _Range, root: Any, element: Any, clean: Callable[[str], str]
+) -> str:
     match text_part:
         case _Text(text=text):
             return text
@@ -97,7 +109,9 @@ def _text(text_part: _Text | _Path | _Range, root: Any, element: Any, clean: Cal
             return " ".join(clean(_printed(value)) for value in _values(path, root, element))
         case _Range(path=path, parts=parts):
             return "".join(
-                _text(inner, root, value, clean) for value in _values(path, root, element) for inner in parts
+                _text(inner, root, value, clean)
+                for value in _values(path, root, element)
+                for inner in parts
             )
 
 
@@ -115,8 +129,8 @@ def _values(path: str, root: Any, element: Any) -> Sequence[Any]:
 
 @lru_cache(maxsize=_PATHS)
 def _parsed(path: str, *, of_list: bool) -> Any:
-    """Return a path in the library's form: parsing one takes as long as finding it a hundred times. of_list: whether it
-    starts at a list. Raises what the library raises."""
+    """Return a path in the library's form: parsing one takes as long as finding it a hundred times.
+    of_list: whether it starts at a list. Raises what the library raises."""
     from jsonpath_ng.ext.parser import parse
 
     way = path[1:] if path.startswith("$") else path.removeprefix("@")
@@ -131,4 +145,8 @@ def _parsed(path: str, *, of_list: bool) -> Any:
 def _printed(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )

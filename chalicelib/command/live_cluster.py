@@ -1,7 +1,8 @@
 """Reads the live cluster for `plan` and `explain` with the operator's own kubeconfigs.
 
-A command on a workstation may not read the deployment's secrets. A file on the command line replaces each kubeconfig
-that the policy keeps in Secrets Manager, and `--secret NAME=FILE` replaces the vendors' credentials.
+A command on a workstation may not read the deployment's secrets. A file on the command line
+replaces each kubeconfig that the policy keeps in Secrets Manager, and `--secret NAME=FILE` replaces
+the vendors' credentials.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ _CLUSTER_API = "clusterapi"
 
 
 class OpenedCluster(msgspec.Struct, frozen=True):
-    """Connections of a policy, by files of the command line. providers: empty where the policy has none."""
+    """Connections of a policy, by files of the command line. providers: empty
+    where the policy has none."""
 
     policy: Policy
     kube: KubeClient
     providers: tuple[Provider, ...]
 
     def read(self, now: float, groups: GroupReader | None = None) -> Snapshot:
-        """Return a snapshot. groups: reads the node groups, None for the providers. Raises ClusterError."""
+        """Return a snapshot. groups: reads the node groups, None for the
+        providers. Raises ClusterError."""
         from chalicelib.policy.horizontal_node_autoscaler import obeyed
         from chalicelib.snapshot.live_cluster import read_live_cluster
         from chalicelib.snapshot.node_groups import read_node_groups
@@ -61,8 +64,8 @@ class OpenedCluster(msgspec.Struct, frozen=True):
 
 
 def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
-    """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
-    BadInput."""
+    """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's
+    providers. Raises BadInput."""
     from chalicelib.command.saved import saved_cluster
 
     if args.node_groups is not None:
@@ -70,16 +73,23 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         return opened.read(now, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()))
     if not policy.providers:
         raise BadInput(
-            "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
+            "--kubeconfig",
+            "says nothing about node groups",
+            "add --node-groups FILE, or --policy FILE with providers",
         )
     return open_cluster(args, policy).read(now)
 
 
 def open_cluster(
-    args: argparse.Namespace, policy: Policy, *, providers: bool = True, deployment: Deployment | None = None
+    args: argparse.Namespace,
+    policy: Policy,
+    *,
+    providers: bool = True,
+    deployment: Deployment | None = None,
 ) -> OpenedCluster:
-    """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
-    --secret. deployment: what policies may name, None for what is known without AWS. Raises BadInput."""
+    """Connect to the cluster and the providers of a policy, by --kubeconfig, --context,
+    --management-kubeconfig and --secret. deployment: what policies may name, None for what is known
+    without AWS. Raises BadInput."""
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.secret_names import observing
     from chalicelib.providers.registry import providers as for_policy
@@ -91,18 +101,28 @@ def open_cluster(
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
         return _connected(access, read_secret, "--context" if by_line else POLICY_CONTEXT)
 
-    policy = with_kubeconfigs(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
+    policy = with_kubeconfigs(
+        policy, args.kubeconfig, args.context or "", args.management_kubeconfig
+    )
     kube = connected(policy.kubernetes)
     if not providers:
         return OpenedCluster(policy, kube, ())
-    services = ProviderServices(connect=connected, deployment=on_this_machine(deployment or settings_here().deployment))
-    return OpenedCluster(policy, kube, tuple(for_policy(observing(policy), kube, read_secret, time.time, services)))
+    services = ProviderServices(
+        connect=connected, deployment=on_this_machine(deployment or settings_here().deployment)
+    )
+    return OpenedCluster(
+        policy, kube, tuple(for_policy(observing(policy), kube, read_secret, time.time, services))
+    )
 
 
 def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
-    """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
-    BadInput."""
-    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), secret_files(()), "--context")
+    """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's
+    current one. Raises BadInput."""
+    return _connected(
+        KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context),
+        secret_files(()),
+        "--context",
+    )
 
 
 def add_management_namespace(parser: argparse.ArgumentParser) -> None:
@@ -115,12 +135,15 @@ def add_management_namespace(parser: argparse.ArgumentParser) -> None:
         help="the namespace of Cluster API's objects; may be repeated (default: all)",
     )
     parser.add_argument(
-        "--policy", metavar="FILE", help="a policy document that names the namespaces, or - for standard input"
+        "--policy",
+        metavar="FILE",
+        help="a policy document that names the namespaces, or - for standard input",
     )
 
 
 def management_namespaces(args: argparse.Namespace, policy: Policy | None) -> tuple[str, ...]:
-    """Return the namespaces of Cluster API's objects: ("",) for all, () where the policy has none. Raises BadInput."""
+    """Return the namespaces of Cluster API's objects: ("",) for all, () where the policy
+    has none. Raises BadInput."""
     from chalicelib.command.doctor.needed_rules import capi_namespaces
 
     if args.management_namespace or policy is None:
@@ -136,18 +159,25 @@ def policy_of(args: argparse.Namespace) -> Policy | None:
 
 
 def connected_management(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
-    """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
-    where the policy has none, or where it is the workload cluster. Raises BadInput."""
+    """Connect to the management cluster of Cluster API, by --management-kubeconfig,
+    --kubeconfig and --secret; None where the policy has none, or where it is the workload
+    cluster. Raises BadInput."""
     from chalicelib.command.doctor.needed_rules import management_access
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
 
     if args.management_kubeconfig is not None:
         return connected_by_file(args.management_kubeconfig, "")
     access = management_access(with_kubeconfigs(policy, args.kubeconfig, args.context or "", None))
-    return None if access is None else _connected(access, secret_files(args.secret, policy), POLICY_CONTEXT)
+    return (
+        None
+        if access is None
+        else _connected(access, secret_files(args.secret, policy), POLICY_CONTEXT)
+    )
 
 
-def _connected(access: KubernetesAccess, read_secret: Callable[[str], str], context_place: str) -> KubeClient:
+def _connected(
+    access: KubernetesAccess, read_secret: Callable[[str], str], context_place: str
+) -> KubeClient:
     from chalicelib.kube.connect import connect
 
     return connect(
@@ -161,14 +191,19 @@ def _connected(access: KubernetesAccess, read_secret: Callable[[str], str], cont
     )
 
 
-def with_kubeconfigs(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
+def with_kubeconfigs(
+    policy: Policy, kubeconfig: Path, context: str, management: Path | None
+) -> Policy:
     """Return the policy with its connections replaced by the kubeconfig files of the command line.
 
-    kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's objects, None to keep the
-    policy's setting. Raises BadInput where the policy has no provider that uses a management cluster.
+    kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's
+    objects, None to keep the policy's setting. Raises BadInput where the policy has no provider
+    that uses a management cluster.
     """
     none = {"kubeconfig_secret": "", "eks_cluster": "", "region": ""}
-    access = msgspec.structs.replace(policy.kubernetes, kubeconfig_file=str(kubeconfig), context=context, **none)
+    access = msgspec.structs.replace(
+        policy.kubernetes, kubeconfig_file=str(kubeconfig), context=context, **none
+    )
     own_way, settings = policy.kubernetes.has_own_way, policy.providers.get(_CLUSTER_API)
     policy = msgspec.structs.replace(policy, kubernetes=access)
     if settings is None:
@@ -182,16 +217,18 @@ def with_kubeconfigs(policy: Policy, kubeconfig: Path, context: str, management:
         settings["kubeconfigFile"] = str(management)
     elif not own_way:
         # The in-cluster kubeconfig connects to both clusters, and the file replaces it for both.
-        settings = {key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"}
+        settings = {
+            key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"
+        }
     return msgspec.structs.replace(policy, providers={**policy.providers, _CLUSTER_API: settings})
 
 
 def secret_files(arguments: Sequence[str], policy: Policy | None = None) -> Callable[[str], str]:
-    """Return a reader of secrets that come from files. arguments: `NAME=FILE` each; raises BadInput for any other form.
-    policy: says whose each secret is.
+    """Return a reader of secrets that come from files. arguments: `NAME=FILE` each; raises BadInput
+    for any other form. policy: says whose each secret is.
 
-    The reader raises SecretNotGiven for any other secret, and BadInput for a file that cannot be read; it never quotes
-    a secret.
+    The reader raises SecretNotGiven for any other secret, and BadInput for a file that cannot be
+    read; it never quotes a secret.
     """
     from chalicelib.policy.secret_names import named_by
 
@@ -201,7 +238,9 @@ def secret_files(arguments: Sequence[str], policy: Policy | None = None) -> Call
         name, equals, path = pair.partition("=")
         if not (name and equals and path):
             raise BadInput(
-                "--secret", "is not NAME=FILE", "write the secret's name as in the policy, and a file: NAME=FILE"
+                "--secret",
+                "is not NAME=FILE",
+                "write the secret's name as in the policy, and a file: NAME=FILE",
             )
         files[name] = Path(path)
 
@@ -217,6 +256,8 @@ def secret_files(arguments: Sequence[str], policy: Policy | None = None) -> Call
             return text(files[name])
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise BadInput(f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file") from None
+            raise BadInput(
+                f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file"
+            ) from None
 
     return read

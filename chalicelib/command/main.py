@@ -1,11 +1,14 @@
-"""`outscaler COMMAND …`: selects the command's module and turns every failure into one line and an exit code.
+"""`outscaler COMMAND …`: selects the command's module and turns every failure into
+one line and an exit code.
 
 0    success
 1    a finding, where a flag requested it (--strict)
-2    bad input: one line per mistake on standard error; also unreadable files, unreachable AWS or clusters
+2    bad input: one line per mistake on standard error; also unreadable files,
+     unreachable AWS or clusters
 3    `plan` could not read the node groups of a provider
 70   an internal error: one line; OUTSCALER_TRACEBACK=1 shows the traceback
-130  Ctrl-C or SIGTERM, and 141 when the reader of the output closed the pipe; nothing is printed for both
+130  Ctrl-C or SIGTERM, and 141 when the reader of the output closed the pipe;
+     nothing is printed for both
 """
 
 from __future__ import annotations
@@ -42,8 +45,9 @@ _WIDEST_HELP = 100
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command. module: of `commands/`, imported only when the command is used; has add_arguments(parser) and
-    run(args) -> int, and may have OUTPUTS. examples: command lines without `outscaler`, with comments."""
+    """One command. module: of `commands/`, imported only when the command is used; has
+    add_arguments(parser) and run(args) -> int, and may have OUTPUTS. examples: command lines
+    without `outscaler`, with comments."""
 
     name: str
     module: str
@@ -82,7 +86,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "history",
             "history",
             "what happened, and the versions of the policy",
-            ("history shop --since 24h", "history shop --kind operation --group workers", "history shop --follow"),
+            (
+                "history shop --since 24h",
+                "history shop --kind operation --group workers",
+                "history shop --follow",
+            ),
         ),
         Command(
             "cost",
@@ -144,7 +152,10 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "replay",
             "replay",
             "make recorded plans again, also with another policy",
-            ("replay PLAN --cluster shop", "replay --cluster shop --since 7d --with-policy new.yaml"),
+            (
+                "replay PLAN --cluster shop",
+                "replay --cluster shop --since 7d --with-policy new.yaml",
+            ),
         ),
     ),
     "Change a cluster": (
@@ -158,9 +169,17 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "pause",
             "pause",
             "change nothing for a time, in all or a part of a cluster",
-            ("pause shop --for 2h --reason 'release test'", "pause shop --removals --group workers --reason sale"),
+            (
+                "pause shop --for 2h --reason 'release test'",
+                "pause shop --removals --group workers --reason sale",
+            ),
         ),
-        Command("resume", "resume", "end pauses before their time", ("resume shop", "resume shop --mode active")),
+        Command(
+            "resume",
+            "resume",
+            "end pauses before their time",
+            ("resume shop", "resume shop --mode active"),
+        ),
         Command(
             "retry",
             "retry",
@@ -187,7 +206,12 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "Set up": (
-        Command("login", "login", "keep a deployment's tables and settings for later commands", ("login dev",)),
+        Command(
+            "login",
+            "login",
+            "keep a deployment's tables and settings for later commands",
+            ("login dev",),
+        ),
         Command(
             "config",
             "config",
@@ -204,11 +228,22 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "import",
             "import_policy",
             "make a policy of the settings of Cluster Autoscaler, or of CCE",
-            ("import cluster-autoscaler.yaml --name prod > prod.yaml", "import addons.json rules.yaml --name prod"),
+            (
+                "import cluster-autoscaler.yaml --name prod > prod.yaml",
+                "import addons.json rules.yaml --name prod",
+            ),
         ),
-        Command("validate", "validate", "check policy documents", ("validate prod.yaml", "validate --strict *.yaml")),
         Command(
-            "schema", "schema", "the JSON schema of a policy document, for editors", ("schema > policy.schema.json",)
+            "validate",
+            "validate",
+            "check policy documents",
+            ("validate prod.yaml", "validate --strict *.yaml"),
+        ),
+        Command(
+            "schema",
+            "schema",
+            "the JSON schema of a policy document, for editors",
+            ("schema > policy.schema.json",),
         ),
         Command(
             "doctor",
@@ -247,8 +282,10 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return the exit code; argv None: that of the process. Never raises."""
-    for stream in (sys.stdout, sys.stderr):  # characters that the terminal's encoding lacks are printed as \u…
+    """Run one command line and return the exit code; argv None: that of the process. Never
+    raises."""
+    # characters that the terminal's encoding lacks are printed as \u…
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):
                 stream.reconfigure(errors="backslashreplace")
@@ -289,8 +326,14 @@ def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = ["usage: outscaler COMMAND [ARGUMENTS]"]
     for title, members in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {command.name:<{width}}  {command.help}" for command in members)]
-    return "\n".join([*lines, "", "outscaler COMMAND --help shows a command's arguments and examples.", ""])
+        lines += [
+            "",
+            f"{title}:",
+            *(f"  {command.name:<{width}}  {command.help}" for command in members),
+        ]
+    return "\n".join(
+        [*lines, "", "outscaler COMMAND --help shows a command's arguments and examples.", ""]
+    )
 
 
 def parser_of(command: Command) -> CommandParser:
@@ -306,9 +349,13 @@ def parser_of(command: Command) -> CommandParser:
     module.add_arguments(parser)
     forms: tuple[str, ...] = getattr(module, "OUTPUTS", OUTPUTS)
     text = f"how to print the answer: {', '.join(forms)} or {JSONPATH}TEMPLATE (default: table)"
-    action = parser.add_argument("-o", "--output", metavar="FORM", type=_output_of(forms), default="table", help=text)
+    action = parser.add_argument(
+        "-o", "--output", metavar="FORM", type=_output_of(forms), default="table", help=text
+    )
     action.completer = lambda **_: (*forms, JSONPATH)  # type: ignore[attr-defined]
-    parser.add_argument("--stage", default="", metavar="NAME", help="use this deployment of outscaler login")
+    parser.add_argument(
+        "--stage", default="", metavar="NAME", help="use this deployment of outscaler login"
+    )
     return parser
 
 
@@ -333,10 +380,16 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Fits the terminal, breaks no word, and leaves the examples as they are."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=26, width=min(shutil.get_terminal_size().columns, _WIDEST_HELP) - 2)
+        super().__init__(
+            prog,
+            max_help_position=26,
+            width=min(shutil.get_terminal_size().columns, _WIDEST_HELP) - 2,
+        )
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+        return textwrap.wrap(
+            " ".join(text.split()), width, break_on_hyphens=False, break_long_words=False
+        )
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -352,7 +405,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, not_one_of(str(value), tuple(map(str, action.choices))))
+            raise argparse.ArgumentError(
+                action, not_one_of(str(value), tuple(map(str, action.choices)))
+            )
 
 
 def _unknown(name: str) -> BadInput:
@@ -360,7 +415,9 @@ def _unknown(name: str) -> BadInput:
     if not name:
         return BadInput("outscaler", "no command is given", remedy)
     near = get_close_matches(name, _BY_NAME, n=1)
-    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else remedy)
+    return BadInput(
+        "outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else remedy
+    )
 
 
 # -- failures
@@ -383,7 +440,8 @@ def _failure(error: BaseException) -> tuple[int, list[str]]:  # noqa: PLR0911 - 
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED, []
-        case BrokenPipeError():  # `outscaler … | head`: the interpreter must not report unflushed output at exit
+        case BrokenPipeError():
+            # `outscaler … | head`: the interpreter must not report unflushed output at exit
             with contextlib.suppress(OSError, ValueError):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, sys.stdout.fileno())
@@ -396,7 +454,9 @@ def _failure(error: BaseException) -> tuple[int, list[str]]:  # noqa: PLR0911 - 
         case OutscalerError():
             return BAD_INPUT, [one_line(f"outscaler: {error or type(error).__name__}")]
         case OSError(filename=where, strerror=what):
-            return BAD_INPUT, [one_line(f"{where}: {what}" if where and what else f"outscaler: {what or error}")]
+            return BAD_INPUT, [
+                one_line(f"{where}: {what}" if where and what else f"outscaler: {what or error}")
+            ]
     if os.environ.get("OUTSCALER_TRACEBACK") == "1":
         return OUR_BUG, ["".join(traceback.format_exception(error)).rstrip()]
     if _is_of(error, _LIBRARIES):
@@ -408,9 +468,9 @@ def _failure(error: BaseException) -> tuple[int, list[str]]:  # noqa: PLR0911 - 
     return OUR_BUG, [f"outscaler: internal error: {type(error).__name__}{where}; {remedy}"]
 
 
-# The command line may not import AWS and network libraries, and most commands must start without them. Their exceptions
-# are therefore recognised by class name anywhere in the chain of causes, because the store wraps them in errors of its
-# own.
+# The command line may not import AWS and network libraries, and most commands must start without
+# them. Their exceptions are therefore recognised by class name anywhere in the chain of causes,
+# because the store wraps them in errors of its own.
 _OF_AWS = frozenset({"botocore", "boto3", "pynamodb"})
 _LIBRARIES = _OF_AWS | {"requests", "urllib3"}
 
@@ -429,7 +489,11 @@ _TROUBLES = (
         "set AWS_DEFAULT_REGION, or a region in the profile that AWS_PROFILE names",
         frozenset({"NoRegionError"}),
     ),
-    _Trouble("AWS_PROFILE", "name a profile that is in ~/.aws/config, or unset it", frozenset({"ProfileNotFound"})),
+    _Trouble(
+        "AWS_PROFILE",
+        "name a profile that is in ~/.aws/config, or unset it",
+        frozenset({"ProfileNotFound"}),
+    ),
     _Trouble(
         "AWS credentials",
         "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to ones that are "
@@ -452,20 +516,25 @@ _TROUBLES = (
     ),
     _Trouble(
         "DynamoDB table",
-        "name the deployment's table with --table or OUTSCALER_TABLE, and its region with AWS_DEFAULT_REGION",
+        (
+            "name the deployment's table with --table or OUTSCALER_TABLE, and its region with "
+            "AWS_DEFAULT_REGION"
+        ),
         frozenset({"ResourceNotFoundException"}),
     ),
     _Trouble(
         "AWS endpoint",
         "check AWS_DEFAULT_REGION, AWS_ENDPOINT_URL and the network",
-        frozenset({"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"}),
+        frozenset(
+            {"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"}
+        ),
     ),
 )
 
 
 def _library_failure(error: BaseException) -> str:
-    """Return one line with a remedy for what the AWS libraries raised; empty if none of them is in the chain, or the
-    error is not known."""
+    """Return one line with a remedy for what the AWS libraries raised; empty if none of them is in
+    the chain, or the error is not known."""
     cause: BaseException | None = error
     causes: list[BaseException] = []
     while cause is not None and cause not in causes:
@@ -474,7 +543,11 @@ def _library_failure(error: BaseException) -> str:
             response = getattr(cause, "response", None)  # of botocore's ClientError
             answer = response.get("Error") if isinstance(response, dict) else None
             code = str(answer.get("Code") or "") if isinstance(answer, dict) else ""
-            message = f"{code}: {answer.get('Message', '')}" if isinstance(answer, dict) and code else str(cause)
+            message = (
+                f"{code}: {answer.get('Message', '')}"
+                if isinstance(answer, dict) and code
+                else str(cause)
+            )
             names = {kind.__name__ for kind in type(cause).__mro__} | {code}
             for trouble in _TROUBLES:
                 if trouble.names & names:

@@ -1,6 +1,8 @@
-"""Overrides options of a policy from the command line: `--option scaleDownUnneededTime=5m`, for experiments.
+"""Overrides options of a policy from the command line: `--option
+scaleDownUnneededTime=5m`, for experiments.
 
-It uses the same tables and messages: an override is refused or warned about exactly as in a document.
+It uses the same tables and messages: an override is refused or warned about
+exactly as in a document.
 """
 
 from __future__ import annotations
@@ -26,19 +28,26 @@ from chalicelib.policy.yaml_document import read
 
 
 def with_options(
-    policy: Policy, settings: Sequence[str], *, place: str = "--option", warn: Callable[[str], None] | None = None
+    policy: Policy,
+    settings: Sequence[str],
+    *,
+    place: str = "--option",
+    warn: Callable[[str], None] | None = None,
 ) -> Policy:
     """Apply `NAME=VALUE` settings over the policy's own; raises BadInput.
 
-    VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
-    several for one name applies. warn: called for each option that is not in force.
+    VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`,
+    `startupTaint=[a, b]`. The last of several for one name applies. warn: called for each
+    option that is not in force.
     """
     diagnostics, before = Diagnostics(place), Diagnostics(place)
     in_force: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            diagnostics.problem((name,), "has no value", "write NAME=VALUE, such as scaleDownUnneededTime=5m")
+            diagnostics.problem(
+                (name,), "has no value", "write NAME=VALUE, such as scaleDownUnneededTime=5m"
+            )
             continue
         row = find_row(name.strip(), (), diagnostics)
         if row is None:
@@ -62,11 +71,17 @@ def with_options(
         )
     diagnostics.check()
     for warning in diagnostics.warnings():
-        if warn is not None and warning not in before.warnings():  # the policy's own were reported when it was read
+        # the policy's own were reported when it was read
+        if warn is not None and warning not in before.warnings():
             warn(warning)
     return msgspec.structs.replace(policy, options=options)
 
 
 def _node(text: str, place: str) -> Node:
-    """Parse a list or a mapping in YAML's flow form, or take the text as it is; raises BadInput for invalid YAML."""
-    return read(text, place=place) if text[:1] in {"[", "{"} else Scalar(text, plain=False, line=1, column=1)
+    """Parse a list or a mapping in YAML's flow form, or take the text as it is; raises
+    BadInput for invalid YAML."""
+    return (
+        read(text, place=place)
+        if text[:1] in {"[", "{"}
+        else Scalar(text, plain=False, line=1, column=1)
+    )

@@ -1,10 +1,11 @@
-"""Prints the result of a command: `-o table` for people, json, yaml and jsonpath for programs (stable keys, no other
-output).
+"""Prints the result of a command: `-o table` for people, json, yaml and jsonpath for programs
+(stable keys, no other output).
 
-On a terminal a table fits its width: cells wrap between words, and a table that is too wide for that is shown row by
-row. Everywhere else tables are plain columns, one line per row, because they go to files, grep and logs. Names come
-from clusters and files: an escape sequence in a pod's name must not reach a terminal, so control characters are
-replaced. NO_COLOR, COLUMNS and TERM=dumb are obeyed. rich is imported for a terminal only.
+On a terminal a table fits its width: cells wrap between words, and a table that is too wide for
+that is shown row by row. Everywhere else tables are plain columns, one line per row, because they
+go to files, grep and logs. Names come from clusters and files: an escape sequence in a pod's name
+must not reach a terminal, so control characters are replaced. NO_COLOR, COLUMNS and TERM=dumb are
+obeyed. rich is imported for a terminal only.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ class Styled(str):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows of text under column names. Without rows it prints `empty`, and is omitted if `empty` is empty as well.
+    """Rows of text under column names. Without rows it prints `empty`, and is omitted if
+    `empty` is empty as well.
 
-    right: indexes of right-aligned numeric columns. notes: indexes of columns with sentences; a terminal on which not
-    every row fits one line shows them below their row.
+    right: indexes of right-aligned numeric columns. notes: indexes of columns with sentences; a
+    terminal on which not every row fits one line shows them below their row.
     """
 
     columns: tuple[str, ...]
@@ -77,8 +79,8 @@ Block = Table | str  # a str is printed as it is
 
 
 def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
-    """Print data (dicts, lists, text, numbers, None) as json, as yaml or through a jsonpath template, or blocks() as
-    text and tables."""
+    """Print data (dicts, lists, text, numbers, None) as json, as yaml or through a jsonpath
+    template, or blocks() as text and tables."""
     if output == "json":
         sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     elif output == "yaml":
@@ -88,7 +90,9 @@ def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
     elif output.startswith(JSONPATH):
         from chalicelib.command.jsonpath import rendered
 
-        sys.stdout.write(rendered(output.removeprefix(JSONPATH), data, _harmless if sys.stdout.isatty() else str))
+        sys.stdout.write(
+            rendered(output.removeprefix(JSONPATH), data, _harmless if sys.stdout.isatty() else str)
+        )
     else:
         show(blocks())
 
@@ -112,7 +116,9 @@ def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
         if isinstance(block, str):
             texts.append("".join(f"{line}\n" for line in _lines(block, width)))
         elif block.rows or block.empty:
-            texts.append(_fitting_table(block, width, out) if width and block.rows else _plain_table(block))
+            texts.append(
+                _fitting_table(block, width, out) if width and block.rows else _plain_table(block)
+            )
     out.write("\n".join(texts))
 
 
@@ -121,8 +127,12 @@ def _lines(text: str, width: int) -> list[str]:
     lines = [printable(line) for line in text.splitlines()]
     if not width:
         return lines
-    wrap = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
-    return [part for line in lines for part in (wrap.wrap(line) if columns(line) > width else (line,))]
+    wrap = textwrap.TextWrapper(
+        width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return [
+        part for line in lines for part in (wrap.wrap(line) if columns(line) > width else (line,))
+    ]
 
 
 def _plain_table(table: Table) -> str:
@@ -138,7 +148,10 @@ def _plain_table(table: Table) -> str:
 
 def _printable_rows(table: Table) -> list[tuple[str, ...]]:
     """Return the head and the rows."""
-    return [tuple(name.upper() for name in table.columns), *(tuple(map(printable, row)) for row in table.rows)]
+    return [
+        tuple(name.upper() for name in table.columns),
+        *(tuple(map(printable, row)) for row in table.rows),
+    ]
 
 
 def _padded(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> Iterable[str]:
@@ -149,11 +162,14 @@ def _padded(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) ->
 
 def row_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return one row below a table that has these widths."""
-    return _GAP.join(_padded([printable(cell) for cell in cells], widths[: len(cells)], frozenset())).rstrip()
+    return _GAP.join(
+        _padded([printable(cell) for cell in cells], widths[: len(cells)], frozenset())
+    ).rstrip()
 
 
 def style_of(cell: str) -> str:
-    """Return the colour of a cell that says how bad something is, or how a size changes; "" for any other."""
+    """Return the colour of a cell that says how bad something is, or how a size
+    changes; "" for any other."""
     if isinstance(cell, Styled):
         return cell.style
     return next((style for pattern, style in _STYLES if pattern.match(cell)), "")
@@ -163,8 +179,8 @@ def style_of(cell: str) -> str:
 
 
 def _fitting_table(table: Table, width: int, out: TextIO) -> str:
-    """Return the table in this width. No word is broken: where the longest words of all columns do not fit beside each
-    other, each row is a block of lines."""
+    """Return the table in this width. No word is broken: where the longest words of all columns do
+    not fit beside each other, each row is a block of lines."""
     from rich.console import Console
     from rich.text import Text
 
@@ -201,8 +217,8 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
 
 
 def _columns_beside(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the indexes of the columns that stand beside each other: without the notes, where a row with them takes
-    several lines."""
+    """Return the indexes of the columns that stand beside each other: without the notes, where a
+    row with them takes several lines."""
     everything = list(range(len(table.columns)))
     without_notes = [index for index in everything if index not in table.notes]
     one_line = sum(_natural_widths(rows)) + len(_GAP) * (len(everything) - 1)
@@ -212,7 +228,11 @@ def _columns_beside(table: Table, rows: Sequence[Sequence[str]], width: int) -> 
 
 def _notes_below(table: Table, row: Sequence[str], width: int) -> list[str]:
     """Return the notes of a row as lines, with the names of their columns."""
-    notes = [f"{printable(table.columns[index])}: {row[index]}" for index in sorted(table.notes) if row[index]]
+    notes = [
+        f"{printable(table.columns[index])}: {row[index]}"
+        for index in sorted(table.notes)
+        if row[index]
+    ]
     return textwrap.wrap(
         "; ".join(notes),
         width,
@@ -252,7 +272,11 @@ def _row_by_row(head: Sequence[str], rows: Sequence[Sequence[Any]], width: int) 
     """Return rich's table in which each cell is a line with its column's name."""
     from rich.text import Text
 
-    pairs = [[Text(name, "bold"), cell] for row in rows for name, cell in zip(("", *head), (Text(), *row), strict=True)]
+    pairs = [
+        [Text(name, "bold"), cell]
+        for row in rows
+        for name, cell in zip(("", *head), (Text(), *row), strict=True)
+    ]
     names = max(map(columns, head))
     longest = _longest_word([[cell.plain for cell in row] for row in rows])
     widths = [names, max(longest, width - names - len(_GAP))]
@@ -273,11 +297,12 @@ def _natural_widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the widths of the columns, [] where their longest words do not fit. Columns that need least get it first;
-    the rest is for the others."""
+    """Return the widths of the columns, [] where their longest words do not fit. Columns that need
+    least get it first; the rest is for the others."""
     natural = _natural_widths(rows)
     widths = [
-        max(columns(word) for row in rows for word in row[index].split() or [""]) for index in range(len(natural))
+        max(columns(word) for row in rows for word in row[index].split() or [""])
+        for index in range(len(natural))
     ]
     left = width - len(_GAP) * (len(widths) - 1) - sum(widths)
     if left < 0:
@@ -294,8 +319,8 @@ def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def folded(names: Iterable[str], most: int) -> dict[str, str]:
-    """Return name -> its text of `most` characters, `gke-prod…x7k2m` for a longer one. No two texts are equal: names
-    of which both ends are equal are folded elsewhere, or are longer."""
+    """Return name -> its text of `most` characters, `gke-prod…x7k2m` for a longer one. No two texts
+    are equal: names of which both ends are equal are folded elsewhere, or are longer."""
     distinct = sorted(set(names))
     texts = {name: name for name in distinct if len(name) <= most}
     alike: dict[str, list[str]] = {}
@@ -353,7 +378,8 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether text on this stream may be coloured: a terminal, without NO_COLOR (https://no-color.org)."""
+    """Return whether text on this stream may be coloured: a terminal, without
+    NO_COLOR (https://no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
@@ -372,11 +398,15 @@ def _coloured(text: str, style: str, stream: TextIO) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace control and format characters (escapes, newlines, direction marks) by a visible character."""
+    """Replace control and format characters (escapes, newlines, direction
+    marks) by a visible character."""
     if text.isascii() and text.isprintable():
         return text
     hidden = {"Cc", "Cf", "Cs"}
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in hidden else char for char in text)
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in hidden else char
+        for char in text
+    )
 
 
 def one_line(text: str) -> str:
@@ -388,13 +418,17 @@ def columns(text: str) -> int:
     """Return the width in columns: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(char) in {"W", "F"} for char in text if not unicodedata.combining(char))
+    wide = sum(
+        unicodedata.east_asian_width(char) in {"W", "F"}
+        for char in text
+        if not unicodedata.combining(char)
+    )
     return wide + sum(not unicodedata.combining(char) for char in text)
 
 
 def local_time(at: float, now: float, stream: TextIO) -> str:
-    """Return an instant for a person on a terminal: the local time, with the day if it is another one. Files and pipes
-    get RFC 3339."""
+    """Return an instant for a person on a terminal: the local time, with the day if it is another
+    one. Files and pipes get RFC 3339."""
     if not stream.isatty():
         return format_time(at)
     try:
@@ -423,10 +457,13 @@ def plural(count: int, noun: str) -> str:
 
 @contextmanager
 def progress(
-    what: str, stream: TextIO | None = None, wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+    what: str,
+    stream: TextIO | None = None,
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> Iterator[None]:
-    """Show `what … 3 s` on a terminal while the block runs, once it has taken longer than a second; files and pipes get
-    nothing. wait: waits for the event, and returns whether it was set in time."""
+    """Show `what … 3 s` on a terminal while the block runs, once it has taken longer
+    than a second; files and pipes get nothing. wait: waits for the event, and returns
+    whether it was set in time."""
     stream = stream or sys.stderr
     if not stream.isatty():
         yield

@@ -1,7 +1,8 @@
-"""Messages that commands send to the functions of a deployment: a pass now, or an operation's next step now.
+"""Messages that commands send to the functions of a deployment: a pass now, or an
+operation's next step now.
 
-A command may have no right to send them, or not know the queues. Nothing is lost then: the schedule and the sweeper
-follow within a minute or two.
+A command may have no right to send them, or not know the queues. Nothing is lost then: the schedule
+and the sweeper follow within a minute or two.
 """
 
 from __future__ import annotations
@@ -9,15 +10,26 @@ from __future__ import annotations
 import os
 import time
 
-from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
+from chalicelib.dispatch.messages import (
+    RECONCILE,
+    ActMessage,
+    Cause,
+    ReconcileMessage,
+    act_queue,
+    encode,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import stage_prefix
 
 
 def request_pass(table: str, cluster: str) -> bool:
-    """Request a pass of a cluster. table: the deployment's. Returns False where its queues are not known. Raises
-    NotSent."""
-    return _sent(table, RECONCILE, ReconcileMessage(cluster=cluster, reason=Cause.PERSON.value, at=time.time()))
+    """Request a pass of a cluster. table: the deployment's. Returns False where its queues are
+    not known. Raises NotSent."""
+    return _sent(
+        table,
+        RECONCILE,
+        ReconcileMessage(cluster=cluster, reason=Cause.PERSON.value, at=time.time()),
+    )
 
 
 def request_step(table: str, cluster: str, operation: str, provider: str) -> bool:

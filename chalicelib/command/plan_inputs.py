@@ -1,5 +1,6 @@
-"""Reads the inputs of `plan` and `explain`: a cluster from files or live, a policy, a memory, an instant and
-hypothetical changes. Both commands have the same arguments, so that `explain` explains what `plan` shows.
+"""Reads the inputs of `plan` and `explain`: a cluster from files or live, a policy, a memory, an
+instant and hypothetical changes. Both commands have the same arguments, so that `explain`
+explains what `plan` shows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
 
 
 class PlanInputs(msgspec.Struct, frozen=True):
-    """All inputs of a plan. assumed: one sentence per assumption; read: seconds that reading took."""
+    """All inputs of a plan. assumed: one sentence per assumption; read:
+    seconds that reading took."""
 
     snapshot: Snapshot
     policy: Policy
@@ -56,19 +58,28 @@ class PlannedCase(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> None:
-    """Add the input arguments and the what-if arguments. stored: whether --cluster may name a cluster of the table
-    instead."""
-    parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
-    parser.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    """Add the input arguments and the what-if arguments. stored: whether --cluster may name a
+    cluster of the table instead."""
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR"
+    )
+    parser.add_argument(
+        "--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz"
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     if stored:
         parser.add_argument(
-            "--cluster", metavar="NAME", help="the last decision about this cluster, from the deployment's table"
+            "--cluster",
+            metavar="NAME",
+            help="the last decision about this cluster, from the deployment's table",
         )
     parser.add_argument(
         "--context",
         metavar="NAME",
-        help="a live cluster: this context of --kubeconfig, otherwise of $KUBECONFIG or ~/.kube/config",
+        help=(
+            "a live cluster: this context of --kubeconfig, otherwise of $KUBECONFIG or "
+            "~/.kube/config"
+        ),
     )
     parser.add_argument(
         "--management-kubeconfig",
@@ -81,11 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="a file that replaces a secret of the policy (a vendor's credentials); may be repeated",
+        help=(
+            "a file that replaces a secret of the policy (a vendor's credentials); may be repeated"
+        ),
     )
-    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
-    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
-    parser.add_argument("--memory", metavar="FILE", type=Path, help="a memory file that --save-memory wrote")
+    parser.add_argument(
+        "--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json"
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers"
+    )
+    parser.add_argument(
+        "--memory", metavar="FILE", type=Path, help="a memory file that --save-memory wrote"
+    )
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -94,7 +113,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
         help="an option, as in the policy; may be repeated",
     )
     parser.add_argument(
-        "--now", metavar="RFC3339", help="the time to plan for (default: DIR/captured-at, otherwise now)"
+        "--now",
+        metavar="RFC3339",
+        help="the time to plan for (default: DIR/captured-at, otherwise now)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the expander random")
     parser.add_argument(
@@ -106,8 +127,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
 
 
 def choose_source(args: argparse.Namespace) -> None:
-    """Check that the arguments name one cluster, and complete them: DIR is --snapshot DIR, and --context alone is of
-    the kubeconfig that kubectl takes. Raises BadInput."""
+    """Check that the arguments name one cluster, and complete them: DIR is --snapshot DIR, and
+    --context alone is of the kubeconfig that kubectl takes. Raises BadInput."""
     given = {
         "DIR": args.folder,
         "--snapshot": args.snapshot,
@@ -120,7 +141,9 @@ def choose_source(args: argparse.Namespace) -> None:
     if not names and args.context is None:
         stored = ", --cluster NAME" if "cluster" in args else ""
         raise BadInput(
-            "DIR", "no cluster is named", f"name a folder of saved files, --kubeconfig FILE{stored} or --context NAME"
+            "DIR",
+            "no cluster is named",
+            f"name a folder of saved files, --kubeconfig FILE{stored} or --context NAME",
         )
     args.snapshot = args.snapshot or args.folder
     if not names:
@@ -137,7 +160,9 @@ def read(args: argparse.Namespace) -> PlanInputs:
     )
     for argument, value in of_a_live_cluster:
         if args.snapshot is not None and value is not None:
-            raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
+            raise BadInput(
+                argument, "belongs to --kubeconfig, and --snapshot is given", "take it out"
+            )
     now = _now(args)
     policy = _policy(args, now)
     memory = read_memory(args.memory) if args.memory is not None else Memory()
@@ -146,8 +171,8 @@ def read(args: argparse.Namespace) -> PlanInputs:
     with progress("reading the cluster"):
         snapshot = _snapshot(args, policy, now)
     took = time.perf_counter() - started
-    # Ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own notes
-    # list the refused objects.
+    # Ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The
+    # plan's own notes list the refused objects.
     for item in snapshot.rule_objects or ():
         for warning in () if item.problems else item.warnings:
             warn(f"HorizontalNodeAutoscaler {item.key}: {warning}")
@@ -181,7 +206,9 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     from chalicelib.policy.load import load
     from chalicelib.schedules.apply import apply_schedules
 
-    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
+    policy = Policy(
+        name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem
+    )
     if args.policy is not None:
         policy, warnings = load(
             read_document(str(args.policy)),
@@ -192,7 +219,10 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
             warn(warning)
         policy = apply_schedules(policy, now)
         if not permitted(policy).plan:
-            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
+            warn(
+                f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; "
+                "planned all the same"
+            )
     return with_options(policy, args.option, warn=warn)
 
 
@@ -200,7 +230,10 @@ def _now(args: argparse.Namespace) -> float:
     text, place = args.now, "--now"
     captured = args.snapshot / "captured-at" if args.snapshot and text is None else None
     if captured is not None and captured.is_file():
-        text, place = content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured)
+        text, place = (
+            content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(),
+            str(captured),
+        )
     try:
         return time.time() if text is None else parse_time(text)
     except BadInput as error:
@@ -216,7 +249,11 @@ def _duration(text: str | None) -> float | None:
     except BadInput as error:
         raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
     if seconds < 0:
-        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
+        raise BadInput(
+            "--assume-unneeded-for",
+            f"{text!r} is negative",
+            f"write it as Go does: {text.lstrip('-')}",
+        )
     return seconds
 
 
@@ -239,11 +276,16 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         snapshot = live(args, policy, now)
         if args.node_groups is None:  # the providers have applied the policy's bounds already
             return snapshot
-    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
+    return with_bounds(
+        snapshot,
+        policy.node_groups,
+        place=args.policy.name if args.policy else "--policy",
+        warn=warn,
+    )
 
 
-# -- saved memories. Every JSON object could be decoded as an empty memory. A wrong file would then change the plan
-#    silently, so only a file that is recognisably a memory is accepted.
+# -- saved memories. Every JSON object could be decoded as an empty memory. A wrong file would then
+#    change the plan silently, so only a file that is recognisably a memory is accepted.
 
 _KIND = "outscaler/memory"
 _MOST_BYTES = 2**28
@@ -260,7 +302,9 @@ def write_memory(path: Path, memory: Memory) -> None:
     """Write the memory with its kind; raises OSError."""
     # Only for encoding: the type of the field is Operation.
     flat = msgspec.structs.replace(memory, operations=tuple(map(to_document, memory.operations)))
-    path.write_bytes(msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n")
+    path.write_bytes(
+        msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n"
+    )
 
 
 def read_memory(path: Path) -> Memory:
@@ -271,23 +315,34 @@ def read_memory(path: Path) -> Memory:
         if "kind" not in fields:
             return _bare(data, fields, "kind is missing")
         if msgspec.json.decode(fields["kind"]) != _KIND or set(fields) != {"kind", "memory"}:
-            raise msgspec.ValidationError(f"kind and memory must be all it has, and kind must be {_KIND}")
+            raise msgspec.ValidationError(
+                f"kind and memory must be all it has, and kind must be {_KIND}"
+            )
         inner = msgspec.json.decode(fields["memory"], type=dict[str, msgspec.Raw])
         return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
     except RecursionError:
-        raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an overlong number
-        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+        raise BadInput(
+            str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory"
+        ) from None
+    except (msgspec.DecodeError, ValueError) as error:
+        # ValueError: text that is not UTF-8, an overlong number
+        raise BadInput(
+            str(path), f"is not a saved memory ({error})", "write one with --save-memory"
+        ) from None
 
 
 def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
-    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError, ValueError
-    for a number beyond the bounds of stored data."""
+    """Decode a Memory that has at least one known field and no unknown ones; raises
+    msgspec.ValidationError, ValueError for a number beyond the bounds of stored data."""
     unknown = sorted(set(fields) - _KNOWN)
     if unknown or not fields:
-        raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
+        raise msgspec.ValidationError(
+            f"{unknown[0]} is nothing that is remembered" if unknown else empty
+        )
     operations = msgspec.json.decode(data, type=_Operations).operations
-    others = msgspec.json.encode({name: value for name, value in fields.items() if name != "operations"})
+    others = msgspec.json.encode(
+        {name: value for name, value in fields.items() if name != "operations"}
+    )
     memory = msgspec.json.decode(others, type=Memory)
     if mistake := next(unbounded_numbers(memory, "memory"), ""):
         raise ValueError(mistake)
@@ -298,19 +353,28 @@ def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
 
 
 def with_bounds(
-    snapshot: Snapshot, policies: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
+    snapshot: Snapshot,
+    policies: tuple[GroupPolicy, ...],
+    *,
+    place: str,
+    warn: Callable[[str], None],
 ) -> Snapshot:
-    """Return the snapshot with the bounds and priorities of the policy, as a provider applies them to its own groups;
-    values that the policy omits stay as saved. A saved cluster does not record which provider each group will have, so
-    a group is found only by its id or by another name that it is saved with.
+    """Return the snapshot with the bounds and priorities of the policy, as a provider applies them
+    to its own groups; values that the policy omits stay as saved. A saved cluster does not record
+    which provider each group will have, so a group is found only by its id or by another name that
+    it is saved with.
 
-    place: the policy's file. warn: called for each group that the snapshot does not have. Raises BadInput for bounds
-    that contradict the saved ones.
+    place: the policy's file. warn: called for each group that the snapshot does not have. Raises
+    BadInput for bounds that contradict the saved ones.
     """
     by_id = {group.id: group for group in policies}
     ids = sorted(group.id for group in snapshot.groups)
     names = {*ids, *(alias for group in snapshot.groups for alias in group.aliases)}
-    there = f"its groups are {', '.join(ids[:_NAMED])}{' …' if len(ids) > _NAMED else ''}" if ids else "it has none"
+    there = (
+        f"its groups are {', '.join(ids[:_NAMED])}{' …' if len(ids) > _NAMED else ''}"
+        if ids
+        else "it has none"
+    )
     for name in by_id:
         if name not in names:
             warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {there}")
@@ -329,4 +393,6 @@ def _bounded(group: NodeGroup, policy: GroupPolicy, place: str) -> NodeGroup:
         if policy.max is None:
             side, problem = "max", f"max {most} of the snapshot is below min {least}"
         raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
-    return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)
+    return msgspec.structs.replace(
+        group, min=least, max=most, priority=policy.priority or group.priority
+    )

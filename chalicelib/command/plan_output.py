@@ -1,9 +1,10 @@
 """Converts a plan into the stable JSON document for scripts and into tables for people.
 
-Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
-`assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
-were added to the original ones, as was `unreadProviders`. Scaling rules, headroom, consolidation and restarts are
-omitted where they are not used, so that existing output stays unchanged.
+Reason codes are combined with their sentences only here. Keys of the JSON are only ever added:
+`plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`,
+`headroom`, and `details` with the numbers were added to the original ones, as was
+`unreadProviders`. Scaling rules, headroom, consolidation and restarts are omitted where they are
+not used, so that existing output stays unchanged.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ _Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
 
-def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical change
-    (command/whatif.py)."""
-    restarts = {"restarts": [_restart_data(restart) for restart in plan.restarts]} if plan.restarts else {}
+def as_document(
+    plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical
+    change (command/whatif.py)."""
+    restarts = (
+        {"restarts": [_restart_data(restart) for restart in plan.restarts]} if plan.restarts else {}
+    )
     unread = unread_providers(plan)
     return {
         "plan": plan.id,
@@ -55,15 +60,25 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "at": format_time(plan.at),
         "assumed": list(assumed),
         "scaleUps": [
-            {"group": up.group, "from": up.from_size, "to": up.to_size, "pods": list(up.pods), **growth_data(up)}
+            {
+                "group": up.group,
+                "from": up.from_size,
+                "to": up.to_size,
+                "pods": list(up.pods),
+                **growth_data(up),
+            }
             for up in plan.scale_ups
         ],
         "unschedulable": [
             {
                 "pods": list(verdict.pods),
-                "reasons": {group: [text(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
+                "reasons": {
+                    group: [text(reason) for reason in reasons]
+                    for group, reasons in verdict.reasons.items()
+                },
                 "details": {
-                    group: [sentence(reason) for reason in reasons] for group, reasons in verdict.reasons.items()
+                    group: [sentence(reason) for reason in reasons]
+                    for group, reasons in verdict.reasons.items()
                 },
                 "nodes": verdict.nodes,
                 "against": {text(reason): count for reason, count in verdict.against},
@@ -73,7 +88,9 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         ],
         "fitsExisting": list(plan.fits_existing),
         "promises": [promise_data(promise) for promise in plan.promises],
-        "notLookedAt": [{"pods": list(ignored.pods), **_coded(ignored.reason)} for ignored in plan.ignored],
+        "notLookedAt": [
+            {"pods": list(ignored.pods), **_coded(ignored.reason)} for ignored in plan.ignored
+        ],
         "scaleDowns": [
             {
                 "node": removal.node,
@@ -88,7 +105,11 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         **restarts,
         "unneeded": list(plan.unneeded),
         "unremovable": [
-            {"node": verdict.node, **_coded(verdict.reason), **({"pod": verdict.pod} if verdict.pod else {})}
+            {
+                "node": verdict.node,
+                **_coded(verdict.reason),
+                **({"pod": verdict.pod} if verdict.pod else {}),
+            }
             for verdict in plan.unremovable
         ],
         "groups": [_group_data(verdict) for verdict in plan.groups],
@@ -107,7 +128,10 @@ def _asked_for(plan: Plan) -> dict[str, Any]:
     parts: tuple[tuple[str, Any], ...] = (
         ("rules", [rule_data(verdict) for verdict in plan.rules]),
         ("headroom", [_headroom_data(verdict) for verdict in plan.headroom]),
-        ("consolidation", consolidation_view.report_data(consolidation) if consolidation is not None else None),
+        (
+            "consolidation",
+            consolidation_view.report_data(consolidation) if consolidation is not None else None,
+        ),
         ("lifecycle", {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle}),
     )
     return {name: part for name, part in parts if part}
@@ -117,12 +141,19 @@ def removal_data(removal: Removal) -> dict[str, str]:
     """Return why a node is removed that is not unneeded, and the replacement that it belongs to."""
     if removal.reason is DisruptionReason.UNNEEDED:
         return {}
-    return {"reason": removal.reason.value} | ({"replacement": removal.replacement} if removal.replacement else {})
+    return {"reason": removal.reason.value} | (
+        {"replacement": removal.replacement} if removal.replacement else {}
+    )
 
 
 def _restart_data(restart: Restart) -> dict[str, Any]:
     evict = list(restart.evict)
-    return {"node": restart.node, "group": restart.group, "condition": restart.condition, "evict": evict}
+    return {
+        "node": restart.node,
+        "group": restart.group,
+        "condition": restart.condition,
+        "evict": evict,
+    }
 
 
 def _coded(reason: Reason) -> dict[str, str]:
@@ -148,22 +179,45 @@ def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
 def option_data(verdict: GroupVerdict) -> dict[str, Any]:
     """Return what a group could have provided."""
     waste = round(verdict.waste or 0.0, 4)
-    data: dict[str, Any] = {"nodes": verdict.option_nodes, "pods": verdict.option_pods, "waste": waste}
+    data: dict[str, Any] = {
+        "nodes": verdict.option_nodes,
+        "pods": verdict.option_pods,
+        "waste": waste,
+    }
     if verdict.expected_price:
-        data |= {"pricePerHour": verdict.price / MICRO, "expectedPerHour": verdict.expected_price / MICRO}
+        data |= {
+            "pricePerHour": verdict.price / MICRO,
+            "expectedPerHour": verdict.expected_price / MICRO,
+        }
     return data
 
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
-    """Return the assumptions, a summary, the groups, the expected placements, the pods by reason, the nodes, and the
-    objects that were not read."""
+    """Return the assumptions, a summary, the groups, the expected placements, the pods by reason,
+    the nodes, and the objects that were not read."""
     tables: tuple[_Rows | Table, ...] = (
-        ("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _group_rows(plan)),
-        ("Placement on new nodes", ("group", "new node", "pods per node", "pods"), rows_of_new(plan)),
+        (
+            "Node groups",
+            ("group", "size", "min..max", "change", "pods", "best option"),
+            _group_rows(plan),
+        ),
+        (
+            "Placement on new nodes",
+            ("group", "new node", "pods per node", "pods"),
+            rows_of_new(plan),
+        ),
         ("Pods without a place", ("pods", "group", "why"), _unschedulable_rows(plan)),
-        ("Pods that fit on existing or upcoming nodes", ("node", "pods", "which"), rows_of_existing(plan)),
+        (
+            "Pods that fit on existing or upcoming nodes",
+            ("node", "pods", "which"),
+            rows_of_existing(plan),
+        ),
         ("Pods that compete for places", ("places", "for pods", "which"), rows_of_contests(plan)),
-        ("Ignored pods", ("pods", "why"), [(some(item.pods), sentence(item.reason)) for item in plan.ignored]),
+        (
+            "Ignored pods",
+            ("pods", "why"),
+            [(some(item.pods), sentence(item.reason)) for item in plan.ignored],
+        ),
         rules_table(plan.rules),
         (
             "Headroom",
@@ -174,7 +228,11 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
                     str(room.wanted),
                     str(room.held),
                     f"+{room.added}" if room.added else "-",
-                    "; ".join(f"{group}: {sentence(reason)}" for group, reason in sorted(room.reasons.items())) or "-",
+                    "; ".join(
+                        f"{group}: {sentence(reason)}"
+                        for group, reason in sorted(room.reasons.items())
+                    )
+                    or "-",
                 )
                 for room in plan.headroom
             ],
@@ -183,7 +241,10 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         (
             "Nodes to restart",
             ("node", "group", "because", "pods that leave it"),
-            [(restart.node, restart.group, restart.condition, some(restart.evict) or "-") for restart in plan.restarts],
+            [
+                (restart.node, restart.group, restart.condition, some(restart.evict) or "-")
+                for restart in plan.restarts
+            ],
         ),
         ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan.unremovable)),
         (
@@ -210,7 +271,9 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
     blocks: list[Block] = [assumptions(assumed)] if assumed else []
     blocks.append(summary(plan, timings))
     for table in tables:
-        block = table if isinstance(table, Table) else Table(table[1], tuple(table[2]), title=table[0])
+        block = (
+            table if isinstance(table, Table) else Table(table[1], tuple(table[2]), title=table[0])
+        )
         blocks += [block] if block.rows else []
     return blocks
 
@@ -234,9 +297,14 @@ def unread_providers(plan: Plan) -> list[str]:
 
 
 def headline(plan: Plan) -> list[str]:
-    """Return the line about providers that were not read, which precedes everything; none if all were read."""
+    """Return the line about providers that were not read, which precedes
+    everything; none if all were read."""
     unread = unread_providers(plan)
-    return [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."] if unread else []
+    return (
+        [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."]
+        if unread
+        else []
+    )
 
 
 def _was(things: Sized) -> str:
@@ -252,7 +320,10 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     """Return the plan in one paragraph. It starts with the providers that were not read."""
     health, helped = plan.health, sum(len(up.pods) for up in plan.scale_ups)
     new = sum(up.to_size - up.from_size for up in plan.scale_ups)
-    fitting, no_place = len(plan.fits_existing), sum(len(verdict.pods) for verdict in plan.unschedulable)
+    fitting, no_place = (
+        len(plan.fits_existing),
+        sum(len(verdict.pods) for verdict in plan.unschedulable),
+    )
     pending = helped + no_place + fitting
     nodes = f"{plural(health.registered, 'node')} ({health.ready} ready"
     nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
@@ -267,14 +338,23 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     causes += [plural(replacements, "replacement")] * bool(replacements)
     parts = [
         *headline(plan),
-        f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} {plural(pending, 'pending pod')}.",
         (
-            f"Scale up by {plural(new, 'node')} in {plural(len(plan.scale_ups), 'group')} for {' and '.join(causes)}; "
-            f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on existing nodes, "
+            f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} "
+            f"{plural(pending, 'pending pod')}."
+        ),
+        (
+            f"Scale up by {plural(new, 'node')} in {plural(len(plan.scale_ups), 'group')} for "
+            f"{' and '.join(causes)}; "
+            f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
+            "existing nodes, "
             f"{_counted(ignored, 'is', 'are')} ignored."
         ),
         f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.",
-        *([consolidation_view.summary(plan.consolidation)] if plan.consolidation is not None else []),
+        *(
+            [consolidation_view.summary(plan.consolidation)]
+            if plan.consolidation is not None
+            else []
+        ),
         *filter(None, [lifecycle_view.summary(plan)]),
     ]
     if plan.gaps:
@@ -289,27 +369,44 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for verdict in plan.groups:
         up, removed = scale_ups.get(verdict.group), removals[verdict.group]
-        change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{removed}" if removed else "-"
+        change = (
+            f"+{up.to_size - up.from_size} -> {up.to_size}"
+            if up
+            else f"-{removed}"
+            if removed
+            else "-"
+        )
         if verdict.option_nodes:
-            option = f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
+            option = (
+                f"{verdict.option_nodes} for {verdict.option_pods} pods, waste "
+                f"{verdict.waste or 0.0:.2f}"
+            )
             if verdict.expected_price:
-                option += f", {verdict.price / MICRO:g} an hour, expected {verdict.expected_price / MICRO:g}"
+                option += (
+                    f", {verdict.price / MICRO:g} an hour, expected "
+                    f"{verdict.expected_price / MICRO:g}"
+                )
         elif up:
             option = "-"
         else:
             option = sentence(verdict.skipped) if verdict.skipped else "helps no pod"
         coming = f", coming for: {coming_words(verdict.coming_for)}" if verdict.coming_for else ""
-        size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming{coming})" if verdict.upcoming else "")
+        size = f"{verdict.target}" + (
+            f" ({verdict.upcoming} upcoming{coming})" if verdict.upcoming else ""
+        )
         other_causes = causes(up) if up else ""
         pods = "-"
         if up:
-            pods = "; ".join(filter(None, (some(up.pods) if up.pods or not other_causes else "", other_causes)))
+            pods = "; ".join(
+                filter(None, (some(up.pods) if up.pods or not other_causes else "", other_causes))
+            )
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
     return rows
 
 
 def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
-    """Return one row per distinct reason of a pod class; groups with the same reasons share a row."""
+    """Return one row per distinct reason of a pod class; groups with the
+    same reasons share a row."""
     rows: list[tuple[str, ...]] = []
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
@@ -329,22 +426,36 @@ def _removals_table(plan: Plan) -> Table:
     reasons = any(map(removal_data, plan.removals))
     rows = []
     for removal in plan.removals:
-        why = (" ".join(filter(None, (removal.reason.value, removal.replacement))),) if reasons else ()
-        pods = ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items())) or "-"
+        why = (
+            (" ".join(filter(None, (removal.reason.value, removal.replacement))),)
+            if reasons
+            else ()
+        )
+        pods = (
+            ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items()))
+            or "-"
+        )
         rows.append((removal.node, removal.group, removal.kind, *why, pods))
     columns = ("node", "group", "how", *(("why",) if reasons else ()), "pods go to")
     return Table(columns, tuple(rows), title="Nodes to remove")
 
 
 def _consolidation_tables(plan: Plan) -> list[_Rows]:
-    """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they are not removed.
-    Moves say themselves that their nodes are in a replacement."""
+    """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they
+    are not removed. Moves say themselves that their nodes are in a replacement."""
     report = plan.consolidation
     if report is None:
         return []
     known = {verdict.node: verdict.reason.code for verdict in plan.unremovable}
-    known |= {node: ReasonCode.IN_REPLACEMENT for move in report.moves for node in move.nodes if move.replacement}
-    stays = [verdict for verdict in report.verdicts if known.get(verdict.node) is not verdict.reason.code]
+    known |= {
+        node: ReasonCode.IN_REPLACEMENT
+        for move in report.moves
+        for node in move.nodes
+        if move.replacement
+    }
+    stays = [
+        verdict for verdict in report.verdicts if known.get(verdict.node) is not verdict.reason.code
+    ]
     moves: list[tuple[str, ...]] = [
         (
             consolidation_view.action(move),
@@ -355,7 +466,13 @@ def _consolidation_tables(plan: Plan) -> list[_Rows]:
         for move in report.moves
     ]
     pools = [consolidation_view.pool_row(pool) for pool in report.pools]
-    pool_columns = ("pool", "price an hour", "disruption", "one disruption must bring", "nodes without a price")
+    pool_columns = (
+        "pool",
+        "price an hour",
+        "disruption",
+        "one disruption must bring",
+        "nodes without a price",
+    )
     return [
         ("Consolidation", ("move", "worth", "disruption", "state"), moves),
         ("Pools", pool_columns, pools),
@@ -364,11 +481,14 @@ def _consolidation_tables(plan: Plan) -> list[_Rows]:
 
 
 def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...]]:
-    """Return one row per node or, for many nodes, one row per rule: `outscaler explain node` shows the rest, and the
-    JSON is complete. Where pods block nodes, the cause on which to act is part of the rule: the drain rule and the
-    budget that allows no disruption."""
+    """Return one row per node or, for many nodes, one row per rule: `outscaler explain node` shows
+    the rest, and the JSON is complete. Where pods block nodes, the cause on which to act is part of
+    the rule: the drain rule and the budget that allows no disruption."""
     if len(unremovable) <= _NODES_LISTED:
-        return [(verdict.node, verdict.reason.code.value, sentence(verdict.reason)) for verdict in unremovable]
+        return [
+            (verdict.node, verdict.reason.code.value, sentence(verdict.reason))
+            for verdict in unremovable
+        ]
     by_rule: dict[tuple[str, ...], list[NodeVerdict]] = {}
     for verdict in unremovable:
         reason, rule = verdict.reason, [verdict.reason.code.value]
@@ -380,7 +500,11 @@ def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...
         first = verdicts[0].reason
         why = sentence(first)
         if len(verdicts) > 1:
-            why = f"{why}, and others alike" if first.code is ReasonCode.BLOCKED_BY_POD else text(first)
+            why = (
+                f"{why}, and others alike"
+                if first.code is ReasonCode.BLOCKED_BY_POD
+                else text(first)
+            )
         rows.append((some([verdict.node for verdict in verdicts]), code, why))
     return rows
 
@@ -399,8 +523,9 @@ def _headroom_data(verdict: HeadroomVerdict) -> dict[str, Any]:
 
 
 def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each only where it exists.
-    next_times: see the function; without it, `next` is known of a cron rule whose reason says it."""
+    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each
+    only where it exists. next_times: see the function; without it, `next` is known of a cron
+    rule whose reason says it."""
     data: dict[str, Any] = {
         "rule": verdict.rule,
         "pool": verdict.pool,
@@ -415,7 +540,12 @@ def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None)
     if reason is not None:
         data |= _coded(reason)
     upcoming = (next_times or {}).get(_rule_key(verdict))
-    if not upcoming and reason is not None and reason.code is ReasonCode.RULE_NOT_DUE and "until" in reason.params:
+    if (
+        not upcoming
+        and reason is not None
+        and reason.code is ReasonCode.RULE_NOT_DUE
+        and "until" in reason.params
+    ):
         upcoming = format_time(float(reason.params["until"]))
     return {**data, **({"next": upcoming} if upcoming else {})}
 
@@ -424,14 +554,22 @@ def _rule_key(verdict: RuleVerdict) -> str:
     return Rule(verdict.rule, source=verdict.source).key
 
 
-def next_times(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float) -> dict[str, str]:
-    """Return when the cron rules are next due after now (epoch seconds), by rule; memory: the memory after the plan."""
+def next_times(
+    verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float
+) -> dict[str, str]:
+    """Return when the cron rules are next due after now (epoch seconds), by rule; memory:
+    the memory after the plan."""
     from chalicelib.schedules.cron import LocalClock
 
     keys, clock, times = {_rule_key(verdict) for verdict in verdicts}, LocalClock(now), {}
     zone = policy.scale_up.cron_time_zone
     rules = [(rule, rule.time_zone) for rule in policy.rules]
-    rules += [(rule, zone) for item in memory.rule_objects.values() if not item.disabled for rule in item.rules]
+    rules += [
+        (rule, zone)
+        for item in memory.rule_objects.values()
+        if not item.disabled
+        for rule in item.rules
+    ]
     for rule, time_zone in rules:
         if rule.cron and rule.key in keys and (at := clock.times(rule.cron, time_zone).following):
             times[rule.key] = format_time(at)
@@ -445,16 +583,19 @@ def growth_data(up: ScaleUp) -> dict[str, Any]:
 
 
 def causes(up: ScaleUp) -> str:
-    """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where pods are the only
-    cause."""
+    """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where
+    pods are the only cause."""
     rules = f"rule{'s' if len(up.rules) > 1 else ''} {', '.join(up.rules)}" if up.rules else ""
     headroom = f"headroom {', '.join(up.headroom)}" if up.headroom else ""
     replacement = f"replacement {up.replacement}" if up.replacement else ""
     return "; ".join(filter(None, (rules, headroom, replacement)))
 
 
-def rules_table(verdicts: Iterable[RuleVerdict], next_times: Mapping[str, str] | None = None) -> Table:
-    """Return one row per rule and pool, with a column for the next time where `next_times` is given."""
+def rules_table(
+    verdicts: Iterable[RuleVerdict], next_times: Mapping[str, str] | None = None
+) -> Table:
+    """Return one row per rule and pool, with a column for the next time
+    where `next_times` is given."""
     rows = []
     for verdict in verdicts:
         cause = "-" if verdict.rate is None else f"{verdict.rate:.1f}%"
@@ -478,17 +619,24 @@ _NAMED, _ROWS, _NODES = 3, 4, 10
 
 
 def promise_data(placement: PodPlacement) -> dict[str, Any]:
-    """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […], "group": …, "number":
-    …}; each with its certainty."""
-    place = {"node": placement.node} if placement.node else {"group": placement.group, "number": placement.number}
+    """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […],
+    "group": …, "number": …}; each with its certainty."""
+    place = (
+        {"node": placement.node}
+        if placement.node
+        else {"group": placement.group, "number": placement.number}
+    )
     return {"pods": list(placement.pods), **place, **sureness(placement)}
 
 
 def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
-    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places, and
-    {"lacks": […]} for pods that wait for what their node does not have yet."""
+    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for
+    pods that compete for places, and {"lacks": […]} for pods that wait for what
+    their node does not have yet."""
     contest = placement.one_place_among
-    answer: dict[str, Any] = {"promised": isinstance(placement, PodPlacement) and placement.promised}
+    answer: dict[str, Any] = {
+        "promised": isinstance(placement, PodPlacement) and placement.promised
+    }
     if contest is not None and contest.places:
         answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
     if isinstance(placement, PodPlacement) and placement.lacks:
@@ -497,15 +645,23 @@ def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
 
 
 def contests(plan: Plan) -> list[Contest]:
-    """Return the places that are promised to several pods together, sorted by the first of these pods."""
+    """Return the places that are promised to several pods together, sorted by
+    the first of these pods."""
     entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
-    by_pods = {entry.one_place_among.among: entry.one_place_among for entry in entries if entry.one_place_among}
+    by_pods = {
+        entry.one_place_among.among: entry.one_place_among
+        for entry in entries
+        if entry.one_place_among
+    }
     return [by_pods[pods] for pods in sorted(by_pods)]
 
 
 def rows_of_contests(plan: Plan) -> list[tuple[str, ...]]:
     """Return rows of (guaranteed places, number of pods, pod names)."""
-    return [(str(contest.places), str(len(contest.among)), some(contest.among)) for contest in contests(plan)]
+    return [
+        (str(contest.places), str(len(contest.among)), some(contest.among))
+        for contest in contests(plan)
+    ]
 
 
 def competing(contest: Contest | None) -> str:
@@ -515,7 +671,8 @@ def competing(contest: Contest | None) -> str:
     if not contest.places:
         return " It may get no place: the scheduler may take other pods first."
     return (
-        f" It competes for this: {contest.places} of {len(contest.among)} pods ({some(contest.among)}) "
+        f" It competes for this: {contest.places} of {len(contest.among)} pods "
+        f"({some(contest.among)}) "
         "will get a place, and the scheduler chooses which."
     )
 
@@ -546,9 +703,12 @@ def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of equally full nodes share a
-    row."""
-    runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
+    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of
+    equally full nodes share a row."""
+    runs = [
+        [number for number, _ in run]
+        for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))
+    ]
     rest = [number for run in runs[_ROWS:] for number in run]
     rows: list[tuple[str, ...]] = []
     for run in [*runs[:_ROWS], *([rest] if rest else [])]:
@@ -563,8 +723,8 @@ def _span(first: int, last: int) -> str:
 
 
 def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
-    """Return rows of (node, number of pods, pod names), the fullest first, and the number of omitted nodes; pods
-    without a known place form the last row."""
+    """Return rows of (node, number of pods, pod names), the fullest first, and the number of
+    omitted nodes; pods without a known place form the last row."""
     pods_of: dict[str, list[str]] = {}
     for promise in plan.promises:
         if promise.node:

@@ -1,6 +1,8 @@
-"""`outscaler cost CLUSTER --with-policy FILE`: what another policy would have cost, by recorded decisions.
+"""`outscaler cost CLUSTER --with-policy FILE`: what another policy would have
+cost, by recorded decisions.
 
-Both policies run over the same recorded pods with the same prices; replay/policy_simulation.py has the rules.
+Both policies run over the same recorded pods with the same prices;
+replay/policy_simulation.py has the rules.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def show(args: argparse.Namespace) -> int:
     """Print the comparison. Returns 0; raises BadInput where nothing is recorded."""
     if not args.place:
         raise BadInput(
-            "--from", "is not given, and OUTSCALER_DECISIONS is not set", "give s3://BUCKET/PREFIX or a folder"
+            "--from",
+            "is not given, and OUTSCALER_DECISIONS is not set",
+            "give s3://BUCKET/PREFIX or a folder",
         )
     other, now = read_policy(args.with_policy), time.time()
     days = args.days or _USUAL_DAYS
@@ -42,7 +46,11 @@ def show(args: argparse.Namespace) -> int:
             [lambda decision: _recorded(decision, other), lambda decision: _given(decision, other)],
         )
     if comparison is None:
-        raise BadInput(args.name, f"has no recorded decision in {plural(days, 'day')}", "see spec.recordDecisions")
+        raise BadInput(
+            args.name,
+            f"has no recorded decision in {plural(days, 'day')}",
+            "see spec.recordDecisions",
+        )
     notes = limits(comparison)
     recorded, given = comparison.policies
     data = {
@@ -57,7 +65,11 @@ def show(args: argparse.Namespace) -> int:
         "withPolicy": msgspec.to_builtins(given),
         "notes": notes,
     }
-    emit("table" if args.output == "wide" else args.output, data, lambda: _blocks(args.name, comparison, notes))
+    emit(
+        "table" if args.output == "wide" else args.output,
+        data,
+        lambda: _blocks(args.name, comparison, notes),
+    )
     return 0
 
 
@@ -68,7 +80,9 @@ def recorded_decisions(
     unreadable = 0
     for number, path in enumerate(paths_between(decision_reader, cluster, since, until)):
         if number >= _MOST:
-            warn(f"{cluster}: only the first {_MOST} decisions are replayed; --days N chooses fewer")
+            warn(
+                f"{cluster}: only the first {_MOST} decisions are replayed; --days N chooses fewer"
+            )
             return
         try:
             yield decode(decision_reader.get(path), path)[1]
@@ -90,10 +104,16 @@ def _given(decision: RecordedDecision, other: OtherPolicy) -> tuple[Policy, Snap
 def limits(comparison: Comparison) -> list[str]:
     """Return what the comparison does not know."""
     ready = format_duration(round(comparison.ready_seconds))
-    gaps = f"spans of more than {LONGEST_GAP / 60:.0f} minutes without any are left out, {comparison.left_out:.0%}"
+    gaps = (
+        f"spans of more than {LONGEST_GAP / 60:.0f} minutes without any are left out, "
+        f"{comparison.left_out:.0%}"
+    )
     return [
         f"Only decisions with changes are recorded; {gaps}.",
-        "The pods are those of the record: what autoscalers of pods and evictions did there is not repeated.",
+        (
+            "The pods are those of the record: what autoscalers of pods and evictions did there is "
+            "not repeated."
+        ),
         f"New nodes are ready after {ready}, the median of the record, and removals take no time.",
         MACHINES_ONLY,
     ]
@@ -103,10 +123,16 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
     recorded, given = comparison.policies
     currencies = sorted({*recorded.cost, *given.cost})
     rows = [
-        (f"cost {currency}".strip(), f"{recorded.cost.get(currency, 0.0):.2f}", f"{given.cost.get(currency, 0.0):.2f}")
+        (
+            f"cost {currency}".strip(),
+            f"{recorded.cost.get(currency, 0.0):.2f}",
+            f"{given.cost.get(currency, 0.0):.2f}",
+        )
         for currency in currencies
     ]
-    rows += [(title, f"{figure(recorded):g}", f"{figure(given):g}") for title, figure in FIGURES.items()]
+    rows += [
+        (title, f"{figure(recorded):g}", f"{figure(given):g}") for title, figure in FIGURES.items()
+    ]
     yield (
         f"{cluster}: {comparison.hours:.1f} hours between {format_time(comparison.since)} and "
         f"{format_time(comparison.until)}, {plural(comparison.decisions, 'recorded decision')}"

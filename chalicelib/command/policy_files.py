@@ -26,19 +26,28 @@ def place_of(path: str) -> str:
 
 
 def load_document(
-    text: str, place: str, purpose: Purpose = Purpose.VALIDATED, deployment: Deployment | None = None
+    text: str,
+    place: str,
+    purpose: Purpose = Purpose.VALIDATED,
+    deployment: Deployment | None = None,
 ) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy and its warnings, including the providers' own checks; raises InputErrors with every mistake.
-    deployment: what it is judged by, None for what is known without AWS."""
+    """Return the policy and its warnings, including the providers' own checks; raises InputErrors
+    with every mistake. deployment: what it is judged by, None for what is known without AWS."""
     from chalicelib.providers.registry import mistakes
 
     judge = settings_here().deployment if deployment is None else deployment
-    return load(text, place=place, admission=Admission(judge, purpose), ask=lambda policy: mistakes(policy, judge))
+    return load(
+        text,
+        place=place,
+        admission=Admission(judge, purpose),
+        ask=lambda policy: mistakes(policy, judge),
+    )
 
 
 def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> str:
-    """Return the document's text. Raises OSError for a file that cannot be read, BadInput for one that is not text or
-    has more than `most` bytes. what: what the file should be, for that message."""
+    """Return the document's text. Raises OSError for a file that cannot be read,
+    BadInput for one that is not text or has more than `most` bytes. what: what the file
+    should be, for that message."""
     if path == STDIN:
         data = sys.stdin.buffer.read(most + 1)
     else:
@@ -50,22 +59,29 @@ def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> s
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{place_of(path)}:{line}", "is not UTF-8 text", "save the file as UTF-8") from None
+        raise BadInput(
+            f"{place_of(path)}:{line}", "is not UTF-8 text", "save the file as UTF-8"
+        ) from None
 
 
 MODES = ("off", "shadow", "active")
 """The document's words for the mode. What a mode permits is decided in dispatch/mode_guard.py."""
 _OFF = MODES[0]
 
-_MODE = re.compile(r"(?m)^(?P<indent> +)mode:[ \t]*(?P<word>off|shadow|active|\"\w+\"|'\w+')(?P<rest>[ \t]*(#.*)?)$")
+_MODE = re.compile(
+    r"(?m)^(?P<indent> +)mode:[ \t]*(?P<word>off|shadow|active|\"\w+\"|'\w+')(?P<rest>[ "
+    r"\t]*(#.*)?)$"
+)
 
 
 def with_mode(text: str, mode: str) -> str:
-    """Return the document with spec.mode. Comments and order stay where the document has one line for it; otherwise the
-    document is written anew, without comments. Schedules stay: they may set another mode while they are open."""
+    """Return the document with spec.mode. Comments and order stay where the document has one line
+    for it; otherwise the document is written anew, without comments. Schedules stay: they may set
+    another mode while they are open."""
     document = text_values(text)
     document["spec"]["mode"] = mode
-    # A schedule has a mode, too: the edited text counts only if it says exactly what the document should.
+    # A schedule has a mode, too: the edited text counts only if it says exactly
+    # what the document should.
     for match in _MODE.finditer(text):
         start, end = match.span("word")
         edited = text[:start] + (f'"{mode}"' if mode == _OFF else mode) + text[end:]
@@ -78,8 +94,8 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Leaves every scalar as it is written: YAML 1.1 reads a plain `off` as false, and 0.00001 would be written as
-    1.0e-05. Nothing and `null` stay None."""
+    """Leaves every scalar as it is written: YAML 1.1 reads a plain `off` as false, and 0.00001
+    would be written as 1.0e-05. Nothing and `null` stay None."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's, which only reads it
         first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL]
@@ -88,10 +104,12 @@ class _TextLoader(yaml.SafeLoader):
 
 
 def text_values(text: str) -> Any:
-    """Return a valid policy document as mappings, lists and text, to be changed and written again."""
+    """Return a valid policy document as mappings, lists and text, to be
+    changed and written again."""
     return yaml.load(text, Loader=_TextLoader)  # noqa: S506 - a SafeLoader
 
 
 def written(document: Any) -> str:
-    """Return such a document as YAML, without its comments. Text that YAML would take for another value is quoted."""
+    """Return such a document as YAML, without its comments. Text that YAML would take for
+    another value is quoted."""
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))

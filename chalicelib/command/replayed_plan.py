@@ -1,7 +1,7 @@
 """Makes the plan of a recorded decision again, as it was recorded or with another policy.
 
-The plan is compared with the recorded one byte for byte. A span replays every recorded decision of some days, and sums
-up by day.
+The plan is compared with the recorded one byte for byte. A span replays every recorded decision of
+some days, and sums up by day.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.decision_place import DecisionReader
-from chalicelib.replay.recorded_decision import DecisionHeader, RecordedDecision, decode, key_at, key_from
+from chalicelib.replay.recorded_decision import (
+    DecisionHeader,
+    RecordedDecision,
+    decode,
+    key_at,
+    key_from,
+)
 from chalicelib.store.codec import encode
 
 
 class ReplayedPlan(msgspec.Struct, frozen=True):
-    """A plan that was made again. same: it has the bytes of the recorded one. parts: the parts of the plan that differ.
-    why: what may explain the difference; empty where nothing does."""
+    """A plan that was made again. same: it has the bytes of the recorded one. parts: the parts of
+    the plan that differ. why: what may explain the difference; empty where nothing does."""
 
     plan: Plan
     same: bool
@@ -42,14 +48,21 @@ class ReplayedPlan(msgspec.Struct, frozen=True):
 
 
 def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
-    """Return the plan that this release makes from the recorded inputs. No time passes for it, so no time limit cuts
-    its searches."""
+    """Return the plan that this release makes from the recorded inputs. No time passes for it, so
+    no time limit cuts its searches."""
     waited = decision.plan.waits_for_pods > 0
     plan, _ = plan_cluster(
-        decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed, wait=waited
+        decision.snapshot,
+        decision.policy,
+        decision.memory,
+        decision.now,
+        decision.seed,
+        wait=waited,
     )
     # A pass records operations with its token, or none where they are not carried out.
-    operations = tuple(op.with_spec(token=decision.seed) for op in plan.operations) if decision.acted else ()
+    operations = (
+        tuple(op.with_spec(token=decision.seed) for op in plan.operations) if decision.acted else ()
+    )
     plan = msgspec.structs.replace(plan, operations=operations)
     if encode(plan) == encode(decision.plan):
         return ReplayedPlan(plan, same=True)
@@ -57,7 +70,10 @@ def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
     parts = tuple(name for name in recorded if encode(recorded[name]) != encode(replayed[name]))
     why = "a time limit may have ended a search of the recorded pass; no time passes in a replay"
     if header.release != chalicelib.__version__:
-        why = f"the plan was made by release {header.release}; this is release {chalicelib.__version__}"
+        why = (
+            f"the plan was made by release {header.release}; this is release "
+            f"{chalicelib.__version__}"
+        )
     elif any(note.code is ReasonCode.TIME_BUDGET for note in decision.plan.notes):
         why = "a time limit ended a search of the recorded pass; no time passes in a replay"
     return ReplayedPlan(plan, same=False, parts=parts, why=why)
@@ -66,7 +82,14 @@ def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
 def inputs_of(decision: RecordedDecision) -> PlanInputs:
     """Return the inputs of a recorded plan as those of a plan that is made now."""
     return PlanInputs(
-        decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed, None, (), read=0.0
+        decision.snapshot,
+        decision.policy,
+        decision.memory,
+        decision.now,
+        decision.seed,
+        None,
+        (),
+        read=0.0,
     )
 
 
@@ -78,19 +101,25 @@ class OtherPolicy:
         self._warned: set[str] = set()
 
     def plan(self, decision: RecordedDecision) -> tuple[Policy, Plan]:
-        """Return the policy, and the plan that it makes from the recorded inputs. Raises BadInput as `inputs` does."""
+        """Return the policy, and the plan that it makes from the recorded inputs. Raises
+        BadInput as `inputs` does."""
         policy, snapshot = self.inputs(decision)
-        plan, _ = plan_cluster(snapshot, policy, decision.memory, decision.now, decision.seed, wait=False)
+        plan, _ = plan_cluster(
+            snapshot, policy, decision.memory, decision.now, decision.seed, wait=False
+        )
         return policy, plan
 
     def inputs(self, decision: RecordedDecision) -> tuple[Policy, Snapshot]:
-        """Return the policy under the cluster's name and with the pauses of that time, and the snapshot with its bounds
-        of groups. Raises BadInput for bounds that contradict those of a group."""
+        """Return the policy under the cluster's name and with the pauses of that time,
+        and the snapshot with its bounds of groups. Raises BadInput for bounds that
+        contradict those of a group."""
         recorded = decision.policy
         policy = msgspec.structs.replace(
             self._policy, name=recorded.name, version=recorded.version, pauses=recorded.pauses
         )
-        return policy, with_bounds(decision.snapshot, policy.node_groups, place=self._place, warn=self._warn)
+        return policy, with_bounds(
+            decision.snapshot, policy.node_groups, place=self._place, warn=self._warn
+        )
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
@@ -107,13 +136,15 @@ def read_policy(file: Path) -> OtherPolicy:
 
 
 def same_prices(recorded_policy: Policy, other_policy: Policy) -> tuple[Policy, Policy]:
-    """Return both policies with the same prices, so that their costs can be compared: the other policy's, if it has
-    any."""
+    """Return both policies with the same prices, so that their costs can be compared: the other
+    policy's, if it has any."""
     prices = other_policy.prices if other_policy.prices is not None else recorded_policy.prices
-    return msgspec.structs.replace(recorded_policy, prices=prices), msgspec.structs.replace(other_policy, prices=prices)
+    return msgspec.structs.replace(recorded_policy, prices=prices), msgspec.structs.replace(
+        other_policy, prices=prices
+    )
 
 
-# -- a span ----------------------------------------------------------------------------------------------------------
+# -- a span ----------------------------------------------------------------------------------------
 
 _NAMED = 20  # problems that are named one by one
 _MOST_PODS = 100_000  # names that are kept of a day
@@ -122,8 +153,8 @@ _COLUMNS = ("new nodes", "removed", "pods without a place", "cost/h added", "cos
 
 
 class PlanTotals(msgspec.Struct):
-    """Sums of plans. refused: the pods without a place, each once. cost, saved: per hour, of new and of removed nodes;
-    unpriced: of these, the number without a price."""
+    """Sums of plans. refused: the pods without a place, each once. cost, saved: per hour, of new
+    and of removed nodes; unpriced: of these, the number without a price."""
 
     bought: int = 0
     removed: int = 0
@@ -156,7 +187,13 @@ class PlanTotals(msgspec.Struct):
 
     def cells(self) -> tuple[str, ...]:
         """Return the sums in the order of the columns."""
-        return str(self.bought), str(self.removed), str(len(self.refused)), f"{self.cost:.2f}", f"{self.saved:.2f}"
+        return (
+            str(self.bought),
+            str(self.removed),
+            str(len(self.refused)),
+            f"{self.cost:.2f}",
+            f"{self.saved:.2f}",
+        )
 
 
 class ReplayedDay(msgspec.Struct):
@@ -195,12 +232,18 @@ def show_span(args: argparse.Namespace, reader: DecisionReader, other: OtherPoli
             else:
                 span.beyond_limit += 1
     if not span.days and not span.problems:
-        raise BadInput(args.cluster, "has no recorded decision in this time", "see spec.recordDecisions, and --since")
+        raise BadInput(
+            args.cluster,
+            "has no recorded decision in this time",
+            "see spec.recordDecisions, and --since",
+        )
     emit(args.output, _document(args.cluster, span, other), lambda: _blocks(span, other))
     return 1 if span.unreadable or any(day.different for day in span.days.values()) else 0
 
 
-def paths_between(reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[str]:
+def paths_between(
+    reader: DecisionReader, cluster: str, since: float, until: float
+) -> Iterator[str]:
     """Yield the decisions of a cluster between two instants (epoch seconds), in order."""
     first, last = key_at(cluster, max(0.0, since), "").at, key_at(cluster, max(0.0, until), "").at
     for path in reader.paths(f"{cluster}/"):
@@ -220,7 +263,9 @@ def _add_decision(path: str, reader: DecisionReader, other: OtherPolicy | None, 
     except Exception as error:
         span.problem(f"{path}: cannot be replayed ({type(error).__name__})")
         return
-    day = span.days.setdefault(datetime.fromtimestamp(decision.now, UTC).strftime("%Y-%m-%d"), ReplayedDay())
+    day = span.days.setdefault(
+        datetime.fromtimestamp(decision.now, UTC).strftime("%Y-%m-%d"), ReplayedDay()
+    )
     day.decisions += 1
     day.different += not replayed.same
     if changed is None:
@@ -261,7 +306,10 @@ def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
     title = "By day" if other is None else "By day: recorded policy / given policy"
     blocks: list[Block] = [
         Table(columns, tuple(rows), title=title, right=frozenset(range(1, len(columns)))),
-        "Each decision is planned from its own recorded state; effects of one on the next are not carried on.",
+        (
+            "Each decision is planned from its own recorded state; effects of one on the next are "
+            "not carried on."
+        ),
     ]
     unpriced = sum(day.recorded.unpriced + day.other.unpriced for day in span.days.values())
     if unpriced:
@@ -270,5 +318,7 @@ def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
         more = span.unreadable - len(span.problems)
         blocks.append("\n".join([*span.problems, *([f"and {more} more"] if more else [])]))
     if span.beyond_limit:
-        blocks.append(f"{span.beyond_limit} more decisions are in this time; --limit N replays more.")
+        blocks.append(
+            f"{span.beyond_limit} more decisions are in this time; --limit N replays more."
+        )
     return blocks

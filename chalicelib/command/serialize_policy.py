@@ -1,7 +1,8 @@
 """Serialises a policy to a document: the values that differ from the defaults, and always the mode.
 
-For generated documents (`outscaler import`, `-o yaml`); comments and order of a hand-written document are in its text,
-which the store keeps. Reading the result gives the same policy except for the version, which the store assigns.
+For generated documents (`outscaler import`, `-o yaml`); comments and order of a hand-written
+document are in its text, which the store keeps. Reading the result gives the same policy except for
+the version, which the store assigns.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ def dump(policy: Policy) -> str:
     notifications, lifecycle, spot = policy.notifications, policy.node_lifecycle, policy.spot
     special: dict[str, Any] = {
         "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
-        "notifications": show_section(NOTIFICATIONS, notifications) if notifications is not None else {},
+        "notifications": show_section(NOTIFICATIONS, notifications)
+        if notifications is not None
+        else {},
         "nodeLifecycle": None if lifecycle is None else show_section(NODE_LIFECYCLE, lifecycle),
         "options": _options(policy.options),
         "prices": {key: value for key, value in shown_prices.items() if value != {}},
-        "providers": {name: _settings(name, settings) for name, settings in policy.providers.items()},
+        "providers": {
+            name: _settings(name, settings) for name, settings in policy.providers.items()
+        },
         "spot": None if spot is None else show_section(SPOT, spot),
         **({"webhook": {}} if not policy.webhook.secret else {}),
     }
@@ -43,13 +48,22 @@ def dump(policy: Policy) -> str:
         shown = special[field.key] if field.key in special else field.kind.show(value)
         if shown or field.required or (field.key in _EMPTY_ASKS and shown is not None):
             spec[field.key] = shown
-    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy.name}, "spec": spec}
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": policy.name},
+        "spec": spec,
+    }
+    return yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
 
 
 def _options(options: Options) -> dict[str, Any]:
     defaults = Options()
-    in_force = {row.name: (row, attribute(row)) for row in ROWS.values() if row.status is Status.IN_FORCE}
+    in_force = {
+        row.name: (row, attribute(row)) for row in ROWS.values() if row.status is Status.IN_FORCE
+    }
     return {
         key: row.kind.show(getattr(options, name))
         for key, (row, name) in in_force.items()

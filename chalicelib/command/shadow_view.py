@@ -1,7 +1,8 @@
-"""Shows the comparison of a cluster in mode shadow with the autoscaler that acts in it, as text and as data.
+"""Shows the comparison of a cluster in mode shadow with the autoscaler that acts in
+it, as text and as data.
 
-The figures are computed from the sums of its days. The gate says which of them a cluster must reach before its mode
-becomes active.
+The figures are computed from the sums of its days. The gate says which of them a cluster must reach
+before its mode becomes active.
 """
 
 from __future__ import annotations
@@ -33,25 +34,39 @@ from chalicelib.shadow.verdicts import OWN_PLAN, UNKNOWN
 
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
-    "2. wait until its lease is over (15 seconds after a renewal): kubectl -n kube-system get lease cluster-autoscaler",
-    "3. wait until each group has as many nodes as its size: outscaler doctor --policy FILE --only machines",
-    "4. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
-    "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, then scale cluster-autoscaler to 1.",
+    (
+        "2. wait until its lease is over (15 seconds after a renewal): kubectl -n kube-system get "
+        "lease cluster-autoscaler"
+    ),
+    (
+        "3. wait until each group has as many nodes as its size: outscaler doctor --policy FILE "
+        "--only machines"
+    ),
+    (
+        "4. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then "
+        "run outscaler apply FILE"
+    ),
+    (
+        "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, then scale "
+        "cluster-autoscaler to 1."
+    ),
 )
 _DAY = 86400.0
 _DAYS = "days"  # the condition whose value is a length of time
 _LEAST_COST = 1e-9  # below it, a difference of two sums is nothing
 
 
-# -- figures ---------------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The figures. None: nothing to compute it from. growths, removals: verdict -> count. growth_agreement: over
-    totals; growth_agreement_groups: per group; both and unneeded_overlap from 0 to 1. *_open: without the results that
-    an operator has accepted. missed_unknown: missed growths without a known cause that nobody has accepted. lead:
-    median of the growths in seconds, positive where our plan came first. exact: growths matched without approximation.
-    days: length of the comparison without the time in which the other autoscaler was not running (dead_seconds)."""
+    """The figures. None: nothing to compute it from. growths, removals: verdict -> count.
+    growth_agreement: over totals; growth_agreement_groups: per group; both and unneeded_overlap
+    from 0 to 1. *_open: without the results that an operator has accepted. missed_unknown: missed
+    growths without a known cause that nobody has accepted. lead: median of the growths in seconds,
+    positive where our plan came first. exact: growths matched without approximation. days: length
+    of the comparison without the time in which the other autoscaler was not running
+    (dead_seconds)."""
 
     growths: dict[str, int]
     removals: dict[str, int]
@@ -85,13 +100,17 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: float) -> Figures:
-    """Return the figures from the day of `since` (epoch seconds) on. accepted: node or match id -> when an operator
-    accepted it."""
+    """Return the figures from the day of `since` (epoch seconds) on. accepted: node or match id ->
+    when an operator accepted it."""
     days = [sums for day, sums in ledger.days.items() if day >= day_of(max(since, 0.0))]
     matches = recent(ledger, since)
     growths, removals = _counts(days, GROWTH), _counts(days, REMOVAL)
     leads = [match.lead for match in matches if match.lead is not None and match.kind == GROWTH]
-    looked_at = [sums_of(match) for match in matches if match.verdict not in AGREEING and is_accepted(match, accepted)]
+    looked_at = [
+        sums_of(match)
+        for match in matches
+        if match.verdict not in AGREEING and is_accepted(match, accepted)
+    ]
     dead = sum(day.dead for day in days)
     return Figures(
         growths=growths,
@@ -143,15 +162,18 @@ def _counts(days: Iterable[Day], kind: str) -> dict[str, int]:
 
 
 def _missed_without_cause(matches: Iterable[Match], accepted: Mapping[str, float]) -> list[Match]:
-    """Return the missed growths of which neither a cause is known nor an operator has accepted the result. A reason of
-    our own plan is none: pods would wait after the hand-over."""
+    """Return the missed growths of which neither a cause is known nor an operator has accepted the
+    result. A reason of our own plan is none: pods would wait after the hand-over."""
     missed = (match for match in matches if match.verdict is ShadowVerdict.MISSED)
-    unexplained = (match for match in missed if match.cause == UNKNOWN or match.cause.startswith(OWN_PLAN))
+    unexplained = (
+        match for match in missed if match.cause == UNKNOWN or match.cause.startswith(OWN_PLAN)
+    )
     return [match for match in unexplained if not is_accepted(match, accepted)]
 
 
 def _agreement(days: Iterable[Day], without: Iterable[Day]) -> float | None:
-    """Return the agreement over totals. without: sums that do not count. It is 1 where nothing else is left."""
+    """Return the agreement over totals. without: sums that do not count. It is 1
+    where nothing else is left."""
     all_most = sum(day.most_total for day in days)
     apart = sum(day.apart_total for day in days) - sum(day.apart_total for day in without)
     most = all_most - sum(day.most_total for day in without)
@@ -183,11 +205,12 @@ def _median_overlap(days: Iterable[Day]) -> float | None:
     return None
 
 
-# -- gate ------------------------------------------------------------------------------------------------------------
+# -- gate ------------------------------------------------------------------------------------------
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition. value: the figure, None where it does not apply; then the condition is met only if optional."""
+    """One condition. value: the figure, None where it does not apply; then the condition
+    is met only if optional."""
 
     name: str
     wanted: str
@@ -206,7 +229,9 @@ class _Rule(msgspec.Struct, frozen=True):
 
 _RULES = (
     _Rule("growth agreement", "at least 0.95", lambda f: f.growth_agreement_open, least=0.95),
-    _Rule("unneeded overlap", "at least 0.9", lambda f: f.unneeded_overlap, least=0.9, optional=True),
+    _Rule(
+        "unneeded overlap", "at least 0.9", lambda f: f.unneeded_overlap, least=0.9, optional=True
+    ),
     _Rule("only ours, not accepted", "0", lambda f: float(f.only_ours_open), most=0.0),
     _Rule("missed without a known cause", "0", lambda f: float(f.missed_unknown), most=0.0),
     _Rule("cost ratio", "at most 1.05", lambda f: f.cost_ratio_open, most=1.05, optional=True),
@@ -218,7 +243,10 @@ _RULES = (
 
 def gate(figures: Figures) -> tuple[Condition, ...]:
     """Return all conditions in the order in which they are shown."""
-    return tuple(Condition(rule.name, rule.wanted, rule.value(figures), _is_met(rule, figures)) for rule in _RULES)
+    return tuple(
+        Condition(rule.name, rule.wanted, rule.value(figures), _is_met(rule, figures))
+        for rule in _RULES
+    )
 
 
 def is_open(conditions: tuple[Condition, ...]) -> bool:
@@ -234,7 +262,7 @@ def _is_met(rule: _Rule, figures: Figures) -> bool:
     return (rule.least is None or value >= rule.least) and (rule.most is None or value <= rule.most)
 
 
-# -- output ----------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 _DANGER = {ShadowVerdict.ONLY_OURS: 0, ShadowVerdict.MISSED: 1}  # the other disagreements follow
 
@@ -252,7 +280,14 @@ class Report(msgspec.Struct, frozen=True):
 def data(report: Report) -> dict[str, Any]:
     """Return all figures, conditions and kept results."""
     if report.ledger is None:
-        return {"name": report.name, "figures": None, "gate": [], "open": False, "matches": [], "next": None}
+        return {
+            "name": report.name,
+            "figures": None,
+            "gate": [],
+            "open": False,
+            "matches": [],
+            "next": None,
+        }
     numbers = figures(report.ledger, report.accepted, report.since, report.now)
     conditions = gate(numbers)
     matches = recent(report.ledger, report.since)
@@ -297,15 +332,26 @@ def data(report: Report) -> dict[str, Any]:
 def blocks(report: Report) -> list[Block]:
     """Return the headline, the disagreements, the conditions and the next command."""
     if report.ledger is None:
-        return [f"{report.name}: no pass has compared anything yet; the cluster must be in mode shadow"]
+        return [
+            f"{report.name}: no pass has compared anything yet; the cluster must be in mode shadow"
+        ]
     numbers = figures(report.ledger, report.accepted, report.since, report.now)
     conditions = gate(numbers)
     matches = recent(report.ledger, report.since)
     shown: list[Block] = [_headline(report.name, numbers)]
     if numbers.dead_seconds:
-        shown.append(f"Left out: {_days(numbers.dead_seconds / _DAY)} without a running Cluster Autoscaler.\n")
+        shown.append(
+            f"Left out: {_days(numbers.dead_seconds / _DAY)} without a running Cluster "
+            "Autoscaler.\n"
+        )
     apart = [match for match in matches if match.verdict not in AGREEING]
-    apart.sort(key=lambda match: (is_accepted(match, report.accepted), _DANGER.get(match.verdict, 2), -match.at))
+    apart.sort(
+        key=lambda match: (
+            is_accepted(match, report.accepted),
+            _DANGER.get(match.verdict, 2),
+            -match.at,
+        )
+    )
     accepted = {match.id for match in apart if is_accepted(match, report.accepted)}
     shown.extend(disagreements(report.ledger, matches, apart, accepted, report.now))
     rows = tuple(
@@ -322,7 +368,9 @@ def blocks(report: Report) -> list[Block]:
 def _figure(condition: Condition) -> str:
     """Return the value; a part of a day also in hours or minutes."""
     figure = _measured(condition.value)
-    is_part = condition.name == _DAYS and condition.value is not None and not condition.value.is_integer()
+    is_part = (
+        condition.name == _DAYS and condition.value is not None and not condition.value.is_integer()
+    )
     return f"{figure} ({_days(condition.value or 0.0)})" if is_part else figure
 
 
@@ -331,32 +379,52 @@ def _next_lines(steps: tuple[str, ...]) -> str:
     if len(steps) > 1:
         return "\n".join((f"Next: {steps[0]}", *(f"then: {step}" for step in steps[1:])))
     line = f"Next: {steps[0]}"
-    return textwrap.fill(line, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        line, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
-def _next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> str:
+def _next_step(
+    report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]
+) -> str:
     """Return the next commands in one sentence, for programs."""
     return ", then ".join(_next_steps(report, conditions, matches))
 
 
-def _next_steps(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> tuple[str, ...]:
+def _next_steps(
+    report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]
+) -> tuple[str, ...]:
     """Return the next commands, or what to wait for."""
     if to_accept := _not_accepted(matches, report.accepted):
         node, cluster = to_accept[0].node, report.name
-        return f"outscaler explain node {node} --cluster {cluster}", f"outscaler shadow accept {cluster}/{node}"
+        return (
+            f"outscaler explain node {node} --cluster {cluster}",
+            f"outscaler shadow accept {cluster}/{node}",
+        )
     if missed := _missed_without_cause(matches, report.accepted):
-        return f"find why {missed[0].id} was missed", f"outscaler shadow accept {report.name} {missed[0].id}"
+        return (
+            f"find why {missed[0].id} was missed",
+            f"outscaler shadow accept {report.name} {missed[0].id}",
+        )
     missing = [
         f"{condition.name} {_number(condition.value)}, wanted {condition.wanted}"
         for condition in conditions
         if not condition.met
     ]
-    return (f"wait or find the cause: {'; '.join(missing)}" if missing else HAND_OVER[0].removeprefix("1. "),)
+    return (
+        f"wait or find the cause: {'; '.join(missing)}"
+        if missing
+        else HAND_OVER[0].removeprefix("1. "),
+    )
 
 
 def _headline(name: str, figures: Figures) -> str:
-    """Return the figures in lines: how long, growths and removals by their verdicts, and the rest."""
-    acts = f"{plural(figures.compared_growths, 'growth')}, {plural(figures.compared_removals, 'removal')}"
+    """Return the figures in lines: how long, growths and removals by their verdicts, and the
+    rest."""
+    acts = (
+        f"{plural(figures.compared_growths, 'growth')}, "
+        f"{plural(figures.compared_removals, 'removal')}"
+    )
     lines = [f"{name}, {_days(figures.days)}: {acts} by Cluster Autoscaler"]
     lines.append(f"growth {_measured(figures.growth_agreement)}{_in_brackets(figures.growths)}")
     if figures.removals:
@@ -377,7 +445,11 @@ def _headline(name: str, figures: Figures) -> str:
 
 def _in_brackets(counts: Mapping[str, int]) -> str:
     """Return the counts of a headline: ` (1 fewer, 20 same)`."""
-    return f" ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})" if counts else ""
+    return (
+        f" ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})"
+        if counts
+        else ""
+    )
 
 
 def _lead(seconds: float) -> str:
@@ -402,14 +474,20 @@ def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
         "detail": match.detail,
         "approximate": match.approximate,
         "leadSeconds": match.lead,
-        "costs": None if match.costs is None else {"ours": match.costs[0], "theirs": match.costs[1]},
+        "costs": None
+        if match.costs is None
+        else {"ours": match.costs[0], "theirs": match.costs[1]},
         "accepted": match.verdict not in AGREEING and is_accepted(match, accepted),
     }
 
 
 def _days(days: float) -> str:
     """Return a length in the largest unit of which it has at least one, two of days."""
-    for count, unit, least in ((days, "day", 2), (days * 24, "hour", 1), (days * 1440, "minute", 0)):
+    for count, unit, least in (
+        (days, "day", 2),
+        (days * 24, "hour", 1),
+        (days * 1440, "minute", 0),
+    ):
         whole = round(count)
         if count >= least:
             return f"{whole} {unit}{'' if whole == 1 else 's'}"

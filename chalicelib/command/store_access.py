@@ -1,5 +1,5 @@
-"""Opens the store for commands that need AWS, and finds the clusters and their node groups in it. The store is imported
-only by these commands."""
+"""Opens the store for commands that need AWS, and finds the clusters and their node groups in it.
+The store is imported only by these commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def add_table_argument(parser: argparse.ArgumentParser) -> None:
         "--table",
         default="",
         metavar="NAME",
-        help="DynamoDB table (default: $OUTSCALER_TABLE, else the state table of the deployment $OUTSCALER_PREFIX)",
+        help=(
+            "DynamoDB table (default: $OUTSCALER_TABLE, else the state table of the deployment "
+            "$OUTSCALER_PREFIX)"
+        ),
     )
     parser.add_argument(
         "--policy-table",
@@ -42,19 +45,23 @@ def add_table_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """Open the store on --table and --policy-table, or on the tables that the environment names. Raises BadInput if
-    neither names them, NewerSchema if a newer release has written the tables.
+    """Open the store on --table and --policy-table, or on the tables that the environment names.
+    Raises BadInput if neither names them, NewerSchema if a newer release has written the tables.
 
-    A given --table is never combined with the environment's policy table, which belongs to a different state table. The
-    deployment's region is used where the environment names none, or --stage names the deployment; botocore reads one of
-    both variables only."""
+    A given --table is never combined with the environment's policy table, which belongs to a
+    different state table. The deployment's region is used where the environment names none, or
+    --stage names the deployment; botocore reads one of both variables only."""
     table = table_name(args)
     from chalicelib.command.deployment_settings import chosen_stage
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
     login, stage = _login(args), "" if args.table else chosen_stage()
-    of_environment = "" if args.table or stage or not state_table(os.environ) else os.environ.get(POLICY_TABLE, "")
+    of_environment = (
+        ""
+        if args.table or stage or not state_table(os.environ)
+        else os.environ.get(POLICY_TABLE, "")
+    )
     policy_table = args.policy_table or of_environment
     if login is not None:
         policy_table = policy_table or login.policy_table
@@ -69,7 +76,9 @@ def open_store(args: argparse.Namespace) -> Store:
     except NewerSchema:
         raise
     except StoreError:
-        pass  # a caller without access to the state table may continue; requests that need it fail by themselves
+        # a caller without access to the state table may continue; requests that
+        # need it fail by themselves
+        pass
     return store
 
 
@@ -80,26 +89,33 @@ def table_name(args: argparse.Namespace) -> str:
     if not table:
         from chalicelib.command.deployment_settings import load_logins
 
-        several = "outscaler config use NAME chooses a kept deployment" if load_logins().deployments else ""
+        several = (
+            "outscaler config use NAME chooses a kept deployment"
+            if load_logins().deployments
+            else ""
+        )
         raise BadInput(
             "--table",
             "is not given, and OUTSCALER_TABLE is not set",
             several
-            or "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
+            or "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints "
+            "it, "
             "or run outscaler login STACK once",
         )
     return table
 
 
 def _login(args: argparse.Namespace) -> Login | None:
-    """Return what `outscaler login` has kept of the deployment of --table, otherwise of the one that is used here."""
+    """Return what `outscaler login` has kept of the deployment of --table, otherwise of
+    the one that is used here."""
     from chalicelib.command.deployment_settings import login_here, login_of
 
     return login_of(args.table) if args.table else login_here()
 
 
 def not_moved(store: Store) -> str:
-    """Return a sentence about policies that are stored in the old place and are not used; "" where there are none."""
+    """Return a sentence about policies that are stored in the old place and are not used;
+    "" where there are none."""
     from chalicelib.store.policies import not_used
 
     names = store.moving.not_moved(store.policies.all_current())
@@ -107,7 +123,8 @@ def not_moved(store: Store) -> str:
 
 
 def stored_policy(store: Store, name: str) -> StoredPolicy:
-    """Return a cluster's policy in force; raises BadInput with the nearest name for a cluster that has none."""
+    """Return a cluster's policy in force; raises BadInput with the nearest name for
+    a cluster that has none."""
     stored = store.policies.current(name)
     if stored is not None:
         return stored
@@ -118,11 +135,14 @@ def stored_policy(store: Store, name: str) -> StoredPolicy:
 
 
 def only_cluster(store: Store, command: str) -> str:
-    """Return the only cluster. command: for the error. Raises BadInput where there are several, or none."""
+    """Return the only cluster. command: for the error. Raises BadInput where
+    there are several, or none."""
     names = store.policies.names()
     if len(names) == 1:
         return names[0]
-    remedy = f"write one of {', '.join(names[:10])}" if names else "store a policy with outscaler apply"
+    remedy = (
+        f"write one of {', '.join(names[:10])}" if names else "store a policy with outscaler apply"
+    )
     raise BadInput(command, "needs a cluster's name", remedy)
 
 
@@ -135,10 +155,11 @@ def check_group(
     place: str = "--group",
     otherwise: str = "",
 ) -> str:
-    """Return the id of the node group of a cluster that a person means by its id, its name or an alias. Raises BadInput
-    with the nearest names for one that no pass of the cluster has seen.
+    """Return the id of the node group of a cluster that a person means by its id, its name or an
+    alias. Raises BadInput with the nearest names for one that no pass of the cluster has seen.
 
-    further: ids that are accepted, too. place: the argument. otherwise: what to do about a group that is still to come.
+    further: ids that are accepted, too. place: the argument. otherwise: what to do about a
+    group that is still to come.
     """
     from chalicelib.policy.load import load
 
@@ -148,7 +169,9 @@ def check_group(
     ids = {*planned, *store.memory.look(cluster).groups, *seen, *further}
     if ids:
         try:
-            return meant_group([seen.get(key, GroupOverview(key)) for key in sorted(ids)], group, place)
+            return meant_group(
+                [seen.get(key, GroupOverview(key)) for key in sorted(ids)], group, place
+            )
         except AmbiguousGroup:
             raise
         except BadInput as error:
@@ -160,12 +183,16 @@ def check_group(
     raise BadInput(
         place,
         f"no pass of {cluster} has seen a node group yet, so that {group!r} cannot be checked",
-        f"{f'its policy names {named}; ' if named else ''}repeat it after the first pass{otherwise}",
+        (
+            f"{f'its policy names {named}; ' if named else ''}repeat it after the first "
+            f"pass{otherwise}"
+        ),
     )
 
 
 def load_decision(store: Store, cluster: str) -> tuple[LastDecision | None, str]:
-    """Return the last decision and "", or None and why there is none that can be shown. Raises StoreError."""
+    """Return the last decision and "", or None and why there is none that can be
+    shown. Raises StoreError."""
     passed = store.scan_states.last(cluster)
     if passed is None:
         return None, f"{cluster}: no pass has been made yet"
@@ -180,7 +207,11 @@ def required_decision(store: Store, cluster: str) -> LastDecision:
     """Return the last decision. Raises BadInput where there is none."""
     decision, problem = load_decision(store, cluster)
     if decision is None:
-        raise BadInput(cluster, problem.removeprefix(f"{cluster}: "), "outscaler plan --kubeconfig FILE plans now")
+        raise BadInput(
+            cluster,
+            problem.removeprefix(f"{cluster}: "),
+            "outscaler plan --kubeconfig FILE plans now",
+        )
     return decision
 
 
@@ -191,10 +222,18 @@ Facts = Mapping[str, str | int | float | bool]
 
 
 def note(
-    store: Store, cluster: str, kind: str, facts: Facts, *, group: str = "", operation: str = "", at: float = 0.0
+    store: Store,
+    cluster: str,
+    kind: str,
+    facts: Facts,
+    *,
+    group: str = "",
+    operation: str = "",
+    at: float = 0.0,
 ) -> None:
-    """Append one line. facts: see JournalEntry; `by` is added unless it is given. at: epoch seconds; now, if not given.
-    The act is done already, so a journal that cannot be written is a warning."""
+    """Append one line. facts: see JournalEntry; `by` is added unless it is given. at:
+    epoch seconds; now, if not given. The act is done already, so a journal that cannot
+    be written is a warning."""
     from chalicelib.store import JournalEntry
     from chalicelib.store.errors import StoreError
 

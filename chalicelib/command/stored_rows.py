@@ -1,7 +1,8 @@
-"""Rows of `outscaler get`: what the tables store of clusters, groups, nodes, pods, operations and claims.
+"""Rows of `outscaler get`: what the tables store of clusters, groups, nodes,
+pods, operations and claims.
 
-A row has its cells for people, its data under stable keys for programs, and the labels by which -l selects it. Nothing
-is computed here beyond what record/views.py and record/tables.py say.
+A row has its cells for people, its data under stable keys for programs, and the labels by which -l
+selects it. Nothing is computed here beyond what record/views.py and record/tables.py say.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ _DECISIONS = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One object. name: of NAME arguments and of -o name. cells: also those of -o wide. labels: values by key. state:
-    what -w compares; None: the cells. aliases: further names by which a person may mean it."""
+    """One object. name: of NAME arguments and of -o name. cells: also those of -o wide.
+    labels: values by key. state: what -w compares; None: the cells. aliases: further names by
+    which a person may mean it."""
 
     name: str
     cells: tuple[str, ...]
@@ -72,8 +74,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Rows of one kind. wide: the columns that only -o wide shows, the last ones of a row. labels: keys of -l. before:
-    lines above the table. document: makes the JSON of the rows' data."""
+    """Rows of one kind. wide: the columns that only -o wide shows, the last ones of a row. labels:
+    keys of -l. before: lines above the table. document: makes the JSON of the rows' data."""
 
     kind: str
     columns: tuple[str, ...]
@@ -98,8 +100,8 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class StoredCluster(msgspec.Struct, frozen=True):
-    """What the tables know of one cluster at `now`. decision: None where there is none that can be shown, and problem
-    says why. entries: the latest of the journal."""
+    """What the tables know of one cluster at `now`. decision: None where there is none that can be
+    shown, and problem says why. entries: the latest of the journal."""
 
     name: str
     decision: LastDecision | None
@@ -129,7 +131,9 @@ class StoredCluster(msgspec.Struct, frozen=True):
     def groups(self) -> tuple[GroupRow, ...]:
         """Return the rows of the groups."""
         plan = self.decision.plan if self.decision is not None else None
-        return tables.group_rows(plan, self.memory, self.overview, self.now, pauses=self.pauses, entries=self.entries)
+        return tables.group_rows(
+            plan, self.memory, self.overview, self.now, pauses=self.pauses, entries=self.entries
+        )
 
     def required(self) -> LastDecision:
         """Return the last decision. Raises BadInput where there is none."""
@@ -139,7 +143,8 @@ class StoredCluster(msgspec.Struct, frozen=True):
         return self.decision
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of the groups, nodes, pods or operations, for the completion of a shell."""
+        """Return the names of the groups, nodes, pods or operations, for
+        the completion of a shell."""
         plan = self.decision.plan if self.decision is not None else None
         match kind:
             case "groups":
@@ -157,7 +162,8 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
 
 class _ClusterState(msgspec.Struct, frozen=True):
-    """What the tables say of one cluster of a list. problem: why its policy or its rows cannot be used."""
+    """What the tables say of one cluster of a list. problem: why its policy or
+    its rows cannot be used."""
 
     stored: StoredPolicy
     passed: LastPass
@@ -181,21 +187,26 @@ def clusters(store: Store) -> Listing:
     if not_in_force := not_moved(store):
         warn(not_in_force)
     now, states = time.time(), _cluster_states(store)
-    pauses = [(state.stored.name, views.pause_view(pause)) for state in states for pause in state.pauses]
+    pauses = [
+        (state.stored.name, views.pause_view(pause)) for state in states for pause in state.pauses
+    ]
     return Listing(
         kind="cluster",
         columns=("cluster", "mode", "health", "nodes", "waiting", "last pass"),
         wide=("version", "stored", "digest"),
         rows=tuple(_cluster_row(state, now) for state in states),
         labels=("mode", "health"),
-        before=tuple(with_local_times(f"{name}: {pause.paused_line}", now, sys.stdout) for name, pause in pauses),
+        before=tuple(
+            with_local_times(f"{name}: {pause.paused_line}", now, sys.stdout)
+            for name, pause in pauses
+        ),
         empty="no cluster has a policy yet",
     )
 
 
 def _cluster_states(store: Store) -> list[_ClusterState]:
-    """Return the state of every cluster. Warns about what cannot be read. Raises StoreError where the table does not
-    answer."""
+    """Return the state of every cluster. Warns about what cannot be read. Raises StoreError where
+    the table does not answer."""
     policies = store.policies.all_current()
     deployment = known_settings(store) if policies else None
     passes = store.scan_states.passed_by([stored.name for stored in policies])
@@ -225,8 +236,8 @@ def _cluster_states(store: Store) -> list[_ClusterState]:
 def _policy_of(stored: StoredPolicy, deployment: Deployment | None) -> tuple[Policy | None, str]:
     """Return the policy with its schedules applied, or why no pass can start.
 
-    deployment: what the functions permit; None: not published, so that only the text is judged: a secret that is not
-    permitted by default may be one that the functions permit.
+    deployment: what the functions permit; None: not published, so that only the text is judged: a
+    secret that is not permitted by default may be one that the functions permit.
     """
     admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
     try:
@@ -243,7 +254,9 @@ def _policy_of(stored: StoredPolicy, deployment: Deployment | None) -> tuple[Pol
 def _cluster_row(state: _ClusterState, now: float) -> Row:
     stored, policy, scan = state.stored, state.policy, state.passed.state
     planned = policy is not None and permitted(policy).plan
-    health = views.health(policy.scan_interval if policy is not None else None, scan, now, planned=planned)
+    health = views.health(
+        policy.scan_interval if policy is not None else None, scan, now, planned=planned
+    )
     mode = permitted(policy).word if policy is not None else ""
     present, coming = state.nodes("ready", "unready"), state.nodes("notStarted", "unregistered")
     waiting = state.gauge("unschedulable_pods_count", type="unschedulable")
@@ -284,7 +297,9 @@ def _health_cells(state: _ClusterState, health: str, waiting: int, now: float) -
     if state.problem:
         yield Styled(f"unreadable: {state.problem}", "red")
     if scan.failure is not None:
-        what = "unreachable" if scan.failure.cls in _UNREACHABLE else f"failing ({scan.failure.cls})"
+        what = (
+            "unreachable" if scan.failure.cls in _UNREACHABLE else f"failing ({scan.failure.cls})"
+        )
         yield Styled(f"{what} for {format_duration(round(now - scan.failure.since))}", "red")
     if health == "late":
         yield Styled(f"no pass for {format_duration(round(now - scan.last_pass))}", "red")
@@ -308,11 +323,15 @@ def count_cell(present: int | None, coming: int | None) -> str:
 
 
 def groups(cluster: StoredCluster) -> Listing:
-    """Return the node groups of a cluster, those of the last decision before those that are only remembered."""
+    """Return the node groups of a cluster, those of the last decision before those
+    that are only remembered."""
     rows = {row.group: row for row in cluster.groups}
     remembered = cluster.memory.groups
     members = [_group_row(row, remembered.get(row.group), cluster.now) for row in rows.values()]
-    members += [_remembered_row(name, remembered[name], cluster.now) for name in sorted(set(remembered) - set(rows))]
+    members += [
+        _remembered_row(name, remembered[name], cluster.now)
+        for name in sorted(set(remembered) - set(rows))
+    ]
     return Listing(
         kind="group",
         columns=("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
@@ -351,7 +370,9 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         "spot": ("no" if row.spot is None else "yes",),
     }
     state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
-    data = as_json(row) | as_json(views.group_view(row.group, memory or GroupMemory(target=row.target), now))
+    data = as_json(row) | as_json(
+        views.group_view(row.group, memory or GroupMemory(target=row.target), now)
+    )
     return Row(row.name, cells, data, labels, state, (row.group, *row.aliases))
 
 
@@ -373,16 +394,25 @@ def share_cell(percent: int | None) -> str:
 
 
 def spot_cell(spot: SpotView | None, now: float) -> str:
-    """Return the expected interruptions of a node of a spot group, and until when the group is avoided."""
+    """Return the expected interruptions of a node of a spot group, and until
+    when the group is avoided."""
     if spot is None:
         return "-"
-    until = f", avoided until {local_time(spot.avoided_until, now, sys.stdout)}" if spot.avoided_until else ""
+    until = (
+        f", avoided until {local_time(spot.avoided_until, now, sys.stdout)}"
+        if spot.avoided_until
+        else ""
+    )
     return f"{spot.month_words}{until}"
 
 
 def price_cell(row: GroupRow) -> str:
-    """Return the price of a node per hour with its currency, source and date, or why there is none."""
-    return tables.price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price) or "-"
+    """Return the price of a node per hour with its currency, source and
+    date, or why there is none."""
+    return (
+        tables.price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price)
+        or "-"
+    )
 
 
 def status_text(status: GroupStatus, now: float) -> str:
@@ -391,7 +421,9 @@ def status_text(status: GroupStatus, now: float) -> str:
     since = f" since {format_duration(round(now - status.since))}" if status.since else ""
     match status.word:
         case "growing" | "leaving":
-            usually = f" (usually {format_duration(round(status.usually))})" if status.usually else ""
+            usually = (
+                f" (usually {format_duration(round(status.usually))})" if status.usually else ""
+            )
             return f"{status.detail}{since}{usually}"
         case "steady" if status.detail:
             return f"steady; {status.detail}, {ago(status.since, now)}"
@@ -426,7 +458,11 @@ def _node_row(row: NodeRow, now: float) -> Row:
     if removed:
         why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
         why += "; its vendor takes it back" if row.notice is not None else ""
-    leaves = f"leaves {local_time(row.notice.leaves_at, now, sys.stdout)}" if row.notice is not None else ""
+    leaves = (
+        f"leaves {local_time(row.notice.leaves_at, now, sys.stdout)}"
+        if row.notice is not None
+        else ""
+    )
     due = due_words(row.lifecycle.why) if row.lifecycle is not None else ""
     data: dict[str, Any] = {"node": row.node, "decision": row.decision}
     data |= {"evict": list(row.evict)} if removed else {}
@@ -463,8 +499,8 @@ def _node_row(row: NodeRow, now: float) -> Row:
 
 
 def _counting_reason(row: NodeRow) -> Reason | None:
-    """Return why a node stays: consolidation's reason where only the threshold of utilization keeps it otherwise,
-    because consolidation does not look at that."""
+    """Return why a node stays: consolidation's reason where only the threshold of utilization keeps
+    it otherwise, because consolidation does not look at that."""
     own = row.consolidation
     if own is None or own.code is ReasonCode.CONSOLIDATION_OFF:
         return row.reason
@@ -477,23 +513,38 @@ def age_cell(created: float, now: float) -> str:
     if not created:
         return "-"
     seconds = max(0, round(now - created))
-    for unit, name, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+    for unit, name, smaller, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if seconds >= unit:
             count, rest = divmod(seconds, unit)
-            return f"{count}{name}{rest // smaller}{small}" if count < 10 and rest >= smaller else f"{count}{name}"
+            return (
+                f"{count}{name}{rest // smaller}{small}"
+                if count < 10 and rest >= smaller
+                else f"{count}{name}"
+            )
     return f"{seconds}s"
 
 
 def pods(cluster: StoredCluster) -> Listing:
-    """Return each pod that waits: with a place on the way, without one, or not considered, and why."""
+    """Return each pod that waits: with a place on the way, without one, or
+    not considered, and why."""
     decision = cluster.required()
     names = {row.group: row.name for row in cluster.groups}
     rows = []
     for view in views.pod_views(decision.plan):
         word = _DECISIONS[view.decision]
-        cells = (view.pod, Styled(word, "yellow" if view.decision == "unschedulable" else ""), _why_pod(view, names))
+        cells = (
+            view.pod,
+            Styled(word, "yellow" if view.decision == "unschedulable" else ""),
+            _why_pod(view, names),
+        )
         labels = {"namespace": (view.pod.partition("/")[0],), "decision": (view.decision, word)}
-        rows.append(Row(view.pod, cells, _pod_data(view), labels, aliases=(view.pod.partition("/")[2],)))
+        rows.append(
+            Row(view.pod, cells, _pod_data(view), labels, aliases=(view.pod.partition("/")[2],))
+        )
     return Listing(
         kind="pod",
         columns=("pod", "decision", "why"),
@@ -508,7 +559,9 @@ def pods(cluster: StoredCluster) -> Listing:
 def _pod_data(view: PodView) -> dict[str, Any]:
     data: dict[str, Any] = {"pod": view.pod, "decision": view.decision}
     if view.decision == "unschedulable":
-        data["reasons"] = {group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()}
+        data["reasons"] = {
+            group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()
+        }
     if view.decision == "newNode":
         data["group"] = view.group
     return data | ({"reason": coded(view.reason)} if view.reason is not None else {})
@@ -519,7 +572,10 @@ def _why_pod(view: PodView, names: Mapping[str, str]) -> str:
         return f"group {names.get(view.group, view.group)} grows"
     if view.reason is not None:
         return sentence(view.reason)
-    why = [f"{names.get(group, group)}: {'; '.join(map(sentence, reasons))}" for group, reasons in view.reasons.items()]
+    why = [
+        f"{names.get(group, group)}: {'; '.join(map(sentence, reasons))}"
+        for group, reasons in view.reasons.items()
+    ]
     more = f" and {len(why) - _REASONS_SHOWN} more groups" if len(why) > _REASONS_SHOWN else ""
     return ", ".join(why[:_REASONS_SHOWN]) + more
 
@@ -527,7 +583,9 @@ def _why_pod(view: PodView, names: Mapping[str, str]) -> str:
 def _as_of(decision: LastDecision, now: float) -> str:
     blocked = decision.plan.paused
     not_removed = f" No node is removed: {sentence(blocked)}." if blocked is not None else ""
-    decided, confirmed = (local_time(at, now, sys.stdout) for at in (decision.at, decision.confirmed_at))
+    decided, confirmed = (
+        local_time(at, now, sys.stdout) for at in (decision.at, decision.confirmed_at)
+    )
     return f"Decided at {decided}, last confirmed at {confirmed}.{not_removed}"
 
 
@@ -565,7 +623,17 @@ def operations(store: Store, cluster: str) -> Listing:
         rows.append(Row(view.id, cells, as_json(view), labels, (*cells[:7], view.due_at)))
     return Listing(
         kind="operation",
-        columns=("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
+        columns=(
+            "operation",
+            "kind",
+            "group",
+            "change",
+            "state",
+            "step",
+            "attempt",
+            "planned",
+            "next",
+        ),
         rows=tuple(rows),
         labels=("group", "kind", "state"),
         right=frozenset({6}),
@@ -574,7 +642,8 @@ def operations(store: Store, cluster: str) -> Listing:
 
 
 def claims(store: Store) -> Listing:
-    """Return which cluster owns each node group, since when, and whether another cluster may take it over."""
+    """Return which cluster owns each node group, since when, and whether another
+    cluster may take it over."""
     now, rows = time.time(), []
     for claim in store.group_ownership.all():
         data = {
@@ -587,7 +656,14 @@ def claims(store: Store) -> Listing:
             "ended": claim.ended,
         }
         by = "named" if claim.named else "discovered"
-        cells = (claim.provider, claim.key, claim.owner, ago(claim.since, now), by, claim.ended or "-")
+        cells = (
+            claim.provider,
+            claim.key,
+            claim.owner,
+            ago(claim.since, now),
+            by,
+            claim.ended or "-",
+        )
         labels = {"provider": (claim.provider,), "cluster": (claim.owner,)}
         rows.append(Row(claim.key, cells, data, labels, (*cells[:3], *cells[4:]), (claim.owner,)))
     return Listing(

@@ -1,14 +1,15 @@
 """The loopback server of `outscaler ui`: only the person who started the command sees the page.
 
-Other programs and web pages on the same machine can connect to the port, too. The address that is printed has a token
-of 256 bits, which is valid once and is exchanged for a cookie. Browsers send the cookies of a host to all of its ports,
-therefore every page is below a random path, and the cookie is of this path: another server on the loopback address
-does not receive it. A page in the browser cannot use a name of its own for the address (Host must be the loopback
-address with the port), and requests of other sites are refused (Sec-Fetch-Site). There is no method but GET and HEAD,
-and no CORS header.
+Other programs and web pages on the same machine can connect to the port, too. The address that is
+printed has a token of 256 bits, which is valid once and is exchanged for a cookie. Browsers send
+the cookies of a host to all of its ports, therefore every page is below a random path, and the
+cookie is of this path: another server on the loopback address does not receive it. A page in the
+browser cannot use a name of its own for the address (Host must be the loopback address with the
+port), and requests of other sites are refused (Sec-Fetch-Site). There is no method but GET and
+HEAD, and no CORS header.
 
-A connection that has not sent its request after READ_WITHIN is closed. If AT_ONCE connections are open, a new one
-closes the oldest of those whose request is incomplete.
+A connection that has not sent its request after READ_WITHIN is closed. If AT_ONCE connections are
+open, a new one closes the oldest of those whose request is incomplete.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ Answer = Callable[[PageRequest, Links], PageAnswer]
 
 
 class PageServer(ThreadingHTTPServer):
-    """Listens on the loopback address. answer: makes a page. clock: seconds, for the time without a request."""
+    """Listens on the loopback address. answer: makes a page. clock: seconds, for
+    the time without a request."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -88,8 +90,8 @@ class PageServer(ThreadingHTTPServer):
         self._ended.set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, of which there are AT_ONCE at most; the oldest incomplete request makes room.
-        Where all requests are complete, wait for the end of one."""
+        """Answer in a thread of its own, of which there are AT_ONCE at most; the oldest incomplete
+        request makes room. Where all requests are complete, wait for the end of one."""
         with self._changed:
             while len(self._open) >= AT_ONCE:
                 if self._reading:
@@ -115,7 +117,9 @@ class PageServer(ThreadingHTTPServer):
     def _close_slow(self) -> None:
         """Close connections that have not sent their request in time."""
         with self._changed:
-            while self._reading and self.clock() - next(iter(self._reading.values())) >= READ_WITHIN:
+            while (
+                self._reading and self.clock() - next(iter(self._reading.values())) >= READ_WITHIN
+            ):
                 self._close_oldest()
 
     def _close_oldest(self) -> None:
@@ -162,10 +166,13 @@ class _PageHandler(BaseHTTPRequestHandler):
             self._send(400, b"", {})
             return
         answer = self.server.answer(PageRequest(page, query), self.server.links)
-        self._send(answer.status, answer.body if with_body else b"", answer.headers, len(answer.body))
+        self._send(
+            answer.status, answer.body if with_body else b"", answer.headers, len(answer.body)
+        )
 
     def _page_of(self, path: str) -> str:
-        """Return the path of a page, without the random one before it; "" where the path is another one."""
+        """Return the path of a page, without the random one before it; "" where
+        the path is another one."""
         first, slash, rest = path.removeprefix("/").partition("/")
         below_base = hmac.compare_digest(f"/{first}".encode(), self.server.links.base.encode())
         return f"{slash or '/'}{rest}" if below_base and path.startswith("/") else ""
@@ -183,12 +190,17 @@ class _PageHandler(BaseHTTPRequestHandler):
         return next((status for fails, status in checks if fails), 0)
 
     def _has_cookie(self) -> bool:
-        # Other servers on the loopback address may set further cookies of this name, and malformed ones.
+        # Other servers on the loopback address may set further cookies of this
+        # name, and malformed ones.
         pairs = (part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";"))
         sent = [value for name, _, value in pairs if name == COOKIE]
-        return any(hmac.compare_digest(value.encode(), self.server.session.encode()) for value in sent)
+        return any(
+            hmac.compare_digest(value.encode(), self.server.session.encode()) for value in sent
+        )
 
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in (security_headers() | dict(headers)).items():
             self.send_header(name, value)

@@ -1,6 +1,6 @@
-"""What-if arguments of `plan` and `explain`: --add-pods, --remove-node, --group. Parses them for plan/what_if.py and
-states each assumption in a sentence, because a plan for a hypothetical cluster must not be mistaken for a plan for
-the real one.
+"""What-if arguments of `plan` and `explain`: --add-pods, --remove-node, --group. Parses them for
+plan/what_if.py and states each assumption in a sentence, because a plan for a hypothetical cluster
+must not be mistaken for a plan for the real one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=f"FILE|N{_SIGN}TEMPLATE",
         action="append",
         default=[],
-        help="what if these were pending as well? The pods and workloads of a manifest; or N pods like "
+        help="what if these were pending as well? The pods and workloads of a manifest; or N pods "
+        "like "
         "the one in a file, or like a pod or workload of the cluster, namespace/name",
     )
     parser.add_argument(
@@ -62,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def assume(
     args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: float, options: Options
 ) -> tuple[Snapshot, Memory, tuple[str, ...]]:
-    """Apply the arguments to the cluster and its memory, and return a sentence per assumption; raises BadInput."""
+    """Apply the arguments to the cluster and its memory, and return a sentence per
+    assumption; raises BadInput."""
     if not (args.add_pods or args.remove_node or args.group):
         return snapshot, memory, ()
     from chalicelib.plan import what_if
@@ -75,9 +77,15 @@ def assume(
         names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
         snapshot, memory, removed = what_if.without_nodes(snapshot, memory, names, now, options)
         for node in removed:
-            text = f"node {node.node} is gone" + (f", and {node.group} is smaller by one" if node.group else "")
+            text = f"node {node.node} is gone" + (
+                f", and {node.group} is smaller by one" if node.group else ""
+            )
             text += f"; {len(node.again)} of its pods want a node again"
-            text += f", {len(node.lost)} will not come back: {', '.join(node.lost[:3])}" if node.lost else ""
+            text += (
+                f", {len(node.lost)} will not come back: {', '.join(node.lost[:3])}"
+                if node.lost
+                else ""
+            )
             says.append(text)
     if new_pods:
         snapshot, added = what_if.with_pods(snapshot, new_pods, now, options)
@@ -91,7 +99,9 @@ def assume(
         before = {"min": group.min, "max": group.max, "size": group.target}
         snapshot, memory = what_if.with_bounds(snapshot, memory, name, bounds, now, options)
         changes = [
-            f"{key} {value} instead of {before[key]}" for key in _BOUNDS if (value := getattr(bounds, key)) is not None
+            f"{key} {value} instead of {before[key]}"
+            for key in _BOUNDS
+            if (value := getattr(bounds, key)) is not None
         ]
         says.append(f"node group {name} has {', '.join(changes)}")
     return snapshot, memory, tuple(says)
@@ -106,10 +116,16 @@ def _bounds(text: str) -> tuple[str, GroupBounds]:
     for setting in settings.split(",") if colon else ():
         key, _, value = (part.strip() for part in setting.partition("="))
         if key not in _BOUNDS or not value.isdecimal() or not value.isascii() or len(value) > 9:
-            raise BadInput(f"--group {name}", f"{setting.strip()!r} is not a setting", "write max=50, min=2 or size=5")
+            raise BadInput(
+                f"--group {name}",
+                f"{setting.strip()!r} is not a setting",
+                "write max=50, min=2 or size=5",
+            )
         values[key] = int(value)
     if not name or not values:
-        raise BadInput("--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas")
+        raise BadInput(
+            "--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas"
+        )
     return name, GroupBounds(**values)
 
 
@@ -120,7 +136,9 @@ def _added_pods(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
     times = _TIMES.fullmatch(text)
     count, template = (int(times[1]), times[2].strip()) if times else (1, text)
     if not 0 < count <= _MOST:
-        raise BadInput("--add-pods", f"{count} pods are not to be added", f"write a number from 1 to {_MOST}")
+        raise BadInput(
+            "--add-pods", f"{count} pods are not to be added", f"write a number from 1 to {_MOST}"
+        )
     if Path(template).is_file():
         entries = _of_file(Path(template), snapshot)
         if len(entries) != 1:
@@ -140,7 +158,11 @@ def _of_file(path: Path, snapshot: Snapshot) -> tuple[AddedPods, ...]:
 
     place, remedy = f"--add-pods {path}", "give the pods that matter alone"
     try:
-        objects = [item for document in _documents(path, place, remedy) for item in flatten_manifests(document)]
+        objects = [
+            item
+            for document in _documents(path, place, remedy)
+            for item in flatten_manifests(document)
+        ]
     except RecursionError:
         raise BadInput(place, "is nested too deeply", remedy) from None
     added, skipped = pods_to_add(objects, path.name, snapshot.classes)
@@ -168,25 +190,35 @@ def _documents(path: Path, place: str, remedy: str) -> list[Any]:
     try:
         data = content(path, _MOST_BYTES)
     except OSError as error:
-        raise BadInput(place, f"cannot be read: {error.strerror}", "name a file with the pods that matter") from None
+        raise BadInput(
+            place, f"cannot be read: {error.strerror}", "name a file with the pods that matter"
+        ) from None
     try:
         return [msgspec.json.decode(data)]
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: an integer of thousands of digits
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # ValueError: an integer of thousands of digits
         return input_documents(
-            lambda: data.decode("utf-8-sig"), place, deepest=DEEPEST, most=_MOST_VALUES, remedy=remedy, longest=200
+            lambda: data.decode("utf-8-sig"),
+            place,
+            deepest=DEEPEST,
+            most=_MOST_VALUES,
+            remedy=remedy,
+            longest=200,
         )
 
 
 def _copies(name: str, count: int, snapshot: Snapshot) -> AddedPods:
-    """Return N copies of a pod of the cluster, or of a workload's newest pod. Copies reference the same
-    PersistentVolumeClaims."""
+    """Return N copies of a pod of the cluster, or of a workload's newest pod. Copies reference the
+    same PersistentVolumeClaims."""
     from chalicelib.plan.what_if import AddedPods, as_new
 
     originals = {**_newest_pods(snapshot), **{pod.key: pod for pod in snapshot.pods}}
     pod = namespaced(name, originals, "--add-pods", "file, pod or workload with pods")
     cls = snapshot.cls(pod)
     if cls.mirror:
-        raise BadInput(f"--add-pods {name}", "is a static pod of its node, which is never scheduled", _FORM)
+        raise BadInput(
+            f"--add-pods {name}", "is a static pod of its node, which is never scheduled", _FORM
+        )
     claims = [volume.claim for volume in cls.volumes if volume.claim and volume.template is None]
     if claims:
         warn(f"--add-pods {name}: its copies share its claims: {', '.join(claims)}")
@@ -195,8 +227,11 @@ def _copies(name: str, count: int, snapshot: Snapshot) -> AddedPods:
 
 
 def _newest_pods(snapshot: Snapshot) -> dict[str, Pod]:
-    """Map namespace/name of each controller, and of that controller's controller, to its newest pod."""
-    above = {(c.kind, c.namespace, c.name): c.owner for c in snapshot.controllers if c.owner is not None}
+    """Map namespace/name of each controller, and of that controller's
+    controller, to its newest pod."""
+    above = {
+        (c.kind, c.namespace, c.name): c.owner for c in snapshot.controllers if c.owner is not None
+    }
     newest: dict[str, Pod] = {}
     for pod in sorted(snapshot.pods, key=lambda pod: (pod.created, pod.name)):
         owner = snapshot.cls(pod).owner

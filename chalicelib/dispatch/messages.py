@@ -1,7 +1,7 @@
 """Messages of the queues: names, never state.
 
-Standard SQS delivers at least once and in any order. A message therefore carries only what is needed to find the
-current state in the table, and nothing that a decision could be based on.
+Standard SQS delivers at least once and in any order. A message therefore carries only what is
+needed to find the current state in the table, and nothing that a decision could be based on.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Cause(StrEnum):
 
 
 class ReconcileMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Requests a pass over this cluster. at: the instant (epoch seconds) it is meant for; any pass that began later
-    satisfies it. tries: how often a wake-up was sent again because its pass failed."""
+    """Requests a pass over this cluster. at: the instant (epoch seconds) it is meant for;
+    any pass that began later satisfies it. tries: how often a wake-up was sent again
+    because its pass failed."""
 
     cluster: str
     reason: str = Cause.SCHEDULE.value
@@ -52,16 +53,18 @@ M = TypeVar("M", ReconcileMessage, ActMessage)
 
 
 def act_queue(provider: str) -> str:
-    """Return the name of a provider's queue: `clusterapi` -> `act_clusterapi`; raises BadInput for an unknown
-    provider."""
+    """Return the name of a provider's queue: `clusterapi` -> `act_clusterapi`; raises BadInput
+    for an unknown provider."""
     if provider not in PROVIDERS:
-        raise BadInput("provider", f"{provider!r} is not a provider", f"use one of {', '.join(PROVIDERS)}")
+        raise BadInput(
+            "provider", f"{provider!r} is not a provider", f"use one of {', '.join(PROVIDERS)}"
+        )
     return f"act_{provider}"
 
 
 def cluster_name_ok(name: str) -> bool:
-    """Return whether this is a valid cluster name: lower case letters, digits, `-` and `.`, at most 253 characters (RFC
-    1123)."""
+    """Return whether this is a valid cluster name: lower case letters, digits, `-` and `.`, at most
+    253 characters (RFC 1123)."""
     return _NAME.match(name) is not None
 
 
@@ -79,7 +82,9 @@ def decode_act(body: bytes | str) -> ActMessage:
     """Decode the body of a record of an act queue; raises BadInput."""
     message = _decode(body, ActMessage, '{"cluster": "name", "operation": "id"}')
     if not message.operation:
-        raise BadInput("message", "operation is empty", 'send {"cluster": "name", "operation": "id"}')
+        raise BadInput(
+            "message", "operation is empty", 'send {"cluster": "name", "operation": "id"}'
+        )
     return message
 
 
@@ -89,5 +94,7 @@ def _decode(body: bytes | str, shape: type[M], example: str) -> M:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInput("message", str(error), f"send {example}") from None
     if not cluster_name_ok(message.cluster):
-        raise BadInput("message", f"cluster {message.cluster[:64]!r} is not a name", f"send {example}")
+        raise BadInput(
+            "message", f"cluster {message.cluster[:64]!r} is not a name", f"send {example}"
+        )
     return message

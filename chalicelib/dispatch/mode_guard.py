@@ -1,7 +1,8 @@
-"""The only reader of the policy's mode in the code base, which is what guarantees that shadow mode changes nothing.
+"""The only reader of the policy's mode in the code base, which is what guarantees that
+shadow mode changes nothing.
 
-Code that plans, writes or acts asks here for a permission and never sees the mode. A review of whether a cluster in
-shadow mode can be changed therefore has to read only this module.
+Code that plans, writes or acts asks here for a permission and never sees the mode. A review of
+whether a cluster in shadow mode can be changed therefore has to read only this module.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from chalicelib.model.timestamps import format_time
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for display only.
-    paused: the cluster would act, but an operator has paused it. take_back: remove from nodes what passes have written
-    there while they acted, and nothing else; the only change that a mode permits which does not act."""
+    """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for
+    display only. paused: the cluster would act, but an operator has paused it. take_back: remove
+    from nodes what passes have written there while they acted, and nothing else; the only change
+    that a mode permits which does not act."""
 
     plan: bool
     act: bool
@@ -34,7 +36,8 @@ _PERMISSIONS = {
 
 
 def permitted(policy: Policy) -> Permission:
-    """Return what this policy permits now. A pause of the whole cluster permits what mode shadow does."""
+    """Return what this policy permits now. A pause of the whole cluster
+    permits what mode shadow does."""
     permission = _PERMISSIONS[policy.mode]
     if permission.act and whole(policy.pauses) is not None:
         return msgspec.structs.replace(permission, act=False, paused=True)

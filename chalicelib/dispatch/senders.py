@@ -1,11 +1,12 @@
 """Sends messages to queues, and hands passes over to the large `reconcile` function.
 
-A lost send is harmless: state is saved before the send, and the sweeper in `tick` sends the message again. A send is
-therefore tried only briefly, and its failure is an error value, never a wait.
+A lost send is harmless: state is saved before the send, and the sweeper in `tick` sends the message
+again. A send is therefore tried only briefly, and its failure is an error value, never a wait.
 
-The large function has no queue of its own, which would be polled all month, even while no cluster is large. It is
-invoked asynchronously, which costs nothing until it is used. Lambda stores the event, retries it where the function
-fails, and finally writes a record to the dead-letter queue of the reconcile queue (infra/aws).
+The large function has no queue of its own, which would be polled all month, even while no cluster
+is large. It is invoked asynchronously, which costs nothing until it is used. Lambda stores the
+event, retries it where the function fails, and finally writes a record to the dead-letter queue of
+the reconcile queue (infra/aws).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _CALLS: dict[str, Any] = {
 
 
 class NotSent(OutscalerError):
-    """The queue did not accept a message; nothing was changed, and a later retry is safe. code: SQS's error
-    code, or the network error's class."""
+    """The queue did not accept a message; nothing was changed, and a later retry is safe. code:
+    SQS's error code, or the network error's class."""
 
     def __init__(self, queue: str, code: str) -> None:
         super().__init__(f"queue {queue}: message not taken ({code})")
@@ -45,7 +46,8 @@ class NotSent(OutscalerError):
 
 
 class NotInvoked(OutscalerError):
-    """As far as is known, Lambda did not accept the invocation; the caller does the work itself. code:
+    """As far as is known, Lambda did not accept the invocation; the caller
+    does the work itself. code:
     Lambda's error code, or the network error's class."""
 
     def __init__(self, function: str, code: str) -> None:
@@ -54,22 +56,25 @@ class NotInvoked(OutscalerError):
 
 
 class Sender(Protocol):
-    """Sends a body to a queue by its name (`reconcile`, `act_<provider>`), visible after `delay` whole seconds."""
+    """Sends a body to a queue by its name (`reconcile`, `act_<provider>`), visible
+    after `delay` whole seconds."""
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
         """Return when the queue has accepted the message; raises NotSent."""
 
 
 def whole_delay(seconds: float) -> int:
-    """Round a delay to one that SQS supports: whole seconds, never earlier than requested, 0 to 900."""
+    """Round a delay to one that SQS supports: whole seconds, never earlier
+    than requested, 0 to 900."""
     return max(0, min(MAX_DELAY, math.ceil(round(seconds, 3))))
 
 
 class SqsSender:
     """Sends to the queues of one deployment. queue_urls: queue name -> URL.
 
-    prefix: of a deployment whose queue names are derived from it; each URL is looked up in AWS once per process.
-    trace: returns the trace header of the message that is sent, "" for none; SQS passes it on beside the body.
+    prefix: of a deployment whose queue names are derived from it; each URL is looked up in AWS once
+    per process. trace: returns the trace header of the message that is sent, "" for none; SQS
+    passes it on beside the body.
     """
 
     def __init__(
@@ -83,13 +88,22 @@ class SqsSender:
         self._client: SQSClient = client or session.client("sqs", **_CALLS)
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], trace: Callable[[], str] = str) -> SqsSender:
-        """Create a sender from OUTSCALER_QUEUE_<NAME>, otherwise from OUTSCALER_PREFIX; raises BadInput if neither is
-        set."""
+    def from_environment(
+        cls, environment: Mapping[str, str], trace: Callable[[], str] = str
+    ) -> SqsSender:
+        """Create a sender from OUTSCALER_QUEUE_<NAME>, otherwise from OUTSCALER_PREFIX; raises
+        BadInput if neither is set."""
         names = (key for key in environment if key.startswith(_PREFIX) and environment[key])
-        urls, prefix = {key.removeprefix(_PREFIX).lower(): environment[key] for key in names}, prefix_of(environment)
+        urls, prefix = (
+            {key.removeprefix(_PREFIX).lower(): environment[key] for key in names},
+            prefix_of(environment),
+        )
         if not urls and not prefix:
-            raise BadInput("environment", f"{_PREFIX}RECONCILE is not set", "set it to the URL of the reconcile queue")
+            raise BadInput(
+                "environment",
+                f"{_PREFIX}RECONCILE is not set",
+                "set it to the URL of the reconcile queue",
+            )
         return cls(urls, prefix=prefix, trace=trace)
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
@@ -105,7 +119,9 @@ class SqsSender:
             url, delayed, header = self._urls[queue], whole_delay(delay), self._trace()
             attribute = {"AWSTraceHeader": {"DataType": "String", "StringValue": header}}
             traced: Any = {"MessageSystemAttributes": attribute} if header else {}
-            self._client.send_message(QueueUrl=url, MessageBody=body.decode(), DelaySeconds=delayed, **traced)
+            self._client.send_message(
+                QueueUrl=url, MessageBody=body.decode(), DelaySeconds=delayed, **traced
+            )
         except ClientError as error:
             raise NotSent(queue, _code(error)) from error
         except BotoCoreError as error:
@@ -113,28 +129,31 @@ class SqsSender:
 
 
 class LargeFunction:
-    """Invokes the large function of this deployment. name: the function's name in Lambda. client: created at the first
-    use if not given, because most processes never invoke the function."""
+    """Invokes the large function of this deployment. name: the function's name in Lambda. client:
+    created at the first use if not given, because most processes never invoke the function."""
 
     def __init__(self, name: str, client: Any = None) -> None:
         self._name, self._client = name, client
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> LargeFunction | None:
-        """Return the function named by OUTSCALER_RECONCILE_LARGE, otherwise by OUTSCALER_PREFIX; None where neither is
-        set."""
+        """Return the function named by OUTSCALER_RECONCILE_LARGE, otherwise by OUTSCALER_PREFIX;
+        None where neither is set."""
         prefix = prefix_of(environment)
         name = environment.get(VARIABLE, "") or (f"{prefix}-{RECONCILE_LARGE}" if prefix else "")
         return cls(name) if name else None
 
     def __call__(self, body: bytes) -> None:
-        """Hand over a message of the reconcile queue. Returns when Lambda has accepted it; raises NotInvoked."""
+        """Hand over a message of the reconcile queue. Returns when Lambda has
+        accepted it; raises NotInvoked."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             if self._client is None:
                 self._client = session.client("lambda", **_CALLS)
-            answer = self._client.invoke(FunctionName=self._name, InvocationType="Event", Payload=body)
+            answer = self._client.invoke(
+                FunctionName=self._name, InvocationType="Event", Payload=body
+            )
         except ClientError as error:
             raise NotInvoked(RECONCILE_LARGE, _code(error)) from error
         except BotoCoreError as error:

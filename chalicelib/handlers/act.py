@@ -1,7 +1,8 @@
 """Runs one step of an operation per message, with one function and one queue per provider.
 
-The functions are separate because a vendor that hangs or throttles must not block the others, and because each function
-can then be granted only its own vendor's secrets. The step itself is in operations/runner.py.
+The functions are separate because a vendor that hangs or throttles must not block the others,
+and because each function can then be granted only its own vendor's secrets. The step itself is
+in operations/runner.py.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class _Context(Protocol):
 
 
 def _act(provider: str) -> Callable[[Any, Any], dict[str, Any]]:
-    """Return the function of one provider. It works on messages one by one, because each step changes a cloud."""
+    """Return the function of one provider. It works on messages one by one, because
+    each step changes a cloud."""
 
     def act(event: SQSEvent) -> dict[str, Any]:
         from chalicelib.operations.runner import handle
@@ -45,7 +47,9 @@ def _act(provider: str) -> Callable[[Any, Any], dict[str, Any]]:
         return each_record(event.to_dict(), partial(handle, seconds=seconds))
 
     act.__name__ = name = f"act_{provider}"  # Chalice makes the function's entry point from it
-    register = blueprint.on_sqs_message(**event_source(name), batch_size=1, maximum_concurrency=5, name=name)
+    register = blueprint.on_sqs_message(
+        **event_source(name), batch_size=1, maximum_concurrency=5, name=name
+    )
     function: Callable[[Any, Any], dict[str, Any]] = register(act)
     return function
 

@@ -1,12 +1,14 @@
-"""The hosted status page: sessions, and the pages behind them. It exists where the deployment names a key for it.
+"""The hosted status page: sessions, and the pages behind them. It exists where the
+deployment names a key for it.
 
-A browser can sign no request for IAM, so a signed request gets a link that works once, within a minute. Opening it sets
-a cookie. Nothing is stored for a session: its end and its clusters are in the cookie. Both texts are signed, and bound
-to the deployment and to their own purpose, so one never stands for the other.
+A browser can sign no request for IAM, so a signed request gets a link that works once, within a
+minute. Opening it sets a cookie. Nothing is stored for a session: its end and its clusters are in
+the cookie. Both texts are signed, and bound to the deployment and to their own purpose, so one
+never stands for the other.
 
-Without a session every path gets the same answer, whether its cluster exists or not; but the scripts and the style
-sheet are the same for everybody. The package of the pages is imported when it is first needed, because it is of no use
-to the webhook.
+Without a session every path gets the same answer, whether its cluster exists or not; but the
+scripts and the style sheet are the same for everybody. The package of the pages is imported when it
+is first needed, because it is of no use to the webhook.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 ROOT = "/ui"
 _REPLACE = "yes"
 _BASE = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9$_.+!*'()-]+)*\Z")
-"""A stage, or the base path of a custom domain, with the characters that API Gateway permits in both."""
+"""A stage, or the base path of a custom domain, with the characters that API
+Gateway permits in both."""
 _OPENED = "page link"  # stands for a cluster's name among the things that are used once
 _LONGEST_COOKIES = 8000
 COOKIE = "__Host-outscaler"
@@ -48,8 +51,8 @@ _KEYS = 2  # the one that signs, and the one before it
 
 
 class PageGrant(msgspec.Struct, frozen=True):
-    """What a link or a cookie permits. id: of this one. until: epoch seconds. clusters: that may be seen, None for
-    all."""
+    """What a link or a cookie permits. id: of this one. until: epoch seconds. clusters: that
+    may be seen, None for all."""
 
     id: str
     until: float
@@ -57,8 +60,8 @@ class PageGrant(msgspec.Struct, frozen=True):
 
 
 class LinkRequest(msgspec.Struct, frozen=True):
-    """What the browser sends when it opens a link. cookies, site: the headers Cookie and Sec-Fetch-Site. replace: the
-    parameter of the query."""
+    """What the browser sends when it opens a link. cookies, site: the headers Cookie and
+    Sec-Fetch-Site. replace: the parameter of the query."""
 
     cookies: str = ""
     site: str = ""
@@ -66,9 +69,9 @@ class LinkRequest(msgspec.Struct, frozen=True):
 
 
 def base_of(path: str, route: str) -> str:
-    """Return the path of the page as the browser sees it: ROOT, after the stage or the base path of the domain. path:
-    of the request. route: its resource, whose segments end the path. Callers write the path, so one of another shape
-    counts for nothing."""
+    """Return the path of the page as the browser sees it: ROOT, after the stage or the base path of
+    the domain. path: of the request. route: its resource, whose segments end the path. Callers
+    write the path, so one of another shape counts for nothing."""
     parts = path.rstrip("/").split("/")
     segments = len(route.strip("/").split("/"))
     before = "/".join(parts[: max(len(parts) - segments, 1)])
@@ -76,8 +79,9 @@ def base_of(path: str, route: str) -> str:
 
 
 def session(name: str, runtime: Runtime) -> HttpResponse:
-    """Handle POST /ui/session and POST /clusters/{name}/session, whose callers IAM has checked: {"link": the path that
-    opens the page, "validFor": seconds}. name: the only cluster that the session shows, "" for all."""
+    """Handle POST /ui/session and POST /clusters/{name}/session, whose callers IAM has checked:
+    {"link": the path that opens the page, "validFor": seconds}. name: the only cluster that the
+    session shows, "" for all."""
     keys = keys_of(runtime.read_secret(runtime.page_key)) if runtime.page_key else ()
     if not keys:
         raise HttpError(404, "the hosted page is not enabled in this deployment")
@@ -89,9 +93,10 @@ def session(name: str, runtime: Runtime) -> HttpResponse:
 
 
 def open_link(code: str, request: LinkRequest, base: str, runtime: Runtime) -> PageAnswer:
-    """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. It replaces a session that
-    shows other clusters only if the person chose so on the page that this request returns otherwise, because somebody
-    else may have sent the link. base: the path of the page as the browser sees it."""
+    """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. It
+    replaces a session that shows other clusters only if the person chose so on the page that this
+    request returns otherwise, because somebody else may have sent the link. base: the path of the
+    page as the browser sees it."""
     return _as_page(lambda: _opened(code, request, base, runtime), base, runtime)
 
 
@@ -115,7 +120,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
             "replace": f"?replace={_REPLACE}",
         }
         return page_of("replace.html", Links(base), runtime.clock(), 409, values)
-    # As long as any clock that accepts the link: its use is compared with the same clock as its end.
+    # As long as any clock that accepts the link: its use is compared with
+    # the same clock as its end.
     counts_for = link.until - runtime.clock() + 2 * LINK_FOR
     if not runtime.store.debounce.first_use(_OPENED, link.id, counts_for):
         raise _refused(runtime)
@@ -137,12 +143,17 @@ def _extent(grant: PageGrant) -> str:
     return "all clusters" if grant.clusters is None else f"cluster {', '.join(grant.clusters)}"
 
 
-def show(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
-    """Handle GET /ui and the pages below. path: of the page, without the base. cookies: the header Cookie."""
+def show(
+    path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime
+) -> PageAnswer:
+    """Handle GET /ui and the pages below. path: of the page, without the base.
+    cookies: the header Cookie."""
     return _as_page(lambda: _shown(path, query, cookies, base, runtime), base, runtime)
 
 
-def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
+def _shown(
+    path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime
+) -> PageAnswer:
     grant = _grant(cookies, runtime)
     if grant is None:
         raise _refused(runtime)
@@ -151,7 +162,13 @@ def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime
 
     refuse_newer_schema(runtime)
     permitted = None if grant.clusters is None else frozenset(grant.clusters)
-    return respond(runtime.store, PageRequest(path, query, permitted), runtime.clock(), Links(base), runtime.deployment)
+    return respond(
+        runtime.store,
+        PageRequest(path, query, permitted),
+        runtime.clock(),
+        Links(base),
+        runtime.deployment,
+    )
 
 
 def asset(file: str, base: str, runtime: Runtime) -> PageAnswer:
@@ -174,12 +191,16 @@ def _grant(cookies: str, runtime: Runtime) -> PageGrant | None:
     # http.cookies drops every cookie where one of another page is malformed.
     pairs = (part.strip().partition("=") for part in cookies.split(";"))
     text = next((value for name, _, value in pairs if name == COOKIE), "")
-    return checked(text, SESSION, runtime.store.table.name, _keys(runtime), runtime.clock()) if text else None
+    return (
+        checked(text, SESSION, runtime.store.table.name, _keys(runtime), runtime.clock())
+        if text
+        else None
+    )
 
 
 def _keys(runtime: Runtime) -> tuple[bytes, ...]:
-    """Return the keys for callers without credentials: none where the secret cannot be read, because the error names
-    the account."""
+    """Return the keys for callers without credentials: none where the secret cannot be read,
+    because the error names the account."""
     try:
         return keys_of(runtime.read_secret(runtime.page_key)) if runtime.page_key else ()
     except BadInput as bad:
@@ -212,14 +233,17 @@ def _refused(runtime: Runtime) -> HttpError:
 
 
 def keys_of(secret: str) -> tuple[bytes, ...]:
-    """Return the keys in a secret's text: at most two lines, the first of which signs. Short lines are no keys."""
+    """Return the keys in a secret's text: at most two lines, the first of which signs.
+    Short lines are no keys."""
     lines = [line.strip() for line in secret.splitlines()]
     return tuple(line.encode() for line in lines if len(line) >= _LEAST_KEY)[:_KEYS]
 
 
 def new_grant(now: float, lasts: float, clusters: Sequence[str] | None) -> PageGrant:
     """Return a grant with a random id of 128 bits."""
-    return PageGrant(secrets.token_urlsafe(16), now + lasts, None if clusters is None else tuple(clusters))
+    return PageGrant(
+        secrets.token_urlsafe(16), now + lasts, None if clusters is None else tuple(clusters)
+    )
 
 
 def written(grant: PageGrant, purpose: str, deployment: str, key: bytes) -> str:
@@ -228,15 +252,19 @@ def written(grant: PageGrant, purpose: str, deployment: str, key: bytes) -> str:
     return f"{payload.decode()}.{_signature(payload, purpose, deployment, key)}"
 
 
-def checked(text: str, purpose: str, deployment: str, keys: Sequence[bytes], now: float) -> PageGrant | None:
-    """Return the grant in a text that one of the keys has signed for this purpose and deployment and that is still
-    valid; None for any other text."""
+def checked(
+    text: str, purpose: str, deployment: str, keys: Sequence[bytes], now: float
+) -> PageGrant | None:
+    """Return the grant in a text that one of the keys has signed for this purpose and deployment
+    and that is still valid; None for any other text."""
     if len(text) > LONGEST or not text.isascii():
         return None
     payload, _, signature = text.partition(".")
     valid = False
     for key in keys:  # all are compared, so that the time does not say which one it was
-        valid |= hmac.compare_digest(_signature(payload.encode(), purpose, deployment, key), signature)
+        valid |= hmac.compare_digest(
+            _signature(payload.encode(), purpose, deployment, key), signature
+        )
     if not valid:
         return None
     try:
@@ -250,4 +278,8 @@ def checked(text: str, purpose: str, deployment: str, keys: Sequence[bytes], now
 
 def _signature(payload: bytes, purpose: str, deployment: str, key: bytes) -> str:
     signed = b"\n".join((b"outscaler-page", purpose.encode(), deployment.encode(), payload))
-    return base64.urlsafe_b64encode(hmac.new(key, signed, hashlib.sha256).digest()).rstrip(b"=").decode()
+    return (
+        base64.urlsafe_b64encode(hmac.new(key, signed, hashlib.sha256).digest())
+        .rstrip(b"=")
+        .decode()
+    )

@@ -1,6 +1,8 @@
-"""The response of a route: a status and one JSON object. An error tells the caller one line and nothing more.
+"""The response of a route: a status and one JSON object. An error tells the caller
+one line and nothing more.
 
-An unexpected failure becomes a 500 with the request's id; the details are only in the log, under that id.
+An unexpected failure becomes a 500 with the request's id; the details are only
+in the log, under that id.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ class HttpError(OutscalerError):
 
 
 def refuse_newer_schema(runtime: Runtime) -> None:
-    """Raise HttpError (503) that names the release that wrote the table, for routes whose callers may read
-    everything."""
+    """Raise HttpError (503) that names the release that wrote the table, for routes whose
+    callers may read everything."""
     try:
         runtime.store.schema.check()
     except NewerSchema as newer:
@@ -50,8 +52,8 @@ def error(status: int, line: str) -> HttpResponse:
 
 
 def respond(work: Callable[[], HttpResponse], request_id: str, asked: str = "") -> HttpResponse:
-    """Run a route's work and convert any result or exception into a response; raises nothing. asked: method and path
-    for the log, because the path names the cluster."""
+    """Run a route's work and convert any result or exception into a response; raises nothing.
+    asked: method and path for the log, because the path names the cluster."""
     try:
         return work()
     except HttpError as refused:
@@ -59,8 +61,12 @@ def respond(work: Callable[[], HttpResponse], request_id: str, asked: str = "") 
     except BadInput as bad:
         return error(400, str(bad))
     except OutscalerError as failed:
-        logger.error("request failed", request_id=request_id, route=asked[:_LONGEST_ROUTE], **failure(failed))
+        logger.error(
+            "request failed", request_id=request_id, route=asked[:_LONGEST_ROUTE], **failure(failed)
+        )
         return error(503, f"temporarily unavailable, try again; request {request_id}")
     except Exception:
-        logger.exception("request failed unexpectedly", request_id=request_id, route=asked[:_LONGEST_ROUTE])
+        logger.exception(
+            "request failed unexpectedly", request_id=request_id, route=asked[:_LONGEST_ROUTE]
+        )
         return error(500, f"internal error; request {request_id}")

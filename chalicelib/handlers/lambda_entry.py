@@ -1,13 +1,16 @@
-"""Entry and exit of a Lambda function: preloading at start, and the response for a batch of messages.
+"""Entry and exit of a Lambda function: preloading at start, and the response
+for a batch of messages.
 
-A function's return value for a batch counts only where its event source has ReportBatchItemFailures. Otherwise any
-return means success, and the failed messages are deleted. The deployment states that failures are reported
-(BATCH_FAILURES). Where it does not, the function raises before it processes anything: the messages return to their
-queue, and the deployment's mistake shows with the first message instead of the first failure.
+A function's return value for a batch counts only where its event source has
+ReportBatchItemFailures. Otherwise any return means success, and the failed messages are deleted.
+The deployment states that failures are reported (BATCH_FAILURES). Where it does not, the function
+raises before it processes anything: the messages return to their queue, and the deployment's
+mistake shows with the first message instead of the first failure.
 
-A cold start runs module code with more CPU than an invocation, so a function's imports are best done then. app.py,
-however, imports every blueprint only to register it, and the webhook must not pay for the planner's numpy. Lambda names
-the function it enters in `_HANDLER`: only that function preloads its packages; all others are loaded when used.
+A cold start runs module code with more CPU than an invocation, so a function's imports are best
+done then. app.py, however, imports every blueprint only to register it, and the webhook must not
+pay for the planner's numpy. Lambda names the function it enters in `_HANDLER`: only that function
+preloads its packages; all others are loaded when used.
 """
 
 from __future__ import annotations
@@ -30,28 +33,32 @@ _LONGEST_ID = 100  # characters of an operation's id that a log line shows
 
 
 class FailuresNotReported(OutscalerError):
-    """The deployment does not state that the event source reports failures, so any return would count as success."""
+    """The deployment does not state that the event source reports failures, so any
+    return would count as success."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"environment: {BATCH_FAILURES} is not {REPORTED}, so messages that fail could be lost and "
+            f"environment: {BATCH_FAILURES} is not {REPORTED}, so messages that fail could be lost "
+            "and "
             "none is worked on; give the function's event source the response type "
-            f"ReportBatchItemFailures and set {BATCH_FAILURES}={REPORTED}: deploying again does both"
+            f"ReportBatchItemFailures and set {BATCH_FAILURES}={REPORTED}: deploying again does "
+            "both"
         )
 
 
 def preload(module: str, *packages: str) -> None:
     """Import packages and build the runtime now if Lambda enters this module; otherwise do nothing.
 
-    Functions with latency-sensitive callers also preload the reading of policies. The others load it with their first
-    message.
+    Functions with latency-sensitive callers also preload the reading of policies. The others load
+    it with their first message.
 
-    Objects created at start live as long as the process. The garbage collector therefore ignores them, both while they
-    are created (it is off since this package was imported) and afterwards.
+    Objects created at start live as long as the process. The garbage collector therefore ignores
+    them, both while they are created (it is off since this package was imported) and afterwards.
     """
     if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
         return
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a useless thread per processor
+    # numpy would start a useless thread per processor
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         for package in packages:
             importlib.import_module(package)
@@ -64,8 +71,9 @@ def preload(module: str, *packages: str) -> None:
 def event_source(queue: str) -> dict[str, Any]:
     """Return how a function names its queue to Chalice.
 
-    With a prefix, this is a name, from which Chalice makes the ARN in the account that it deploys to. Without one, it
-    is a placeholder ARN: a name would become a mapping in Chalice's template, which the merge template cannot replace.
+    With a prefix, this is a name, from which Chalice makes the ARN in the account that it deploys
+    to. Without one, it is a placeholder ARN: a name would become a mapping in Chalice's template,
+    which the merge template cannot replace.
     """
     prefix = prefix_of(os.environ)
     if prefix:
@@ -73,13 +81,16 @@ def event_source(queue: str) -> dict[str, Any]:
     return {"queue_arn": f"arn:aws:sqs:us-east-1:000000000000:{queue}"}
 
 
-def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]) -> dict[str, list[dict[str, str]]]:
+def each_record(
+    event: Mapping[str, Any], work: Callable[[str, Runtime], object]
+) -> dict[str, list[dict[str, str]]]:
     """Process every record of an SQS event; only the failed ones return to the queue.
 
-    event: Lambda's event (`Records` with `messageId` and `body`). work: gets the body of a message. The result is SQS's
-    partial batch response, which needs ReportBatchItemFailures at the event source (infra/aws/template_overlay.py). A
-    body that cannot be decoded is reported as failed, too: after maxReceiveCount it is in the dead-letter queue for an
-    operator. Raises FailuresNotReported, before any work, where the deployment does not state that failures are
+    event: Lambda's event (`Records` with `messageId` and `body`). work: gets the body of a message.
+    The result is SQS's partial batch response, which needs ReportBatchItemFailures at the event
+    source (infra/aws/template_overlay.py). A body that cannot be decoded is reported
+    as failed, too: after maxReceiveCount it is in the dead-letter queue for an operator. Raises
+    FailuresNotReported, before any work, where the deployment does not state that failures are
     reported."""
     process = runtime()
     if not process.batch_failures_reported:
@@ -100,8 +111,8 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
 
 
 def invoked(event: object, work: Callable[[str, Runtime], object]) -> None:
-    """Process an event that is itself a message, from an asynchronous invocation. Raises what the work raises, after a
-    log line that names the cluster."""
+    """Process an event that is itself a message, from an asynchronous invocation. Raises what the
+    work raises, after a log line that names the cluster."""
     body = msgspec.json.encode(event).decode()
     process = runtime()
     try:
@@ -120,7 +131,8 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 def _about(body: Any) -> dict[str, Any]:
-    """Return the fields that identify a failed message: the cluster and the operation that it names."""
+    """Return the fields that identify a failed message: the cluster and the
+    operation that it names."""
     try:
         names = msgspec.json.decode(body, type=_Names)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):

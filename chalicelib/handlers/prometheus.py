@@ -1,9 +1,10 @@
 """GET /metrics: the metrics of every cluster of the deployment, in Prometheus's text format 0.0.4.
 
-It reads no cluster and computes nothing anew: gauges are those of each cluster's last pass, and counters are the sums
-that passes and executors have stored. Only the mode and the pauses are those of the present. A scrape therefore costs
-four reads for a hundred clusters, and its numbers survive any process. `last_activity` says how old a gauge is; a
-cluster that is switched off has none but these two.
+It reads no cluster and computes nothing anew: gauges are those of each cluster's last pass, and
+counters are the sums that passes and executors have stored. Only the mode and the pauses are those
+of the present. A scrape therefore costs four reads for a hundred clusters, and its numbers survive
+any process. `last_activity` says how old a gauge is; a cluster that is switched off has none but
+these two.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections.abc import Iterator, Mapping
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpResponse, refuse_newer_schema
 from chalicelib.record import carry_over
-from chalicelib.record.metrics import BUCKETS, CLUSTER, HISTOGRAM, METRICS, Metric, Values, key, parts
+from chalicelib.record.metrics import (
+    BUCKETS,
+    CLUSTER,
+    HISTOGRAM,
+    METRICS,
+    Metric,
+    Values,
+    key,
+    parts,
+)
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -36,20 +46,31 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def metrics(runtime: Runtime) -> HttpResponse:
-    """Handle GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has had a pass."""
+    """Handle GET /metrics: 200, with the page as PAGE of the body; empty where
+    no cluster has had a pass."""
     refuse_newer_schema(runtime)
     documents = runtime.store.policies.all_current()
     names = [stored.name for stored in documents]
     paused = _paused(runtime)
-    passed, ledgers = runtime.store.scan_states.passed_by(names), runtime.store.journal.ledgers(names)
+    passed, ledgers = (
+        runtime.store.scan_states.passed_by(names),
+        runtime.store.journal.ledgers(names),
+    )
     values: dict[str, dict[str, float]] = {}
     for stored in documents:
         name = stored.name
         policy, unreadable = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
         permission = permitted(policy) if policy is not None else None
         last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
-        problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
-        before = carry_over.read(last.carry_over) if isinstance(last, LastPass) else carry_over.CarryOver()
+        problems = [
+            unreadable,
+            *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError)),
+        ]
+        before = (
+            carry_over.read(last.carry_over)
+            if isinstance(last, LastPass)
+            else carry_over.CarryOver()
+        )
         counts = dict(before.counts)
         for series, count in (ledger.counts if isinstance(ledger, CounterTotals) else {}).items():
             counts[series] = counts.get(series, 0.0) + count
@@ -57,7 +78,11 @@ def metrics(runtime: Runtime) -> HttpResponse:
         values[name] = (
             counts
             | (before.gauges if looked_at else {})
-            | ({} if paused is None or isinstance(pauses, StoreError) else {key("paused"): float(name in paused)})
+            | (
+                {}
+                if paused is None or isinstance(pauses, StoreError)
+                else {key("paused"): float(name in paused)}
+            )
             | ({key("mode", mode=permission.word): 1.0} if permission else {})
             | ({key("unreadable"): 1.0} if any(problems) else {})
         )
@@ -65,9 +90,9 @@ def metrics(runtime: Runtime) -> HttpResponse:
 
 
 def page(values: Mapping[str, Values]) -> str:
-    """Return the text for these values by cluster and series (record/metrics.key). Series that are not in the table of
-    metrics, or have other labels, are omitted: an older release may have counted them, and a label that Prometheus
-    refuses would cost it the whole page."""
+    """Return the text for these values by cluster and series (record/metrics.key). Series that are
+    not in the table of metrics, or have other labels, are omitted: an older release may have
+    counted them, and a label that Prometheus refuses would cost it the whole page."""
     samples: dict[str, list[tuple[Labels, float]]] = {}
     for cluster in sorted(values):
         for series, value in values[cluster].items():
@@ -79,7 +104,11 @@ def page(values: Mapping[str, Values]) -> str:
 
 
 def _family(metric: Metric, samples: Mapping[str, list[tuple[Labels, float]]]) -> Iterator[str]:
-    names = [metric.name + suffix for suffix in _SUFFIXES] if metric.type == HISTOGRAM else [metric.name]
+    names = (
+        [metric.name + suffix for suffix in _SUFFIXES]
+        if metric.type == HISTOGRAM
+        else [metric.name]
+    )
     if not any(name in samples for name in names):
         return
     yield f"# HELP {metric.full_name} {_escaped(metric.help)}"
@@ -98,8 +127,8 @@ def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
 
 
 def _paused(runtime: Runtime) -> Mapping[str, object] | None:
-    """Return the clusters with a pause in force, with a StoreError for one whose pauses cannot be read; None where none
-    can be read, which hides no other metric."""
+    """Return the clusters with a pause in force, with a StoreError for one whose pauses cannot be
+    read; None where none can be read, which hides no other metric."""
     try:
         return runtime.store.pauses.all_current()
     except StoreError as error:

@@ -1,8 +1,8 @@
-"""HTTP read routes for people and scripts: status, decisions, history. They only read, and only the table, never a
-cluster.
+"""HTTP read routes for people and scripts: status, decisions, history. They only read, and only
+the table, never a cluster.
 
-Response fields are stable: they are added, never renamed. Instants are RFC 3339, absent ones null; durations are
-seconds.
+Response fields are stable: they are added, never renamed. Instants are RFC 3339, absent ones
+null; durations are seconds.
 """
 
 from __future__ import annotations
@@ -44,28 +44,34 @@ _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 
 
 def healthz() -> HttpResponse:
-    """Handle GET /healthz: this function runs. It reads nothing, because the route is open to everyone."""
+    """Handle GET /healthz: this function runs. It reads nothing, because the
+    route is open to everyone."""
     return HttpResponse(200, {"status": "ok"})
 
 
 def clusters(runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, problem,
-    openOperations}]}, by name; `problem` says why the policy cannot be used, null where it can. Where policies are
-    stored in a place that is not used, also "problems" with a line each."""
+    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError,
+    health, problem, openOperations}]}, by name; `problem` says why the policy cannot be used, null
+    where it can. Where policies are stored in a place that is not used, also "problems" with a line
+    each."""
     refuse_newer_schema(runtime)
     stored_policies = runtime.store.policies.all_current()
     left_behind = runtime.store.moving.not_moved(stored_policies)
-    problems = {"problems": [f"{not_used(left_behind)}; run outscaler migrate"]} if left_behind else {}
+    problems = (
+        {"problems": [f"{not_used(left_behind)}; run outscaler migrate"]} if left_behind else {}
+    )
     lines = []
     for stored in stored_policies:
         policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-        lines.append(without_secrets(_summary(stored, policy, problem, runtime), stored.text, policy))
+        lines.append(
+            without_secrets(_summary(stored, policy, problem, runtime), stored.text, policy)
+        )
     return HttpResponse(200, {"clusters": lines, **problems})
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open operations, cooldowns, circuit
-    breaker, nodes with timers."""
+    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open
+    operations, cooldowns, circuit breaker, nodes with timers."""
     refuse_newer_schema(runtime)
     stored, now = _stored(name, runtime), runtime.clock()
     policy, problem = in_force_or_problem(stored, now, runtime.deployment)
@@ -96,9 +102,11 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
 
 
 def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
+    """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind,
+    plan, …}]}, newest first.
 
-    `limit` is 1 to 100, default 20; `before` RFC 3339, for the next page; `full=true` adds the whole plan, limit 5.
+    `limit` is 1 to 100, default 20; `before` RFC 3339, for the next page; `full=true` adds
+    the whole plan, limit 5.
     """
     refuse_newer_schema(runtime)
     unknown = sorted(set(parameters) - {"limit", "before", "full"})
@@ -132,13 +140,19 @@ def _stored(name: str, runtime: Runtime) -> StoredPolicy:
     return stored
 
 
-def _summary(stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime) -> dict[str, Any]:
-    """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
+def _summary(
+    stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime
+) -> dict[str, Any]:
+    """Return the summary of a cluster. What its rows contain never fails the lines
+    of others: it becomes a problem."""
     permission = permitted(policy) if policy is not None else None
     scan, opened = ScanState(), None
     interval = policy.scan_interval if policy is not None else None
     try:
-        scan, opened = runtime.store.scan_states.due(stored.name), len(runtime.store.operations.look(stored.name))
+        scan, opened = (
+            runtime.store.scan_states.due(stored.name),
+            len(runtime.store.operations.look(stored.name)),
+        )
     except RowUnreadable as error:
         interval, problem = None, problem or str(error)
     planned = permission is not None and permission.plan
@@ -160,7 +174,13 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "scanInterval": policy.scan_interval,
         "providers": sorted(policy.providers),
         "nodeGroups": [
-            {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max, "priority": group.priority}
+            {
+                "provider": group.provider,
+                "id": group.id,
+                "min": group.min,
+                "max": group.max,
+                "priority": group.priority,
+            }
             for group in policy.node_groups
         ],
         "expander": list(policy.options.expander),
@@ -169,8 +189,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 
 def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str, Any]:
-    """Return the rows of groups and nodes, what is remembered of a group, and what the last decision and the last pass
-    say of both; and the cost."""
+    """Return the rows of groups and nodes, what is remembered of a group, and what the last
+    decision and the last pass say of both; and the cost."""
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.record.bill_view import cost_view
     from chalicelib.record.journal import DecisionUnreadable, last_decision
@@ -184,7 +204,10 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
         decision = last_decision(name, passed, runtime.store.journal)
     with suppress(RowUnreadable):
         pauses = runtime.store.pauses.current(name)
-    plan, entries = decision.plan if decision is not None else None, runtime.store.journal.recent(name, MAX_LIMIT)
+    plan, entries = (
+        decision.plan if decision is not None else None,
+        runtime.store.journal.recent(name, MAX_LIMIT),
+    )
     rows = group_rows(plan, memory, passed.overview, now, pauses=pauses, entries=entries)
     new = {row.group: _group(row.group, GroupMemory(target=row.target), now) for row in rows}
     groups = new | {key: _group(key, group, now) for key, group in memory.groups.items()}
@@ -192,7 +215,9 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     return {
         "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
         "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows, memory)],
-        "cost": as_json(cost_view(passed.overview.bill, plan)) if passed.overview.bill is not None else None,
+        "cost": as_json(cost_view(passed.overview.bill, plan))
+        if passed.overview.bill is not None
+        else None,
     }
 
 
@@ -204,14 +229,19 @@ def _node(row: NodeRow) -> dict[str, Any]:
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
-    """Return one node group: its target, the expected nodes, its backoff while it lasts, and what it has taught."""
+    """Return one node group: its target, the expected nodes, its backoff while it
+    lasts, and what it has taught."""
     view = views.group_view(name, memory, now)
     request, backoff = view.request, view.backoff_at(now)
     return {
         "group": name,
         "target": view.target,
         "expected": request
-        and {"nodes": request.increase, "since": instant(request.since), "by": instant(request.expected_at)},
+        and {
+            "nodes": request.increase,
+            "since": instant(request.since),
+            "by": instant(request.expected_at),
+        },
         "backOff": backoff and as_json(backoff),
         "lastAdd": instant(view.last_add),
         "lastDelete": instant(view.last_delete),
@@ -222,8 +252,14 @@ def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     """Return one open operation with the names of its nodes and its progress, without the claim."""
-    data = as_json(views.operation_view(operation)) | {"nodes": [target.node for target in operation.spec.targets]}
-    return {key: value for key, value in data.items() if key not in ("claimedBy", "claimedUntil", "sentAt")}
+    data = as_json(views.operation_view(operation)) | {
+        "nodes": [target.node for target in operation.spec.targets]
+    }
+    return {
+        key: value
+        for key, value in data.items()
+        if key not in ("claimedBy", "claimedUntil", "sentAt")
+    }
 
 
 def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
@@ -233,7 +269,8 @@ def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | 
         "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
         "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
     }
-    running = not options.scale_down_delay_type_local  # per group, each group shows its own last change
+    # per group, each group shows its own last change
+    running = not options.scale_down_delay_type_local
     return {
         name: instant(since + delay) if running and since and since + delay > now else None
         for name, (since, delay) in delays.items()
@@ -241,7 +278,12 @@ def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | 
 
 
 def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
-    data: dict[str, Any] = {"at": views.exact(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
+    data: dict[str, Any] = {
+        "at": views.exact(entry.at),
+        "kind": entry.kind,
+        "plan": entry.plan,
+        "facts": entry.facts,
+    }
     data |= {"operation": entry.operation} if entry.operation else {}
     data |= {"group": entry.group} if entry.group else {}
     return data | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})

@@ -1,4 +1,6 @@
-"""Sends one message per cluster that is due, on a schedule. The work itself is in reconciler/scan_scheduler.py."""
+"""Sends one message per cluster that is due, on a schedule. The work itself is in
+reconciler/scan_scheduler.py.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ preload(__name__, "chalicelib.reconciler.scan_scheduler", "chalicelib.policy.com
 
 @blueprint.schedule("rate(1 minute)", name="tick")
 def tick(event: CloudWatchEvent) -> dict[str, Any]:  # noqa: ARG001 - what EventBridge sends says nothing we need
-    """Run once a minute, which is EventBridge's shortest interval. Returns what was sent, for manual invocations."""
+    """Run once a minute, which is EventBridge's shortest interval. Returns what was
+    sent, for manual invocations."""
     from chalicelib.reconciler.scan_scheduler import run
 
     return run(runtime()).facts()

@@ -1,15 +1,17 @@
-"""Parses the webhook's payload, and decides whether an event triggers a reconcile now instead of at the next scan.
+"""Parses the webhook's payload, and decides whether an event triggers a reconcile now
+instead of at the next scan.
 
-The payload is Kubernetes Events and audit events, in every form in which exporters post them. Exporters marshal typed
-Go objects, so `kind` and `apiVersion` are often missing (the API server omits them in list items, too); the fields then
-identify the type. Only the fields that decide whether an event is relevant are decoded. One malformed event among many
-is listed as a gap; if no event can be read, that is an error. CloudEvents of a vendor's event bus are read, too
+The payload is Kubernetes Events and audit events, in every form in which exporters post them.
+Exporters marshal typed Go objects, so `kind` and `apiVersion` are often missing (the API server
+omits them in list items, too); the fields then identify the type. Only the fields that decide
+whether an event is relevant are decoded. One malformed event among many is listed as a gap; if no
+event can be read, that is an error. CloudEvents of a vendor's event bus are read, too
 (docs/events.md "Alibaba EventBridge"): of them, the type counts as the reason.
 
-The relevant events are a list of words in the policy (spec.webhook.reasons), which replaces the default list below. A
-word is an Event's reason, or for audit events one of the names in AUDIT_REASONS. A wake-up changes nothing by itself:
-the pass it causes decides from a fresh snapshot. The list therefore prefers a superfluous pass, and the debounce keeps
-that cheap.
+The relevant events are a list of words in the policy (spec.webhook.reasons), which replaces the
+default list below. A word is an Event's reason, or for audit events one of the names in
+AUDIT_REASONS. A wake-up changes nothing by itself: the pass it causes decides from a fresh
+snapshot. The list therefore prefers a superfluous pass, and the debounce keeps that cheap.
 """
 
 from __future__ import annotations
@@ -30,15 +32,16 @@ CLOUD = "cloudevents.io/v1"
 
 _LISTS = frozenset({"EventList", "List"})
 _SINGLE = (
-    "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io/v1), a CloudEvent (1.0), or an array of them"
+    "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io/v1), a CloudEvent "
+    "(1.0), or an array of them"
 )
 _LONGEST_TEXT = 256  # characters of a CloudEvent's attribute
 _PATH = re.compile(r" - at `\$(.*?)`\Z")
 
 
 class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The relevant fields of one event. form: the apiVersion it was read as. component: the reporting component. first:
-    epoch seconds of its first occurrence, 0.0 if it does not say."""
+    """The relevant fields of one event. form: the apiVersion it was read as. component: the
+    reporting component. first: epoch seconds of its first occurrence, 0.0 if it does not say."""
 
     form: str
     reason: str = ""
@@ -52,10 +55,11 @@ class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The facts of an audit event: verb, resource with subresource (`pods/eviction`), user, and whether the request
-    succeeded.
+    """The facts of an audit event: verb, resource with subresource (`pods/eviction`), user, and
+    whether the request succeeded.
 
-    node_name: spec.nodeName of the object sent, None where the audit level did not record the object.
+    node_name: spec.nodeName of the object sent, None where the audit level
+    did not record the object.
     """
 
     verb: str
@@ -149,7 +153,8 @@ class _CloudEvent(msgspec.Struct, frozen=True):
 
 
 def parse(body: bytes) -> ParsedEvents:
-    """Parse a webhook's body; raises BadInput when it is not an event at all, or when none of several can be read."""
+    """Parse a webhook's body; raises BadInput when it is not an event at all, or when
+    none of several can be read."""
     if body.lstrip()[:1] == b"[":
         return _parse_list(_decoded(body, list[msgspec.Raw], "body"), "body", "")
     envelope = _decoded(body, _Envelope, "body")
@@ -166,7 +171,9 @@ def _parse_list(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents
     for index, item in enumerate(items):
         item_place = f"{place}[{index}]"
         try:
-            signals.append(_parse_event(item, _decoded(item, _Envelope, item_place), item_place, form))
+            signals.append(
+                _parse_event(item, _decoded(item, _Envelope, item_place), item_place, form)
+            )
         except BadInput as error:
             if len(items) == 1:
                 raise
@@ -176,10 +183,16 @@ def _parse_list(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents
     return ParsedEvents(tuple(signals), tuple(gaps))
 
 
-def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
+def _parse_event(
+    raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str
+) -> ClusterEvent:
     if envelope.specversion and not (envelope.kind or envelope.api_version):
         return _cloud_event(_decoded(raw, _CloudEvent, place), place)
-    marks = (CORE, envelope.involved_object), (EVENTS, envelope.regarding), (AUDIT, envelope.audit_id)
+    marks = (
+        (CORE, envelope.involved_object),
+        (EVENTS, envelope.regarding),
+        (AUDIT, envelope.audit_id),
+    )
     unmarked = AUDIT if list_form == AUDIT else ""
     form = envelope.api_version or next((form for form, field in marks if field), unmarked)
     if envelope.kind not in (None, "", "Event") or form not in (CORE, EVENTS, AUDIT):
@@ -207,7 +220,9 @@ def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list
 
 def _cloud_event(event: _CloudEvent, place: str) -> ClusterEvent:
     if not event.specversion.startswith("1."):
-        raise BadInput(f"{place}.specversion", f"{event.specversion[:_LONGEST_TEXT]!r} is not 1.0", _SINGLE)
+        raise BadInput(
+            f"{place}.specversion", f"{event.specversion[:_LONGEST_TEXT]!r} is not 1.0", _SINGLE
+        )
     return ClusterEvent(
         form=CLOUD,
         reason=event.type[:_LONGEST_TEXT],
@@ -246,9 +261,10 @@ def _decoded(raw: msgspec.Raw | bytes, shape: Any, place: str) -> Any:
         raise BadInput(where, _PATH.sub("", text), _SINGLE) from None
 
 
-#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream; interruptions as
-#: vendors' programs report them; problems of nodes as node-problem-detector names them). A recommendation to leave a
-#: node is none of them: it is far more frequent than interruptions, and nothing depends on a second.
+#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream;
+#: interruptions as vendors' programs report them; problems of nodes as node-problem-detector names
+#: them). A recommendation to leave a node is none of them: it is far more frequent than
+#: interruptions, and nothing depends on a second.
 EVENT_REASONS = (
     "FailedScheduling",  # a pod that fits no existing node
     "NotTriggerScaleUp",  # another autoscaler found no group for it
@@ -281,14 +297,18 @@ _NEW_FOR = 10.0  # seconds; the scheduler reports pods that still wait again and
 
 
 def _unschedulable(audit: Audit) -> bool:
-    """Return whether the scheduler reports no node for the pod: it writes a pod's status only then, or after a
-    preemption."""
-    return audit.verb in ("patch", "update") and audit.resource == "pods/status" and audit.user == _SCHEDULER
+    """Return whether the scheduler reports no node for the pod: it writes a pod's status only
+    then, or after a preemption."""
+    return (
+        audit.verb in ("patch", "update")
+        and audit.resource == "pods/status"
+        and audit.user == _SCHEDULER
+    )
 
 
 def _created(audit: Audit) -> bool:
-    """Return whether this is a new pod without a node. DaemonSet pods match, too, which costs only a superfluous
-    pass."""
+    """Return whether this is a new pod without a node. DaemonSet pods match, too, which costs
+    only a superfluous pass."""
     return audit.verb == "create" and audit.resource == "pods" and audit.node_name == ""
 
 
@@ -296,30 +316,38 @@ AUDIT_REASONS: dict[str, Callable[[Audit], bool]] = {
     "AuditPodUnschedulable": _unschedulable,
     "AuditPodCreated": _created,
     "AuditPodEvicted": lambda audit: audit.verb == "create" and audit.resource == "pods/eviction",
-    "AuditNodeDeleted": lambda audit: audit.verb in ("delete", "deletecollection") and audit.resource == "nodes",
+    "AuditNodeDeleted": lambda audit: (
+        audit.verb in ("delete", "deletecollection") and audit.resource == "nodes"
+    ),
 }
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT_REASONS)
 
-#: The reporting instance of Outscaler's own Events (kube/events.REPORTER, which is not imported: the webhook needs no
-#: HTTP client).
+#: The reporting instance of Outscaler's own Events (kube/events.REPORTER, which is not imported:
+#: the webhook needs no HTTP client).
 OURSELVES = "outscaler"
 
 
 def is_relevant(event: ClusterEvent, reasons: Iterable[str]) -> bool:
-    """Return whether this event triggers a wake-up. reasons: the policy's list; empty means DEFAULT_REASONS."""
+    """Return whether this event triggers a wake-up. reasons: the policy's list;
+    empty means DEFAULT_REASONS."""
     relevant = frozenset(reasons) or frozenset(DEFAULT_REASONS)
     if event.audit is not None:
         audit = event.audit
-        return audit.happened and any(word in relevant and holds(audit) for word, holds in AUDIT_REASONS.items())
+        return audit.happened and any(
+            word in relevant and holds(audit) for word, holds in AUDIT_REASONS.items()
+        )
     # Outscaler's own events, which the exporter sends back, would cause a loop.
     own = event.component.startswith(OURSELVES) or event.instance.startswith(OURSELVES)
     return event.reason in relevant and not own
 
 
 def is_new_refusal(event: ClusterEvent, now: float) -> bool:
-    """Return whether the scheduler has just found no node for a pod. A pass can use this event without waiting for
-    others; it waits itself while such pods still arrive. Evictions come in numbers, and the last of them shows what is
-    needed. An event that does not say when it occurred first counts as new."""
-    refused = event.reason == "FailedScheduling" or (event.audit is not None and _unschedulable(event.audit))
+    """Return whether the scheduler has just found no node for a pod. A pass can use this event
+    without waiting for others; it waits itself while such pods still arrive. Evictions come in
+    numbers, and the last of them shows what is needed. An event that does not say when it occurred
+    first counts as new."""
+    refused = event.reason == "FailedScheduling" or (
+        event.audit is not None and _unschedulable(event.audit)
+    )
     return refused and (not event.first or now - event.first <= _NEW_FOR)

@@ -1,7 +1,9 @@
-"""Connects to a cluster by the policy's `kubernetes` section: a kubeconfig in a secret or a file, or an EKS cluster.
+"""Connects to a cluster by the policy's `kubernetes` section: a kubeconfig in a secret or a
+file, or an EKS cluster.
 
-There is no default location. A Lambda function has no home directory and no service account of its own, so "in-cluster"
-is one more kubeconfig in a secret, named by the policy, and a policy that names no connection is invalid.
+There is no default location. A Lambda function has no home directory and no service account of its
+own, so "in-cluster" is one more kubeconfig in a secret, named by the policy, and a policy that
+names no connection is invalid.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from typing import Protocol, runtime_checkable
 
 from chalicelib.aws import secrets_manager
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
+from chalicelib.kube.credentials import (
+    CredentialProvider,
+    EksLogin,
+    KubeconfigLogin,
+    KubeCredential,
+)
 from chalicelib.kube.kubeconfig import POLICY_CONTEXT, Plugin, from_kubeconfig
 from chalicelib.kube.list_page import AT_A_TERMINAL, HOSTED
 from chalicelib.kube.transport import Dial, open_connection
@@ -56,18 +63,22 @@ def connect(
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
-    read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache. dial:
-    opens the connection to the server; the emulation has one without a network. hosted: for a function, which connects
-    to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
-    may be a local file, which only a command may permit. context_place: what names the file's context, for errors.
-    plugins: makes the login of a local file whose user has an exec plugin or an auth provider, which only a command may
-    run. read_file: reads a local kubeconfig; raises OSError, UnicodeDecodeError.
-    Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
+    read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read
+    past its cache. dial: opens the connection to the server; the emulation has one without a
+    network. hosted: for a function, which connects to no loopback address, ignores proxies of the
+    environment, and has a minute or two. files: whether the kubeconfig may be a local file, which
+    only a command may permit. context_place: what names the file's context, for errors. plugins:
+    makes the login of a local file whose user has an exec plugin or an auth provider, which only a
+    command may run. read_file: reads a local kubeconfig; raises OSError, UnicodeDecodeError.
+    Raises BadInput for a mistake that an operator must correct, another OutscalerError
+    where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
     login = _login(access, read_secret, clock, context_place, plugins, read_file, hosted=hosted)
-    return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, bounds=HOSTED if hosted else AT_A_TERMINAL)
+    return KubeClient(
+        login, sleep=sleep, jitter=jitter, dial=dial, bounds=HOSTED if hosted else AT_A_TERMINAL
+    )
 
 
 def _login(
@@ -80,25 +91,44 @@ def _login(
     *,
     hosted: bool,
 ) -> CredentialProvider:
-    ways = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
+    ways = [
+        name
+        for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster")
+        if getattr(access, name)
+    ]
     # Upstream's rule: the named kubeconfig, otherwise in-cluster.
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
     if len(ways) > 1 or not (ways or secret):
-        problem = "gives more than one way to reach the cluster" if ways else "does not say how to reach the cluster"
-        remedy = "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or inClusterKubeconfigSecret alone"
+        problem = (
+            "gives more than one way to reach the cluster"
+            if ways
+            else "does not say how to reach the cluster"
+        )
+        remedy = (
+            "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or "
+            "inClusterKubeconfigSecret alone"
+        )
         raise BadInput(_PLACE, problem, remedy)
     if access.eks_cluster:
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
         if plugins is not None:
-            return plugins(lambda plugin: _from_file(access, context_place, plugin, read_file, hosted=hosted))
-        return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, None, read_file, hosted=hosted))
+            return plugins(
+                lambda plugin: _from_file(access, context_place, plugin, read_file, hosted=hosted)
+            )
+        return KubeconfigLogin(
+            lambda _fresh: _from_file(access, context_place, None, read_file, hosted=hosted)
+        )
 
     def from_secret(fresh: bool) -> KubeCredential:  # noqa: FBT001 - a callable type cannot name its parameter
-        reader = read_secret.fresh if fresh and isinstance(read_secret, FreshReader) else read_secret
+        reader = (
+            read_secret.fresh if fresh and isinstance(read_secret, FreshReader) else read_secret
+        )
         text = reader(secret)
         place, insecure = f"kubeconfig {place_of(secret)}", access.allow_insecure_tls
-        return from_kubeconfig(text, context=access.context, place=place, allow_insecure_tls=insecure, hosted=hosted)
+        return from_kubeconfig(
+            text, context=access.context, place=place, allow_insecure_tls=insecure, hosted=hosted
+        )
 
     return KubeconfigLogin(from_secret)
 
@@ -118,7 +148,9 @@ def _from_file(
     except UnicodeDecodeError:
         raise BadInput(place, "is not text", "name a kubeconfig in YAML") from None
     except OSError as error:
-        raise BadInput(place, f"cannot be read: {error.strerror}", "name a kubeconfig that exists") from None
+        raise BadInput(
+            place, f"cannot be read: {error.strerror}", "name a kubeconfig that exists"
+        ) from None
     return from_kubeconfig(
         text,
         context=access.context,
@@ -131,13 +163,17 @@ def _from_file(
     )
 
 
-def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) -> CredentialProvider:
+def _eks(
+    access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool
+) -> CredentialProvider:
     name, region = access.eks_cluster, access.region
 
     def describe() -> KubeCredential:
         server, ca = secrets_manager.eks_endpoint(name, region)
         place = f"EKS cluster {name}"
-        return KubeCredential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted, signed=True)
+        return KubeCredential(
+            server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted, signed=True
+        )
 
     def sign() -> Secret:
         return secrets_manager.eks_token(name, region)

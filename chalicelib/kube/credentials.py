@@ -1,7 +1,7 @@
 """Credentials for a cluster, and how to renew them when the cluster responds with 401.
 
-Rotated secrets, projected token files and ten-minute EKS tokens differ only in the `CredentialProvider`, so the client
-has one rule: on 401 renew once and try once more.
+Rotated secrets, projected token files and ten-minute EKS tokens differ only in the
+`CredentialProvider`, so the client has one rule: on 401 renew once and try once more.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.net.bounded_files import text as file_text
 
-# EKS accepts a token for 15 minutes from its signing; a third of it is reserved for clock differences and slow passes.
+# EKS accepts a token for 15 minutes from its signing; a third of it is reserved for clock
+# differences and slow passes.
 EKS_TOKEN_LIFETIME = 600.0
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
+_CERTIFICATE = re.compile(
+    rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----"
+)
 
 
 class KubeCredential(msgspec.Struct, frozen=True):
-    """An API server's address and the credentials for it. All file references are resolved, except the token file's.
+    """An API server's address and the credentials for it. All file references are resolved,
+    except the token file's.
 
-    server: base URL without a trailing slash. ca, certificate: PEM; empty means the public authorities and no
-    certificate. proxy: the kubeconfig's own proxy-url, which may contain a password; empty for none. hosted: it is used
-    by a function, which connects to no loopback address and ignores proxies of the environment. token_header: the
-    header in which a vendor's gateway expects the bare token; empty for `Authorization: Bearer …`. cluster_place,
-    user_place: where an operator finds the two parts, for errors. signed: the token is made anew for every use, for an
-    account that cluster_place determines.
+    server: base URL without a trailing slash. ca, certificate: PEM; empty means the public
+    authorities and no certificate. proxy: the kubeconfig's own proxy-url, which may contain a
+    password; empty for none. hosted: it is used by a function, which connects to no loopback
+    address and ignores proxies of the environment. token_header: the header in which a vendor's
+    gateway expects the bare token; empty for `Authorization: Bearer …`. cluster_place, user_place:
+    where an operator finds the two parts, for errors. signed: the token is made anew for every use,
+    for an account that cluster_place determines.
     """
 
     server: str
@@ -52,11 +57,15 @@ class KubeCredential(msgspec.Struct, frozen=True):
 
 
 def identity_of(credential: KubeCredential) -> str:
-    """Return the digest of the CA's certificates, ignoring any text between and around them; of the URL where there is
-    no CA."""
+    """Return the digest of the CA's certificates, ignoring any text between and around them; of the
+    URL where there is no CA."""
     blocks = _CERTIFICATE.findall(credential.ca)
     certificates = sorted(b"".join(block.split()) for block in blocks)
-    what = b"ca:" + b",".join(certificates) if certificates else b"server:" + credential.server.lower().encode()
+    what = (
+        b"ca:" + b",".join(certificates)
+        if certificates
+        else b"server:" + credential.server.lower().encode()
+    )
     return hashlib.sha256(what).hexdigest()
 
 
@@ -82,7 +91,8 @@ class CredentialProvider(Protocol):
         """Return the credential in force, with a token that is fresh; cheap."""
 
     def renew(self) -> None:
-        """Read the source again, because the cluster has refused the result of current(). Raises OutscalerError."""
+        """Read the source again, because the cluster has refused the result of
+        current(). Raises OutscalerError."""
 
 
 def usable_token(text: str, place: str) -> Secret:
@@ -107,8 +117,8 @@ class KubeconfigLogin:
         self._follow_token_file()
 
     def current(self) -> KubeCredential:
-        """Return the credential; its token file is read again when it has changed (kubelet replaces projected
-        tokens)."""
+        """Return the credential; its token file is read again when it has changed (kubelet
+        replaces projected tokens)."""
         with self._lock:
             self._follow_token_file()
             return self._credential
@@ -140,10 +150,14 @@ class KubeconfigLogin:
 
 
 class EksLogin:
-    """An EKS cluster by name. describe: returns its address and CA; sign: returns a new token, valid for 15 minutes."""
+    """An EKS cluster by name. describe: returns its address and CA; sign: returns a new
+    token, valid for 15 minutes."""
 
     def __init__(
-        self, describe: Callable[[], KubeCredential], sign: Callable[[], Secret], clock: Callable[[], float]
+        self,
+        describe: Callable[[], KubeCredential],
+        sign: Callable[[], Secret],
+        clock: Callable[[], float],
     ) -> None:
         self._describe, self._sign, self._clock = describe, sign, clock
         self._lock = threading.Lock()
@@ -160,6 +174,7 @@ class EksLogin:
             return self._credential
 
     def renew(self) -> None:
-        """Describe the cluster again (its CA may have been rotated) and sign anew at the next call."""
+        """Describe the cluster again (its CA may have been rotated) and
+        sign anew at the next call."""
         with self._lock:
             self._credential, self._signed_at = self._describe(), None

@@ -1,8 +1,9 @@
 """Errors of the cluster's API.
 
-Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message, which is for
-people. The message is that of a metav1.Status, truncated, without control characters and without anything that looks
-like a bearer token. Any other body is of unknown origin and is never shown: only its status, length and type are.
+Callers branch on the class and on `reason`, the API's own machine-readable word, never on the
+message, which is for people. The message is that of a metav1.Status, truncated, without control
+characters and without anything that looks like a bearer token. Any other body is of unknown origin
+and is never shown: only its status, length and type are.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ class _ErrorStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterError(OutscalerError):
-    """message is safe to show. status: the HTTP status, 0 where there was no response. reason: metav1.StatusReason, or
-    empty. lasting: repeating the call at once cannot help.
+    """message is safe to show. status: the HTTP status, 0 where there was no response. reason:
+    metav1.StatusReason, or empty. lasting: repeating the call at once cannot help.
 
-    asked: the request and the place of the credential, `GET /api/v1/nodes with PLACE`; server: its host. They are
-    separate attributes because the message goes into events, whose readers know both.
+    asked: the request and the place of the credential, `GET /api/v1/nodes with PLACE`;
+    server: its host. They are separate attributes because the message goes into events,
+    whose readers know both.
     """
 
     asked: str = ""
@@ -73,7 +75,12 @@ class ClusterError(OutscalerError):
         lasting: bool = False,
     ) -> None:
         super().__init__(message)
-        self.message, self.status, self.reason, self.retry_after = message, status, reason, retry_after
+        self.message, self.status, self.reason, self.retry_after = (
+            message,
+            status,
+            reason,
+            retry_after,
+        )
         self.details, self.lasting = details or Details(), lasting
 
 
@@ -104,14 +111,15 @@ class Invalid(ClusterError):
 
 
 class TooManyRequests(ClusterError):
-    """429: too many requests, or a disruption budget. Retry after retry_after seconds, 0.0 where the server named
-    none."""
+    """429: too many requests, or a disruption budget. Retry after retry_after seconds, 0.0
+    where the server named none."""
 
     published_name = "TooMany"
 
 
 class Unavailable(ClusterError):
-    """No usable response: 5xx, network, TLS, truncated. Whether a change has happened is unknown."""
+    """No usable response: 5xx, network, TLS, truncated. Whether a change
+    has happened is unknown."""
 
 
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
@@ -126,13 +134,19 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 
 
 def from_answer(
-    status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = (), *, described: str = ""
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str],
+    secrets: tuple[Secret, ...] = (),
+    *,
+    described: str = "",
 ) -> ClusterError:
     """Return the error for an HTTP response of 300 and more.
 
-    body is a metav1.Status where the API server itself responded; a load balancer or a proxy in front of it sends any
-    format. secrets: texts that must not appear in the message. described: the response without its body
-    (net/http_exchange.Reply), for the message where the body is not a Status.
+    body is a metav1.Status where the API server itself responded; a load balancer or a proxy in
+    front of it sends any format. secrets: texts that must not appear in the message. described: the
+    response without its body (net/http_exchange.Reply), for the message where the body is not a
+    Status.
     """
     try:
         parsed = msgspec.json.decode(body, type=_ErrorStatus)
@@ -148,7 +162,10 @@ def from_answer(
     seconds = float(header) if header.isascii() and header.isdigit() else 0.0
     retry_after = float(min(_LONGEST_RETRY_AFTER, max(seconds, details.retry_after_seconds)))
     if 300 <= status < 400:
-        where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
+        where = (
+            "the endpoint answered with a redirect, which is not followed: give the API server's "
+            "own address"
+        )
         return Unavailable(where, status=status, lasting=True)
     cls = _BY_STATUS.get(status, Unavailable if status >= 500 else Invalid)
     reason = parsed.reason if _REASON.fullmatch(parsed.reason) else ""
@@ -156,8 +173,8 @@ def from_answer(
 
 
 def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
-    """Return one line of at most 300 characters without the given secrets, anything like a bearer token, control
-    characters and characters that change the direction of text."""
+    """Return one line of at most 300 characters without the given secrets, anything like a bearer
+    token, control characters and characters that change the direction of text."""
     for secret in secrets:
         text = secret.hidden_in(text)
     text = one_line(text)
@@ -168,7 +185,9 @@ def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
 def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
     """Return the details, cleaned like the message and with a few causes only."""
     causes = tuple(
-        Cause(clean(cause.reason, secrets), clean(cause.message, secrets), clean(cause.field, secrets))
+        Cause(
+            clean(cause.reason, secrets), clean(cause.message, secrets), clean(cause.field, secrets)
+        )
         for cause in details.causes[:_MOST_CAUSES]
     )
     named = {key: clean(getattr(details, key), secrets) for key in ("name", "group", "kind")}

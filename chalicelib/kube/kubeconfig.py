@@ -1,8 +1,8 @@
 """Parses a kubeconfig strictly: every setting is used or refused with a message, never ignored.
 
-It has to work without a home directory, browser or plugin binary. Everything that needs a program (exec, auth-provider)
-is therefore refused, and the error says what to use instead. A kubeconfig from a secret may not name files at all,
-because there are none.
+It has to work without a home directory, browser or plugin binary. Everything that needs a program
+(exec, auth-provider) is therefore refused, and the error says what to use instead. A kubeconfig
+from a secret may not name files at all, because there are none.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from chalicelib.net.bounded_files import MOST_CONFIGURATION, content
 from chalicelib.net.safe_yaml import parsed
 
 _SERVICE_ACCOUNT = (
-    "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "
-    "day, or a Secret of type kubernetes.io/service-account-token for one that lasts: `outscaler manifests "
+    "use a service-account token as `token`: `kubectl -n kube-system create token outscaler "
+    "--duration=24h` for a "
+    "day, or a Secret of type kubernetes.io/service-account-token for one that lasts: `outscaler "
+    "manifests "
     "token | kubectl apply -f -` and `kubectl -n kube-system get secret outscaler-token "
     "-o jsonpath='{.data.token}' | base64 -d`"
 )
@@ -39,8 +41,8 @@ _EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
 class PluginUser(msgspec.Struct, frozen=True):
     """A user entry whose credential comes from a program or an auth provider.
 
-    document: the whole kubeconfig; context: the chosen one. user, cluster: its entries. base_dir: folder of the file.
-    place: of the user entry, for errors.
+    document: the whole kubeconfig; context: the chosen one. user, cluster: its entries. base_dir:
+    folder of the file. place: of the user entry, for errors.
     """
 
     document: Mapping[str, Any]
@@ -75,10 +77,16 @@ _REFUSED = (
     ("as-user-extra", "acts as another user (impersonation)"),
 )
 _PLUGINS = ("exec", "auth-provider")  # which a command on a workstation may use
-# A URL that all programs parse the same way: no user, query, fragment, backslash, blank, control character, zone of
-# an IPv6 address, or percent sign in the host. An empty query or fragment would cut off the path.
-_HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
-_SERVER = re.compile(rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)")
+# A URL that all programs parse the same way: no user, query, fragment, backslash, blank,
+# control character, zone of an IPv6 address, or percent sign in the host. An empty query or
+# fragment would cut off the path.
+_HOST = (
+    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,"
+    r"5}))?"
+)
+_SERVER = re.compile(
+    rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)"
+)
 _PROXY = re.compile(rf"(?P<scheme>(?i:https?))://(?:[!-.0-9;=A-Z_a-z~:%]*@)?{_HOST}(?P<path>/?)")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # of a host name
 _HEADER_EXTENSION = "outscaler.dev/token-header"
@@ -102,11 +110,11 @@ def from_kubeconfig(
 ) -> KubeCredential:
     """Return the credential of one context: the named one, otherwise current-context.
 
-    place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for relative paths;
-    None forbids files. hosted: it is for a function, which connects to no loopback address. plugin: obtains the
-    credential of a user with an exec plugin or auth provider; None refuses such users, as a function must.
-    context_place: what names the context, for errors. Raises BadInput, which names the field and never quotes a value
-    that may be secret.
+    place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for
+    relative paths; None forbids files. hosted: it is for a function, which connects to no loopback
+    address. plugin: obtains the credential of a user with an exec plugin or auth provider; None
+    refuses such users, as a function must. context_place: what names the context, for errors.
+    Raises BadInput, which names the field and never quotes a value that may be secret.
     """
     document = _document(text, place)
     context_name = context or _text(document, "current-context", place, required=False)
@@ -115,7 +123,9 @@ def from_kubeconfig(
         names = ", ".join(_names(document, "contexts")) or "none"
         raise BadInput(named_at, "names no context", f"name one of the contexts: {names}")
     at, chosen = _entry(document, "contexts", "context", context_name, named_at, place)
-    cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
+    cluster_at, cluster = _entry(
+        document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place
+    )
     user_name, user_at = _text(chosen, "user", at, required=False), f"{at}.user"
     user: Mapping[str, Any] = {}
     if user_name:
@@ -154,15 +164,22 @@ def from_kubeconfig(
 def _user_secrets(
     user: Mapping[str, Any], place: str, base_dir: Path | None, obtained: PluginCredential | None
 ) -> tuple[PluginCredential, str]:
-    """Return the certificate, key and token of a user, and its token file. obtained: what its program returned."""
-    certificate = obtained.certificate if obtained else _blob(user, "client-certificate", place, base_dir)
+    """Return the certificate, key and token of a user, and its token file. obtained:
+    what its program returned."""
+    certificate = (
+        obtained.certificate if obtained else _blob(user, "client-certificate", place, base_dir)
+    )
     key = obtained.key.reveal().encode() if obtained else _blob(user, "client-key", place, base_dir)
     if bool(certificate) != bool(key):
         missing = "client-key-data" if certificate else "client-certificate-data"
-        raise BadInput(f"{place}.{missing}", "is missing", "a client certificate and its key come together")
+        raise BadInput(
+            f"{place}.{missing}", "is missing", "a client certificate and its key come together"
+        )
     token_file = _path(user, "tokenFile", place, base_dir)
     token = obtained.token.reveal() if obtained else _text(user, "token", place, required=False)
-    return PluginCredential(Secret(token), certificate, Secret(key.decode("utf-8", "replace"))), token_file
+    return PluginCredential(
+        Secret(token), certificate, Secret(key.decode("utf-8", "replace"))
+    ), token_file
 
 
 def _document(text: str, place: str) -> Mapping[str, Any]:
@@ -185,13 +202,15 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
 def _entry(
     document: Mapping[str, Any], section: str, key: str, name: str, named_at: str, place: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the one entry of that name in contexts, clusters or users, and its place. named_at: what gives the
-    name."""
+    """Return the one entry of that name in contexts, clusters or users, and its place.
+    named_at: what gives the name."""
     names = _names(document, section)
     numbers = [number for number, entry_name in enumerate(names) if entry_name == name]
     if not numbers:
         raise BadInput(
-            named_at, f"{name!r} is not among {section}", f"{section} of {place}: {', '.join(names) or 'none'}"
+            named_at,
+            f"{name!r} is not among {section}",
+            f"{section} of {place}: {', '.join(names) or 'none'}",
         )
     if len(numbers) > 1:
         second = f"{place}: {section}[{numbers[1]}].name"
@@ -227,14 +246,21 @@ def _refuse(user: Mapping[str, Any], place: str, *, plugins: bool) -> None:
         if user.get(key) and not (plugins and key in _PLUGINS):
             plugin = user.get("exec")
             command = plugin.get("command") if isinstance(plugin, dict) else ""
-            is_eks = isinstance(command, str) and Path(command).name in {"aws", "aws-iam-authenticator"}
-            remedy = "for an EKS cluster set kubernetes.eksCluster to its name instead; or " if is_eks else ""
+            is_eks = isinstance(command, str) and Path(command).name in {
+                "aws",
+                "aws-iam-authenticator",
+            }
+            remedy = (
+                "for an EKS cluster set kubernetes.eksCluster to its name instead; or "
+                if is_eks
+                else ""
+            )
             raise BadInput(f"{place}.{key}", why, remedy + _SERVICE_ACCOUNT)
 
 
 def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> bytes:
-    """Return `key-data` decoded, otherwise the content of the file that `key` names; as in kubectl, the data takes
-    precedence."""
+    """Return `key-data` decoded, otherwise the content of the file that `key` names; as in kubectl,
+    the data takes precedence."""
     data = _text(mapping, f"{key}-data", place, required=False)
     if data:
         try:
@@ -248,11 +274,14 @@ def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
     try:
         return content(Path(path), MOST_CONFIGURATION)
     except OSError as error:
-        raise BadInput(f"{place}.{key}", f"{path} cannot be read: {error.strerror}", _EMBED.format(key=key)) from None
+        raise BadInput(
+            f"{place}.{key}", f"{path} cannot be read: {error.strerror}", _EMBED.format(key=key)
+        ) from None
 
 
 def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> str:
-    """Return the file that `key` names, resolved as in kubectl: relative to the kubeconfig itself."""
+    """Return the file that `key` names, resolved as in kubectl: relative to the kubeconfig
+    itself."""
     path = _text(mapping, key, place, required=False)
     if not path:
         return ""
@@ -262,7 +291,9 @@ def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
     return str(base_dir / path)
 
 
-def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool, hosted: bool) -> str:
+def _server(
+    cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool, hosted: bool
+) -> str:
     server, at = _text(cluster, "server", place), f"{place}.server"
     remedy = "write https://HOST:PORT without a user or a query"
     scheme, host = _address(server, at, "is not the URL of an API server", remedy, path=True)
@@ -275,12 +306,16 @@ def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool,
 
 
 def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) -> tuple[str, str]:
-    """Return scheme and host of a URL that every program parses the same way. path: whether it may have one. Raises
-    BadInput, which does not quote it, because it may contain a password."""
+    """Return scheme and host of a URL that every program parses the same way. path: whether it may
+    have one. Raises BadInput, which does not quote it, because it may contain a password."""
     url = (_SERVER if path else _PROXY).fullmatch(text)
     host = url["host"].strip("[]") if url else ""
     port = int(url["port"] or 1) if url else 0
-    if url is None or not 0 < port < 65536 or any(part in (".", "..") for part in (url["path"] or "").split("/")):
+    if (
+        url is None
+        or not 0 < port < 65536
+        or any(part in (".", "..") for part in (url["path"] or "").split("/"))
+    ):
         raise BadInput(place, problem, remedy)
     if url["host"].startswith("[") and (":" not in host or address_of(host) is None):
         raise BadInput(place, problem, remedy)
@@ -300,8 +335,9 @@ def _server_name(cluster: Mapping[str, Any], place: str) -> str:
 
 
 def _token_header(user: Mapping[str, Any], place: str) -> str:
-    """Return the token header from Outscaler's extension: `{name: outscaler.dev/token-header, extension: {header: …}}`.
-    Extensions of other programs are ignored."""
+    """Return the token header from Outscaler's extension: `{name:
+    outscaler.dev/token-header, extension: {header: …}}`. Extensions of
+    other programs are ignored."""
     extensions = user.get("extensions")
     for number, extension in enumerate(extensions if isinstance(extensions, list) else ()):
         if not isinstance(extension, dict) or extension.get("name") != _HEADER_EXTENSION:
@@ -309,7 +345,11 @@ def _token_header(user: Mapping[str, Any], place: str) -> str:
         at, body = f"{place}.extensions[{number}].extension", extension.get("extension")
         header = _text(body, "header", at) if isinstance(body, dict) else ""
         if header not in _KNOWN_HEADERS:
-            raise BadInput(f"{at}.header", "is not a supported header for a token", f"write {_KNOWN_HEADERS[0]}")
+            raise BadInput(
+                f"{at}.header",
+                "is not a supported header for a token",
+                f"write {_KNOWN_HEADERS[0]}",
+            )
         return header
     return ""
 
@@ -323,7 +363,10 @@ def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool)
         problem = "contradicts the certificate-authority of the same cluster"
         raise BadInput(key, problem, "keep the CA and leave this out")
     if value and not allow:
-        remedy = "write certificate-authority-data instead, or set kubernetes.allowInsecureTls: true in the policy"
+        remedy = (
+            "write certificate-authority-data instead, or set kubernetes.allowInsecureTls: true in "
+            "the policy"
+        )
         raise BadInput(key, "would trust any server", remedy)
     return value
 
@@ -332,7 +375,9 @@ def _proxy(cluster: Mapping[str, Any], place: str, *, hosted: bool) -> Secret:
     proxy, at = _text(cluster, "proxy-url", place, required=False), f"{place}.proxy-url"
     if not proxy:
         return Secret("")
-    _, host = _address(proxy, at, "is not an http or https proxy", "write http://HOST:PORT", path=False)
+    _, host = _address(
+        proxy, at, "is not an http or https proxy", "write http://HOST:PORT", path=False
+    )
     if hosted and is_loopback(host):
         raise BadInput(at, _LOOPBACK, "write the address of the proxy")
     return Secret(proxy)

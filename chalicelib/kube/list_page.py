@@ -16,10 +16,10 @@ _SURROGATE = rb"\ud"
 
 
 class ReadBounds(msgspec.Struct, frozen=True):
-    """exchange: seconds for one attempt. call: seconds in which attempts at one call are started, and for the first
-    attempt. lists: seconds from the first page of the first list to the last page of the last one. body: bytes of
-    one response. page: bytes of one page of several objects; a longer one is read again with fewer. pages, volume: of
-    one list, the latter in bytes."""
+    """exchange: seconds for one attempt. call: seconds in which attempts at one call are started,
+    and for the first attempt. lists: seconds from the first page of the first list to the last page
+    of the last one. body: bytes of one response. page: bytes of one page of several objects; a
+    longer one is read again with fewer. pages, volume: of one list, the latter in bytes."""
 
     exchange: float
     call: float
@@ -36,7 +36,8 @@ HOSTED = ReadBounds(exchange=TOTAL, call=45.0, lists=75.0)
 
 
 class ListMeta(msgspec.Struct, gc=False, frozen=True):
-    """metadata of a List. remaining: objects after this page; the API does not count them for a selection."""
+    """metadata of a List. remaining: objects after this page; the API does not
+    count them for a selection."""
 
     next_page: str | None = msgspec.field(default=None, name="continue")
     resource_version: str = msgspec.field(default="", name="resourceVersion")
@@ -44,15 +45,17 @@ class ListMeta(msgspec.Struct, gc=False, frozen=True):
 
 
 class ListHead(msgspec.Struct, gc=False):
-    """The fields of a List that paging needs. msgspec skips the items, but detects a truncated body; items are
-    required, so that an empty object from a proxy is not taken for a cluster without pods."""
+    """The fields of a List that paging needs. msgspec skips the items, but detects a
+    truncated body; items are required, so that an empty object from a proxy is not taken
+    for a cluster without pods."""
 
     metadata: ListMeta
     items: msgspec.Raw
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a List as received. first: discard the earlier pages, because the list starts (again) here."""
+    """One page of a List as received. first: discard the earlier pages, because the
+    list starts (again) here."""
 
     body: bytes
     first: bool
@@ -71,7 +74,8 @@ class TypedList(Protocol):
 
 
 class TypedPage(msgspec.Struct, frozen=True):
-    """One page of a List. listing: decoded, None if an object in it is not of the type; body: complete JSON."""
+    """One page of a List. listing: decoded, None if an object in it is not of the
+    type; body: complete JSON."""
 
     body: bytes
     listing: Any
@@ -79,12 +83,13 @@ class TypedPage(msgspec.Struct, frozen=True):
 
 
 def decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
-    """Return the body as that type, and the body without values that cannot be decoded: one such object must not hide
-    the others of its list. Raises msgspec.DecodeError and nothing else."""
+    """Return the body as that type, and the body without values that cannot be decoded: one such
+    object must not hide the others of its list. Raises msgspec.DecodeError and nothing else."""
     try:
         return msgspec.json.decode(body, type=kind), body
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        # API servers write no surrogates, so a body without them that is not JSON was truncated and is read again.
+        # API servers write no surrogates, so a body without them that is not JSON was
+        # truncated and is read again.
         if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
             raise
     readable = repaired(body)
@@ -92,8 +97,8 @@ def decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
 
 
 def typed_page(body: bytes, decode: Callable[[bytes], TypedList]) -> TypedPage:
-    """Return a page, decoded once where all its objects are well-formed. Raises msgspec.DecodeError if it is not a List
-    or not complete."""
+    """Return a page, decoded once where all its objects are well-formed. Raises msgspec.DecodeError
+    if it is not a List or not complete."""
     try:
         listing = decode(body)
         if listing.metadata is not None and listing.items is not None:

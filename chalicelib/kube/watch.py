@@ -1,17 +1,21 @@
-"""The changes of a list since a resourceVersion: a watch, and when what the watches of a list have brought is complete.
+"""The changes of a list since a resourceVersion: a watch, and when what the watches of a list
+have brought is complete.
 
-A server sends the changes that it has at once; recorded from v1.36, they arrive within 20 ms of the head of the answer.
-A pass takes what has arrived and leaves the rest of the answer to the thread that reads it, so that the connection can
-be used again. Silence is no proof that a server has sent everything. What is known about a list is one of these:
+A server sends the changes that it has at once; recorded from v1.36, they arrive within 20 ms of the
+head of the answer. A pass takes what has arrived and leaves the rest of the answer to the thread
+that reads it, so that the connection can be used again. Silence is no proof that a server has sent
+everything. What is known about a list is one of these:
 
-    marked   a change or a bookmark has arrived whose version is that of the list or later: everything is there
+    marked   a change or a bookmark has arrived whose version is that of the list
+             or later: everything is there
     checked  a second watch, from where the first one became silent, has brought nothing
     silent   the only watch has brought nothing
 
-A watch that has carried changes is checked by another one. Where a check brings something, the server pauses, and
-WatchPace remembers for how long. Where it pauses for so long that silence says nothing, only a mark counts. A server
-sends a bookmark two seconds before the end of a watch (cacheWatcher.nextBookmarkTime in
-k8s.io/apiserver/pkg/storage/cacher), mostly when the pass is over; the next pass then knows whether it was complete.
+A watch that has carried changes is checked by another one. Where a check brings something, the
+server pauses, and WatchPace remembers for how long. Where it pauses for so long that silence says
+nothing, only a mark counts. A server sends a bookmark two seconds before the end of a watch
+(cacheWatcher.nextBookmarkTime in k8s.io/apiserver/pkg/storage/cacher), mostly when the pass is
+over; the next pass then knows whether it was complete.
 """
 
 from __future__ import annotations
@@ -34,13 +38,15 @@ LONGEST = 96 * 2**20
 """Bytes of one watch; so many changes are read faster by a list."""
 
 QUIET = 0.15
-"""Seconds without a change after which an open watch has sent what the server had, where the server does not pause."""
+"""Seconds without a change after which an open watch has sent what the server had, where
+the server does not pause."""
 MARKED_WITHIN = 4.0
 """Seconds after which a watch without a mark is given up, where only a mark counts."""
 _FIRST = 1 / 3  # of the quiet time, after which a watch that has carried changes is checked
 _CHECKS = 3  # of one list; a server that still sends more is asked for the whole list
 _LONGEST_QUIET = 1.0  # seconds of silence that a pass waits for
-_LONGEST_PAUSE = 2.0  # seconds that are remembered, so that a server is trusted again after about 15 passes
+# seconds that are remembered, so that a server is trusted again after about 15 passes
+_LONGEST_PAUSE = 2.0
 _REMEMBERED = 0.9  # share of the earlier pause in a new one that is shorter
 _LATE = 0.02  # seconds; a wait that lasts longer by more shows that this process was halted
 _MOST_HALTS = 3  # so that a process that is halted all the time does not wait for ever
@@ -70,13 +76,14 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 def number_of(version: str) -> int:
-    """Return a resourceVersion as a number, as Kubernetes defines it since v1.35; 0 for anything else."""
+    """Return a resourceVersion as a number, as Kubernetes defines it since
+    v1.35; 0 for anything else."""
     return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 
 class Watch:
-    """One watch, read by a thread that calls `run`. version: from which it begins. error: why it could not be read to
-    its end."""
+    """One watch, read by a thread that calls `run`. version: from which it begins. error: why it
+    could not be read to its end."""
 
     def __init__(
         self,
@@ -100,7 +107,8 @@ class Watch:
         self._changed, self._monotonic = changed, monotonic
         self._lines: list[bytes] = []
         self._rest = b""
-        self._pauses: list[tuple[float, int]] = []  # seconds, and the number of the line that came after them
+        # seconds, and the number of the line that came after them
+        self._pauses: list[tuple[float, int]] = []
         self._taken: int | None = None
         self._late: list[tuple[str, int]] | None = None
         self._present = 0
@@ -111,11 +119,13 @@ class Watch:
         self.error: ClusterError | None = None
 
     def run(self) -> None:
-        """Read to the end, once more if the connection breaks before anything has arrived: a kept connection may have
-        been closed while nobody read it."""
+        """Read to the end, once more if the connection breaks before anything has arrived: a kept
+        connection may have been closed while nobody read it."""
         for last in (False, True):
             try:
-                self._kube.watch(self._path, self._query, self._seen, accept=self._accept, longest=LONGEST)
+                self._kube.watch(
+                    self._path, self._query, self._seen, accept=self._accept, longest=LONGEST
+                )
                 error = None
             except ClusterError as problem:
                 error = problem
@@ -165,13 +175,15 @@ class Watch:
 
     @property
     def carries(self) -> bool:
-        """Return whether a change has arrived that is later than the version from which it began."""
+        """Return whether a change has arrived that is later than the
+        version from which it began."""
         self._count()
         return self._carries
 
     @property
     def broken(self) -> bool:
-        """Return whether nothing that comes can be of use: the watch has failed, or a line has no version."""
+        """Return whether nothing that comes can be of use: the watch has failed,
+        or a line has no version."""
         self._count()
         return self.error is not None or self._broken
 
@@ -196,18 +208,22 @@ class Watch:
 
     def lines(self) -> tuple[list[bytes], bool]:
         """Return the complete lines that were taken, and whether they end within a line."""
-        return self._lines[: self._taken], self._taken in (None, len(self._lines)) and bool(self._rest.strip())
+        return self._lines[: self._taken], self._taken in (None, len(self._lines)) and bool(
+            self._rest.strip()
+        )
 
     def pause(self, position: int) -> float:
-        """Return the longest pause, in seconds, before a change that the server had: one of that version or earlier."""
+        """Return the longest pause, in seconds, before a change that the server had: one of
+        that version or earlier."""
         for seconds, at in sorted(self._pauses, reverse=True):
             if at < len(self._lines) and 0 < head_of(self._lines[at])[1] <= position:
                 return seconds
         return 0.0
 
     def finish(self, present: int) -> None:
-        """Keep nothing more than the heads of what comes after the lines that were taken, and late_pause: the longest
-        pause before a change that the server had, in seconds. present: a version that the server had."""
+        """Keep nothing more than the heads of what comes after the lines that were taken,
+        and late_pause: the longest pause before a change that the server had, in seconds. present:
+        a version that the server had."""
         with self._changed:
             self._present, self.late_pause = present, self.pause(present)
             late, self._late = self._lines[self._taken :], []
@@ -230,10 +246,11 @@ def head_of(line: bytes) -> tuple[str, int]:
 
 
 class WatchPace:
-    """How long the watches of one server pause before they have sent what the server had. Learnt, and forgotten slowly.
+    """How long the watches of one server pause before they have sent what the server had.
+    Learnt, and forgotten slowly.
 
-    least: seconds of silence that are waited for in any case. unmarked: kinds of lists for whose mark a pass has waited
-    in vain.
+    least: seconds of silence that are waited for in any case. unmarked: kinds of lists for whose
+    mark a pass has waited in vain.
     """
 
     def __init__(self, least: float = QUIET) -> None:
@@ -261,11 +278,12 @@ class WatchPace:
 class ListWatch:
     """The changes of one list: a watch, and the watches that check it.
 
-    opened: opens a watch of the list from a version. ask: asks the server how far the list is, once; the answer comes
-    by `answered`. position: that answer, None where there is none. present: returns a version that the server is known
-    to have, 0 where none is known. present_then: the same when the list was taken. stalled: the server paused again and
-    again, or sent no mark; the list must be read. awaited: whether to wait for it; where not, it only shows whether the
-    server pauses.
+    opened: opens a watch of the list from a version. ask: asks the server how far the list is,
+    once; the answer comes by `answered`. position: that answer, None where there is none. present:
+    returns a version that the server is known to have, 0 where none is known. present_then: the
+    same when the list was taken. stalled: the server paused again and again, or sent no mark; the
+    list must be read. awaited: whether to wait for it; where not, it only shows whether the server
+    pauses.
     """
 
     def __init__(
@@ -290,11 +308,14 @@ class ListWatch:
     @property
     def marked(self) -> bool:
         """Return whether a version has arrived that is not older than the position of the list."""
-        return self.position is not None and max(watch.reached for watch in self.watches) >= self.position
+        return (
+            self.position is not None
+            and max(watch.reached for watch in self.watches) >= self.position
+        )
 
     def asked(self) -> None:
-        """Note that the position was asked for; no check begins before it is known, because it may prove that there is
-        nothing to check."""
+        """Note that the position was asked for; no check begins before it is known, because it may
+        prove that there is nothing to check."""
         self._waits = True
 
     def answered(self, position: int | None) -> None:
@@ -302,7 +323,8 @@ class ListWatch:
         self._waits, self.position = False, position
 
     def advance(self, now: float) -> None:
-        """Take what has arrived if it is complete, or check it by another watch. now: of the monotonic clock."""
+        """Take what has arrived if it is complete, or check it by another watch.
+        now: of the monotonic clock."""
         last = self.watches[-1]
         if last.carries:
             self._ask()
@@ -321,8 +343,8 @@ class ListWatch:
             self.watches.append(self._opened(str(last.reached)))
 
     def due(self) -> float:
-        """Return the instant from which something is to be done, unless more arrives before; infinity while nothing has
-        arrived."""
+        """Return the instant from which something is to be done, unless more arrives before;
+        infinity while nothing has arrived."""
         last = self.watches[-1]
         if last.carries and self._waits:
             return float("inf")
@@ -332,7 +354,9 @@ class ListWatch:
             return float("inf")
         if last.carries:
             return last.last_at + self._quiet * _FIRST
-        since = [watch.last_at + self._quiet for watch in self.watches[:-1] if watch.last_at is not None]
+        since = [
+            watch.last_at + self._quiet for watch in self.watches[:-1] if watch.last_at is not None
+        ]
         return max([last.last_at + self._quiet * (1.0 - _FIRST if since else 1.0), *since])
 
     def begin_again(self) -> None:
@@ -348,12 +372,16 @@ class ListWatch:
 
     @property
     def paused(self) -> bool:
-        """Return whether a check has brought a change that the server had while the watch before it was silent."""
+        """Return whether a check has brought a change that the server had while the
+        watch before it was silent."""
         first, *checks = self.watches
         reached = first.reached
         for watch in checks:
             heads = (head_of(line) for line in watch.lines()[0])
-            if any(type_ != "BOOKMARK" and reached < version <= self.present_then for type_, version in heads):
+            if any(
+                type_ != "BOOKMARK" and reached < version <= self.present_then
+                for type_, version in heads
+            ):
                 return True
             reached = max(reached, watch.reached)
         return False
@@ -365,7 +393,10 @@ class ListWatch:
 
     def pause(self) -> float:
         """Return the longest pause before a change that the server had, in seconds."""
-        return max(self._quiet if self.paused else 0.0, *(watch.pause(self.present_then) for watch in self.watches))
+        return max(
+            self._quiet if self.paused else 0.0,
+            *(watch.pause(self.present_then) for watch in self.watches),
+        )
 
     def finish(self) -> None:
         """Keep nothing of what was taken."""
@@ -381,10 +412,11 @@ def wait_for(
     until: float,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until all lists are complete, as far as that can be known, or until that instant of the monotonic clock.
+    """Wait until all lists are complete, as far as that can be known, or until that
+    instant of the monotonic clock.
 
-    A function with little memory has little CPU and is halted for moments. What arrives meanwhile waits in the socket,
-    so the quiet moment begins again after one.
+    A function with little memory has little CPU and is halted for moments. What arrives meanwhile
+    waits in the socket, so the quiet moment begins again after one.
     """
     pending, halts = list(lists), 0
     with changed:

@@ -1,8 +1,9 @@
-"""Bounded integer types of the Kubernetes API, for the fields of decoded objects, and the same bounds for stored data.
+"""Bounded integer types of the Kubernetes API, for the fields of decoded objects, and the
+same bounds for stored data.
 
-`int` cannot be used: msgspec decodes numbers of any length into it, and a number above 64 bits can neither be written
-as JSON again nor put into an array. An object with such a number is malformed and is reported as missing data like any
-other.
+`int` cannot be used: msgspec decodes numbers of any length into it, and a number above 64 bits can
+neither be written as JSON again nor put into an array. An object with such a number is malformed
+and is reported as missing data like any other.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ _TEXTS = (str, bool, type(None))
 
 
 def unbounded_numbers(value: Any, place: str) -> Iterator[str]:
-    """Yield the place and the mistake of every number in stored data that no pass has stored: an integer out of range,
-    and a number that is not finite. value: structs and collections. place: its name."""
+    """Yield the place and the mistake of every number in stored data that no pass
+    has stored: an integer out of range, and a number that is not finite. value: structs and
+    collections. place: its name."""
     if isinstance(value, msgspec.Struct):
-        parts: Iterable[tuple[str, Any]] = ((f".{name}", getattr(value, name)) for name in value.__struct_fields__)
+        parts: Iterable[tuple[str, Any]] = (
+            (f".{name}", getattr(value, name)) for name in value.__struct_fields__
+        )
     elif isinstance(value, dict):
         parts = ((f".{key}", part) for key, part in value.items())
     elif isinstance(value, tuple | list):

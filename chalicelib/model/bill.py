@@ -1,7 +1,8 @@
 """The bill of a cluster: what its machines cost per hour, and what for (docs/bill.md).
 
-Money is in whole millionths of the currency, per hour. Amounts of different currencies are never added. The stored form
-is a list of values in the order of the fields: fields are only ever added at the end, with a default.
+Money is in whole millionths of the currency, per hour. Amounts of different currencies are never
+added. The stored form is a list of values in the order of the fields: fields are only ever added at
+the end, with a default.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ MOST_ROWS = 50
 
 
 class CostParts(msgspec.Struct, frozen=True, array_like=True):
-    """What machines cost, and for what: each hour of a node's resource is in exactly one part, so the parts are `paid`
-    in total. workload: requests of pods. daemonsets: of DaemonSets and static pods. overhead: what the node reserves
-    for its system. wanted: free room that headroom, rules or minimum sizes demand. avoidable: other free room.
-    unusable: free room of nodes that are being drained, and instances without a node."""
+    """What machines cost, and for what: each hour of a node's resource is in exactly one part, so
+    the parts are `paid` in total. workload: requests of pods. daemonsets: of DaemonSets and static
+    pods. overhead: what the node reserves for its system. wanted: free room that headroom, rules or
+    minimum sizes demand. avoidable: other free room. unusable: free room of nodes that are being
+    drained, and instances without a node."""
 
     paid: int = 0
     workload: int = 0
@@ -42,8 +44,8 @@ class CostParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MachineCost(msgspec.Struct, frozen=True, array_like=True):
-    """Machines of a group or pool; name "": those in no group. machines: with a price, those without a node among
-    them."""
+    """Machines of a group or pool; name "": those in no group. machines: with a price, those
+    without a node among them."""
 
     name: str
     machines: int = 0
@@ -51,8 +53,9 @@ class MachineCost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkloadCost(msgspec.Struct, frozen=True, array_like=True):
-    """Pods of a namespace, or of a controller (`namespace/kind/name`). idle: its share of the waste, by what it
-    requests of each resource. names: how many names it stands for; more than one in a row without a name."""
+    """Pods of a namespace, or of a controller (`namespace/kind/name`). idle: its share of the
+    waste, by what it requests of each resource. names: how many names it stands for; more than one
+    in a row without a name."""
 
     name: str
     workload: int = 0
@@ -61,9 +64,9 @@ class WorkloadCost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpotCost(msgspec.Struct, frozen=True, array_like=True):
-    """Nodes of spot groups, beside the parts. compared: those whose price on demand is known too; saved: what these
-    would cost more on demand. fallback: nodes bought on demand because spot was not to be had, of which a spot price is
-    known; premium: what they cost more than that."""
+    """Nodes of spot groups, beside the parts. compared: those whose price on demand is known too;
+    saved: what these would cost more on demand. fallback: nodes bought on demand because spot was
+    not to be had, of which a spot price is known; premium: what they cost more than that."""
 
     nodes: int = 0
     compared: int = 0
@@ -73,9 +76,9 @@ class SpotCost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Bill(msgspec.Struct, frozen=True, array_like=True):
-    """The bill in one currency, "" where it is not known. bound: what no choice of nodes for these pods is cheaper
-    than; -1: unknown. overcommitted: nodes whose pods request more than there is; their requests count as what there
-    is. spot: None without spot groups."""
+    """The bill in one currency, "" where it is not known. bound: what no choice of nodes for these
+    pods is cheaper than; -1: unknown. overcommitted: nodes whose pods request more than there is;
+    their requests count as what there is. spot: None without spot groups."""
 
     currency: str = ""
     parts: CostParts = CostParts()
@@ -94,9 +97,9 @@ class Bill(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Savings(msgspec.Struct, frozen=True, array_like=True):
-    """What removals and replacements have saved in one currency, without the cost of overlaps and of failed
-    replacements. rate: per hour, of the credits that count now. counted: the part of `total` that metrics have
-    counted; a counter never falls, so it waits while `total` does."""
+    """What removals and replacements have saved in one currency, without the cost of overlaps and
+    of failed replacements. rate: per hour, of the credits that count now. counted: the part of
+    `total` that metrics have counted; a counter never falls, so it waits while `total` does."""
 
     currency: str = ""
     rate: int = 0
@@ -108,8 +111,8 @@ class Savings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterBill(msgspec.Struct, frozen=True, array_like=True):
-    """All bills of a cluster at an instant (epoch seconds), the largest first. unpriced: machines without a price. They
-    are in no amount. savings: at the instant savings_at."""
+    """All bills of a cluster at an instant (epoch seconds), the largest first. unpriced: machines
+    without a price. They are in no amount. savings: at the instant savings_at."""
 
     at: float = 0.0
     bills: tuple[Bill, ...] = ()

@@ -1,5 +1,5 @@
-"""A disruption of nodes, as one of the methods in plan/disruption proposes it: the nodes that go, what is bought for
-their pods before they do, and why."""
+"""A disruption of nodes, as one of the methods in plan/disruption proposes it: the nodes that go,
+what is bought for their pods before they do, and why."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from chalicelib.model.reason import DisruptionReason
 
 
 class DisruptionCommand(msgspec.Struct, frozen=True):
-    """Nodes that go together. candidates: in the order of removal. replacements: what is bought first; the operation of
-    a candidate names their operations in OperationSpec.after. Empty: the pods fit on nodes that exist."""
+    """Nodes that go together. candidates: in the order of removal. replacements: what is bought
+    first; the operation of a candidate names their operations in OperationSpec.after. Empty: the
+    pods fit on nodes that exist."""
 
     reason: DisruptionReason
     candidates: tuple[Removal, ...]

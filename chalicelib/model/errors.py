@@ -1,15 +1,21 @@
 """The root of the error tree, and the error for invalid user input.
 
     OutscalerError
-    ├── BadInput                      model/errors.py      the user can correct it: names the place and the correct form
-    ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded, Unauthorized, NotFound,
-    │                                                      Conflict, InvalidRequest, Transient, Unknown
-    ├── MemoryExceeded                model/errors.py      a cluster needs more memory than the function has
-    ├── ClusterError                  kube/errors.py       the cluster's API refused or did not answer
-    └── StoreError                    store/errors.py      lease held or lost, stale write, throttled
+    ├── BadInput                      model/errors.py      the user can correct it: names the
+                                                           place and the correct form
+    ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded,
+                                                           Unauthorized, NotFound,
+    │                                                      Conflict, InvalidRequest, Transient,
+                                                           Unknown
+    ├── MemoryExceeded                model/errors.py      a cluster needs more memory than the
+                                                           function has
+    ├── ClusterError                  kube/errors.py       the cluster's API refused or did not
+                                                           answer
+    └── StoreError                    store/errors.py      lease held or lost, stale write,
+                                                           throttled
 
-Only BadInput may reach a user unchanged (one line, exit 2 or a 4xx). A pass treats the others as values: they become
-missing data, a verdict or a back-off, and the rest continues.
+Only BadInput may reach a user unchanged (one line, exit 2 or a 4xx). A pass treats the others
+as values: they become missing data, a verdict or a back-off, and the rest continues.
 """
 
 from __future__ import annotations
@@ -26,7 +32,8 @@ class OutscalerError(Exception):
 
 
 def published_name(error: BaseException) -> str:
-    """The name of an error in the table, the journal, metrics and logs; it stays if the class is renamed."""
+    """The name of an error in the table, the journal, metrics and logs; it stays
+    if the class is renamed."""
     name: str = getattr(error, "published_name", "")
     return name or type(error).__name__
 
@@ -76,5 +83,6 @@ MALFORMED: tuple[type[Exception], ...] = (
     ArithmeticError,
     RecursionError,
 )
-"""The errors that decoding a foreign object may raise, whatever its content. They are caught around each object, so
-that a malformed one is reported as missing data with its name and never ends a pass."""
+"""The errors that decoding a foreign object may raise, whatever its content. They are
+caught around each object, so that a malformed one is reported as missing data with its
+name and never ends a pass."""

@@ -1,9 +1,10 @@
-"""Numbers of a cluster over time, for the charts of the page: a point every five minutes for 24 hours, and every hour
-for 14 days.
+"""Numbers of a cluster over time, for the charts of the page: a point every five minutes for 24
+hours, and every hour for 14 days.
 
-Both rings have a fixed size, so the rows in which they are stored never grow. A point says which five minutes it
-belongs to, so a pause of the passes leaves a gap and not an old value. A quiet cluster's points are all equal; they are
-not written one by one. `continued` adds those that follow the last stored one, as long as passes were made.
+Both rings have a fixed size, so the rows in which they are stored never grow. A point says which
+five minutes it belongs to, so a pause of the passes leaves a gap and not an old value. A quiet
+cluster's points are all equal; they are not written one by one. `continued` adds those that follow
+the last stored one, as long as passes were made.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ STANDS = 6
 LARGEST = 16_000
 """Bytes of the packed form that are read; a full ring has about 2,000."""
 
-_POINT = struct.Struct("<IHH")  # of earlier releases: the number of the five minutes since the epoch, nodes, pods
+# of earlier releases: the number of the five minutes since the epoch, nodes, pods
+_POINT = struct.Struct("<IHH")
 _COLUMNS = ("I", "H", "H", "H", "B", "B", "I")
 _VERSION = b"\x02"  # earlier releases wrote none, and zlib never begins with it
 _MOST, _UNKNOWN_COUNT, _UNKNOWN_SHARE, _UNKNOWN_COST = 2**16 - 2, 2**16 - 1, 2**8 - 1, 2**32 - 1
@@ -32,9 +34,10 @@ _BYTES = sum(struct.calcsize(column) for column in _COLUMNS)
 
 
 class GaugePoint(msgspec.Struct, frozen=True):
-    """One point. at: epoch seconds of its beginning. nodes: that are ready, wanted: that the groups should have, with
-    those in no group. cpu, memory: percent of the ready nodes' allocatable that pods request. cost: per hour, of the
-    nodes whose price is known, to a thousandth. -1: unknown. Counts are at most 65,534."""
+    """One point. at: epoch seconds of its beginning. nodes: that are ready, wanted: that the groups
+    should have, with those in no group. cpu, memory: percent of the ready nodes' allocatable that
+    pods request. cost: per hour, of the nodes whose price is known, to a thousandth. -1: unknown.
+    Counts are at most 65,534."""
 
     at: float
     nodes: int
@@ -60,14 +63,18 @@ def _at(point: GaugePoint, slot: int) -> GaugePoint:
 
 
 def added(points: Iterable[GaugePoint], point: GaugePoint) -> tuple[GaugePoint, ...]:
-    """Return the points of the 24 hours up to a new one; another one of the same five minutes is replaced."""
-    by_slot = {other.slot: other for other in points if point.slot - POINTS < other.slot < point.slot}
+    """Return the points of the 24 hours up to a new one; another one of the same
+    five minutes is replaced."""
+    by_slot = {
+        other.slot: other for other in points if point.slot - POINTS < other.slot < point.slot
+    }
     by_slot[point.slot] = _at(_stored(point), point.slot)
     return tuple(by_slot[slot] for slot in sorted(by_slot))
 
 
 def continued(points: Sequence[GaugePoint], until: float) -> tuple[GaugePoint, ...]:
-    """Return the points with those for which the last one stands. until: the last pass (epoch seconds)."""
+    """Return the points with those for which the last one stands. until: the
+    last pass (epoch seconds)."""
     if not points:
         return ()
     last = points[-1]
@@ -76,16 +83,19 @@ def continued(points: Sequence[GaugePoint], until: float) -> tuple[GaugePoint, .
 
 
 def is_due(points: Sequence[GaugePoint], point: GaugePoint, seen: float) -> bool:
-    """Return whether a point must be stored: the stored last one does not stand for it. seen: when the last point was
-    made, stored or not; after a pause of the passes a stored one ends the gap."""
+    """Return whether a point must be stored: the stored last one does not stand for it.
+    seen: when the last point was made, stored or not; after a pause of the passes a
+    stored one ends the gap."""
     if not points or int(seen // EVERY) < point.slot - 1:
         return True
     return _stored(point).values != points[-1].values or point.slot >= points[-1].slot + STANDS
 
 
-def hourly(hours: Sequence[GaugePoint], points: Sequence[GaugePoint], now: float) -> tuple[GaugePoint, ...]:
-    """Return the points of the hours, with those of the hours before `now` that are over and have five-minute points:
-    most waiting pods, and the mean of everything else that is known."""
+def hourly(
+    hours: Sequence[GaugePoint], points: Sequence[GaugePoint], now: float
+) -> tuple[GaugePoint, ...]:
+    """Return the points of the hours, with those of the hours before `now` that are over and have
+    five-minute points: most waiting pods, and the mean of everything else that is known."""
     after = hours[-1].at if hours else -1.0
     by_hour: dict[float, list[GaugePoint]] = {}
     for point in points:
@@ -117,8 +127,8 @@ def _stored(point: GaugePoint) -> GaugePoint:
 
 
 def packed(points: Iterable[GaugePoint]) -> bytes:
-    """Return the form that is stored: column after column, the times as differences, because most columns hardly
-    change."""
+    """Return the form that is stored: column after column, the times as differences, because
+    most columns hardly change."""
     rows = list(points)[-HOURS:]
     slots = [point.slot for point in rows]
     columns = (
@@ -126,16 +136,28 @@ def packed(points: Iterable[GaugePoint]) -> bytes:
         [min(max(point.nodes, 0), _MOST) for point in rows],
         [min(max(point.pending, 0), _MOST) for point in rows],
         [min(point.wanted, _MOST) if point.wanted >= 0 else _UNKNOWN_COUNT for point in rows],
-        [min(point.cpu, _UNKNOWN_SHARE - 1) if point.cpu >= 0 else _UNKNOWN_SHARE for point in rows],
-        [min(point.memory, _UNKNOWN_SHARE - 1) if point.memory >= 0 else _UNKNOWN_SHARE for point in rows],
-        [round(min(point.cost * 1000, _UNKNOWN_COST - 1)) if point.cost >= 0 else _UNKNOWN_COST for point in rows],
+        [
+            min(point.cpu, _UNKNOWN_SHARE - 1) if point.cpu >= 0 else _UNKNOWN_SHARE
+            for point in rows
+        ],
+        [
+            min(point.memory, _UNKNOWN_SHARE - 1) if point.memory >= 0 else _UNKNOWN_SHARE
+            for point in rows
+        ],
+        [
+            round(min(point.cost * 1000, _UNKNOWN_COST - 1)) if point.cost >= 0 else _UNKNOWN_COST
+            for point in rows
+        ],
     )
     kinds = zip(_COLUMNS, columns, strict=True)
-    return _VERSION + zlib.compress(b"".join(struct.pack(f"<{len(rows)}{kind}", *column) for kind, column in kinds), 9)
+    return _VERSION + zlib.compress(
+        b"".join(struct.pack(f"<{len(rows)}{kind}", *column) for kind, column in kinds), 9
+    )
 
 
 def unpacked(data: bytes) -> tuple[GaugePoint, ...]:
-    """Return the points of a stored form; none for anything that is not one: charts are no reason to fail."""
+    """Return the points of a stored form; none for anything that is not one:
+    charts are no reason to fail."""
     if not data or len(data) > LARGEST:
         return ()
     is_new, reader = data.startswith(_VERSION), zlib.decompressobj()
@@ -145,13 +167,18 @@ def unpacked(data: bytes) -> tuple[GaugePoint, ...]:
         return ()
     if not is_new:
         whole = raw[: len(raw) - len(raw) % _POINT.size]
-        return tuple(GaugePoint(slot * EVERY, nodes, pending) for slot, nodes, pending in _POINT.iter_unpack(whole))
+        return tuple(
+            GaugePoint(slot * EVERY, nodes, pending)
+            for slot, nodes, pending in _POINT.iter_unpack(whole)
+        )
     count, rest = divmod(len(raw), _BYTES)
     if rest or not reader.eof:
         return ()
     values = struct.unpack("<" + "".join(f"{count}{kind}" for kind in _COLUMNS), raw)
     points, slot = [], 0
-    for row in zip(*(values[at * count : (at + 1) * count] for at in range(len(_COLUMNS))), strict=True):
+    for row in zip(
+        *(values[at * count : (at + 1) * count] for at in range(len(_COLUMNS))), strict=True
+    ):
         step, nodes, pending, wanted, cpu, memory, cost = row
         slot += step
         points.append(

@@ -17,8 +17,8 @@ ABSENT = frozenset({"NotIn", "DoesNotExist"})
 
 
 class LabelValues(msgspec.Struct, frozen=True):
-    """The values of a label that are allowed. complement: all but `values`. least, most: whole numbers between which
-    the value must be; it need not be a number where neither is set."""
+    """The values of a label that are allowed. complement: all but `values`. least, most: whole
+    numbers between which the value must be; it need not be a number where neither is set."""
 
     values: frozenset[str] = frozenset()
     complement: bool = False
@@ -42,18 +42,24 @@ class LabelValues(msgspec.Struct, frozen=True):
         if self.complement:
             common = values.values - self.values
         else:
-            common = self.values - values.values if values.complement else self.values & values.values
+            common = (
+                self.values - values.values if values.complement else self.values & values.values
+            )
         if (least, most) == (LEAST_NUMBER, MOST_NUMBER):
             return LabelValues(common)
         numbers = ((value, whole_number(value)) for value in common)
         return LabelValues(
-            frozenset(value for value, number in numbers if number is not None and least <= number <= most)
+            frozenset(
+                value for value, number in numbers if number is not None and least <= number <= most
+            )
         )
 
     def agrees(self, values: LabelValues) -> bool:
         """Return whether a node can have a label, or lack it, as both want."""
         common = self.common(values)
-        return common.complement or bool(common.values) or {self.operator, values.operator} <= ABSENT
+        return (
+            common.complement or bool(common.values) or {self.operator, values.operator} <= ABSENT
+        )
 
 
 LabelRequirements = Mapping[str, LabelValues]
@@ -75,12 +81,15 @@ _BOUNDED: Mapping[str, Callable[[int], LabelValues]] = {
 
 
 def allowed_values(requirement: Requirement) -> LabelValues:
-    """Return the values that a requirement allows. Raises BadInput for an operator or a bound that is none."""
+    """Return the values that a requirement allows. Raises BadInput for an operator
+    or a bound that is none."""
     operator = requirement.operator
     if operator in _PLAIN:
         return _PLAIN[operator](frozenset(requirement.values))
     if operator not in _BOUNDED:
-        raise BadInput(requirement.key, f"the operator {operator[:40]!r} is not known", "update Outscaler")
+        raise BadInput(
+            requirement.key, f"the operator {operator[:40]!r} is not known", "update Outscaler"
+        )
     bound = whole_number(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         raise BadInput(requirement.key, f"{operator} needs one whole number", "correct the object")

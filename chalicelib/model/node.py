@@ -19,12 +19,14 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
     value: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """A node condition. changed: its last transition in epoch seconds, 0.0 if the API gave none. message: "node
-    is shutting down" where the kubelet says so, "" otherwise."""
+    """A node condition. changed: its last transition in epoch seconds, 0.0 if the API gave none.
+    message: "node is shutting down" where the kubelet says so, "" otherwise."""
 
     type: str
     status: str
@@ -34,8 +36,9 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """A Node object. capacity and allocatable: cpu in millicores, memory and storage in bytes, the rest in pieces.
-    identities: those of its addresses, its machine id and its system UUID that are the value of one of its labels."""
+    """A Node object. capacity and allocatable: cpu in millicores, memory and storage in bytes, the
+    rest in pieces. identities: those of its addresses, its machine id and its system UUID that are
+    the value of one of its labels."""
 
     name: str
     labels: dict[str, str]

@@ -1,4 +1,6 @@
-"""Settings of notifications in a policy, and the severities of what is reported (docs/notifications.md)."""
+"""Settings of notifications in a policy, and the severities of what is reported
+(docs/notifications.md).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ class NoticeSeverity(StrEnum):
 
 
 class QuietHours(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A time in which notifications of severity info wait: opens when the cron expression matches, for `duration`
-    seconds."""
+    """A time in which notifications of severity info wait: opens when the cron expression
+    matches, for `duration` seconds."""
 
     cron: str
     duration: float
@@ -30,15 +32,16 @@ class QuietHours(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class NoticeWebhook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An HTTPS address that receives CloudEvents. secret: the name of the secret that they are signed with."""
+    """An HTTPS address that receives CloudEvents. secret: the name of the secret
+    that they are signed with."""
 
     url: str
     secret: str
 
 
 class Notifications(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Where notifications go. topic, chat_topic: ARNs of SNS topics, "" for none. types: those that are sent, () for
-    all but scaled.up and scaled.down."""
+    """Where notifications go. topic, chat_topic: ARNs of SNS topics, "" for none. types: those that
+    are sent, () for all but scaled.up and scaled.down."""
 
     topic: str = ""
     chat_topic: str = ""
@@ -50,7 +53,11 @@ class Notifications(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     @property
     def destinations(self) -> tuple[str, ...]:
         """Return the names of the destinations that are set."""
-        settings = (("topic", self.topic), ("chatTopic", self.chat_topic), ("webhook", self.webhook))
+        settings = (
+            ("topic", self.topic),
+            ("chatTopic", self.chat_topic),
+            ("webhook", self.webhook),
+        )
         return tuple(name for name, value in settings if value)
 
 

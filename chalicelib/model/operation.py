@@ -1,10 +1,12 @@
-"""Operations: idempotent units of action, with ids derived from their content, so that the same action cannot be
-planned twice.
+"""Operations: idempotent units of action, with ids derived from their content, so that the same
+action cannot be planned twice.
 
-    planned ──claim──► running ──Pending──► waiting ──claim──► running … ──► succeeded | failed | abandoned
+    planned ──claim──► running ──Pending──► waiting ──claim──► running … ──►
+    succeeded | failed | abandoned
 
-Each arrow is one conditional write (store/operations.py). A message carries only the id; a function that finds the
-operation claimed stops. After a crash the claim expires, and the next attempt first asks the provider what happened.
+Each arrow is one conditional write (store/operations.py). A message carries only the id; a function
+that finds the operation claimed stops. After a crash the claim expires, and the next attempt first
+asks the provider what happened.
 """
 
 from __future__ import annotations
@@ -42,28 +44,32 @@ ANNOTATION_PREFIX = "outscaler.dev/"
 OPERATION_ANNOTATION = "outscaler.dev/operation"
 """Annotation of a node with the hard taint: the id of the operation that set the taint."""
 CORDONED_ANNOTATION = "outscaler.dev/cordoned"
-"""Second annotation: "true" if the same write cordoned the node, so that it is uncordoned when the taint is removed."""
+"""Second annotation: "true" if the same write cordoned the node, so that it is uncordoned
+when the taint is removed."""
 
 UID = "own.uid"
-"""The key in a removal's data for the uid of its Node object when it was planned. The executor keeps keys that begin
-with `own.`."""
+"""The key in a removal's data for the uid of its Node object when it was planned. The executor
+keeps keys that begin with `own.`."""
 
 REPLACES, REPLACED_BY, SAVES = "own.replaces", "own.replacedBy", "own.saves"
-"""Keys in the data of an operation of a replacement, for the journal and the page: the old nodes of a purchase, the new
-ones of a removal (comma-separated, the first MOST_NAMES), and what the whole replacement saves, per hour in
-millionths."""
+"""Keys in the data of an operation of a replacement, for the journal and the page: the old nodes of
+a purchase, the new ones of a removal (comma-separated, the first MOST_NAMES), and what the whole
+replacement saves, per hour in millionths."""
 
 MOST_NAMES = 10
 """Nodes that REPLACES and REPLACED_BY name."""
 
 SIGNAL = "own.signal"
-"""The key in the data of an `interrupted` removal: the signal by which its node was announced to go."""
+"""The key in the data of an `interrupted` removal: the signal by which its
+node was announced to go."""
 
 BROKEN = "own.broken"
-"""The key in an operation's data that says that an executor of it has died: the attempt that has taken over."""
+"""The key in an operation's data that says that an executor of it has died: the
+attempt that has taken over."""
 
 NEVER = 0.0
-"""The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
+"""The default of instants. msgspec omits a default by its identity, so the flat
+document shares this object."""
 
 MOST_PODS = 50
 """Pods that an operation names; one that was planned for more names the first of them."""
@@ -72,8 +78,8 @@ OPEN_STATES = frozenset({OperationState.PLANNED, OperationState.RUNNING, Operati
 
 
 class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node (or an instance that never became one) that an operation removes. uid: of the Node object, if a provider
-    needs it; plans store it in the operation's data."""
+    """A node (or an instance that never became one) that an operation removes. uid: of the Node
+    object, if a provider needs it; plans store it in the operation's data."""
 
     node: str
     instance: str
@@ -83,8 +89,8 @@ class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AwaitedPods(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods of one owner and class for which nodes were bought. owner: namespace/kind/name; digest: of the class
-    (model/purchases.py)."""
+    """Pods of one owner and class for which nodes were bought. owner: namespace/kind/name; digest:
+    of the class (model/purchases.py)."""
 
     owner: str
     digest: str
@@ -92,8 +98,9 @@ class AwaitedPods(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch seconds. after: ids of
-    operations of the cluster that must have succeeded before it starts (operations/ordering.py)."""
+    """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch
+    seconds. after: ids of operations of the cluster that must have succeeded before it starts
+    (operations/ordering.py)."""
 
     id: str
     cluster: str
@@ -105,23 +112,29 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     from_size: int = 0
     to_size: int = 0
     targets: tuple[RemovalTarget, ...] = ()
-    pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first MOST_PODS)
+    # the pods it was planned for, for events and the journal (first MOST_PODS)
+    pods: tuple[str, ...] = ()
     token: int = 0  # fencing token of the pass that planned it
     deadline: float = NEVER  # stopped and rolled back after
     pool: str = ""  # id of the pool that the group shares with others, if any
     after: tuple[str, ...] = ()
     replacement: str = ""  # id of the replacement that it is part of
-    reason: str = ""  # DisruptionReason of a removal that is not for being unneeded, or of what a purchase replaces
+    # DisruptionReason of a removal that is not for being unneeded, or of what a purchase replaces
+    reason: str = ""
     price: int = 0  # of one of its nodes, per hour in millionths; 0: unknown
     currency: str = ""  # of price
-    leaves_at: float = NEVER  # when the vendor takes the target back, for a removal that is `interrupted`
+    # when the vendor takes the target back, for a removal that is `interrupted`
+    leaves_at: float = NEVER
     awaited: tuple[AwaitedPods, ...] = ()  # for whom a scale-up buys; remembered with its nodes
     more_awaited: int = 0  # pods that are only counted
 
     @property
     def interrupted(self) -> bool:
         """Return whether the vendor takes its target back."""
-        return self.kind is OperationKind.DELETE_NODES and self.reason == DisruptionReason.INTERRUPTED.value
+        return (
+            self.kind is OperationKind.DELETE_NODES
+            and self.reason == DisruptionReason.INTERRUPTED.value
+        )
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,22 +155,26 @@ class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One action: its spec, and its status apart. Documents hold both as one flat object (operation_document.py)."""
+    """One action: its spec, and its status apart. Documents hold both as one flat object
+    (operation_document.py)."""
 
     spec: OperationSpec
     status: OperationStatus = OperationStatus()
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is planned, running or waiting: its nodes count as upcoming or leaving."""
+        """Return whether it is planned, running or waiting: its nodes count as upcoming or
+        leaving."""
         return self.status.state in OPEN_STATES
 
     def uid_of(self, target: RemovalTarget) -> str:
-        """Return the uid that a target's Node object had when the operation was planned; "" if unknown."""
+        """Return the uid that a target's Node object had when the operation
+        was planned; "" if unknown."""
         return target.uid or (self.status.data.get(UID, "") if len(self.spec.targets) == 1 else "")
 
     def with_spec(self, **changes: object) -> Operation:
-        """A copy with these fields of the spec: the reconcile signs it, execute narrows it for a provider."""
+        """A copy with these fields of the spec: the reconcile signs it, execute
+        narrows it for a provider."""
         return Operation(msgspec.structs.replace(self.spec, **changes), self.status)
 
     def with_status(self, **changes: object) -> Operation:
@@ -166,8 +183,15 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def operation_id(
-    cluster: str, group: str, kind: OperationKind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str
+    cluster: str,
+    group: str,
+    kind: OperationKind,
+    from_size: int,
+    to_size: int,
+    nodes: tuple[str, ...],
+    plan: str,
 ) -> str:
-    """Return an id that is equal for equal intent: 20 hexadecimal digits of a hash over the action and its plan."""
+    """Return an id that is equal for equal intent: 20 hexadecimal digits of a hash over
+    the action and its plan."""
     text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])
     return f"{kind.value}-{hashlib.sha256(text).hexdigest()[:20]}"

@@ -1,7 +1,8 @@
-"""The one flat object that every document holds for an operation: its spec and its status side by side.
+"""The one flat object that every document holds for an operation: its spec and
+its status side by side.
 
-Rows of the table and memory files had this form before spec and status were separated, and older releases read them.
-The order of the fields is the order in which they are encoded.
+Rows of the table and memory files had this form before spec and status were separated, and older
+releases read them. The order of the fields is the order in which they are encoded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a pass saw of a cluster's groups and nodes, for people: names, machines, zones, prices and shares.
+"""What a pass saw of a cluster's groups and nodes, for people: names, machines,
+zones, prices and shares.
 
-No decision depends on it. A pass stores it beside the points of the charts (gauge_ring.py), so that commands and pages
-show a cluster without access to it. The stored form is a list of values in the order of the fields: fields are only
-ever added at the end, with a default.
+No decision depends on it. A pass stores it beside the points of the charts (gauge_ring.py), so that
+commands and pages show a cluster without access to it. The stored form is a list of values in the
+order of the fields: fields are only ever added at the end, with a default.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ MOST_NODES = 2000
 
 
 class SpotOverview(msgspec.Struct, frozen=True, array_like=True):
-    """What a pass knows of a spot group that its memory does not say. Nothing of it changes while prices and the policy
-    stay. rate: of interruptions per node and 30 days, by its vendor, 0.0: unknown. price: what one interruption of a
-    node costs, in the currency of its pool, 0.0: unknown. avoided_for: seconds after a notice."""
+    """What a pass knows of a spot group that its memory does not say. Nothing of it changes while
+    prices and the policy stay. rate: of interruptions per node and 30 days, by its vendor, 0.0:
+    unknown. price: what one interruption of a node costs, in the currency of its pool, 0.0:
+    unknown. avoided_for: seconds after a notice."""
 
     rate: float = 0.0
     price: float = 0.0
@@ -26,12 +28,13 @@ class SpotOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
-    """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
-    pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
-    commas. price: of one node per hour, 0.0: unknown; currency, price_source, price_date: of the price
-    (plan/prices.py), "" where unknown. no_price: why there is none, or why it is not compared with the others. cpu,
-    memory: allocatable of its ready nodes, in cores and bytes, of which their pods request cpu_requested and
-    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds.
+    """One node group. group: the provider's id, which policies and operations use. name: what a
+    person calls it: the pool, the MachineDeployment, the scaling group's name. zone, machine: ""
+    where unknown; several zones are joined by commas. price: of one node per hour, 0.0: unknown;
+    currency, price_source, price_date: of the price (plan/prices.py), "" where unknown. no_price:
+    why there is none, or why it is not compared with the others. cpu, memory: allocatable of its
+    ready nodes, in cores and bytes, of which their pods request cpu_requested and memory_requested.
+    aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds.
     spot: of a spot group."""
 
     group: str
@@ -56,8 +59,9 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
-    """One node. group: the index of its group in the overview, -1: none. created: epoch seconds, 0.0: unknown. cpu,
-    memory: percent of allocatable that its pods request, -1: unknown. pods: that run on it, without finished ones."""
+    """One node. group: the index of its group in the overview, -1: none. created: epoch seconds,
+    0.0: unknown. cpu, memory: percent of allocatable that its pods request, -1: unknown. pods: that
+    run on it, without finished ones."""
 
     name: str
     group: int = -1
@@ -70,8 +74,9 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which
-    prices are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES.
+    currency: in which prices are compared, "" where nobody states it. bill: what the machines cost,
+    None where no price is known."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()
@@ -84,7 +89,9 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     def group_of(self) -> dict[str, GroupOverview]:
         """Return the group of each node that is in one."""
         count = len(self.groups)
-        return {node.name: self.groups[node.group] for node in self.nodes if 0 <= node.group < count}
+        return {
+            node.name: self.groups[node.group] for node in self.nodes if 0 <= node.group < count
+        }
 
     @property
     def timeless(self) -> ClusterOverview:
@@ -94,16 +101,22 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def coarse(self) -> ClusterOverview:
-        """What people should see within minutes: which groups and nodes there are, and their use in tenths."""
+        """What people should see within minutes: which groups and nodes there are,
+        and their use in tenths."""
         groups = (
             msgspec.structs.replace(
                 group,
                 cpu_requested=group.cpu_requested / group.cpu // 0.1 if group.cpu else 0.0,
-                memory_requested=group.memory_requested / group.memory // 0.1 if group.memory else 0.0,
+                memory_requested=group.memory_requested / group.memory // 0.1
+                if group.memory
+                else 0.0,
             )
             for group in self.groups
         )
         nodes = (
-            msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0) for node in self.nodes
+            msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0)
+            for node in self.nodes
         )
-        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes), bill=None)
+        return msgspec.structs.replace(
+            self, at=0.0, groups=tuple(groups), nodes=tuple(nodes), bill=None
+        )

@@ -1,7 +1,7 @@
 """An operator's pause of a cluster: what `outscaler pause` stores beside the policy.
 
-A pause ends by itself, and it is no part of the document, so that neither a deployment of the same policy nor a
-function that is down changes how long it lasts.
+A pause ends by itself, and it is no part of the document, so that neither a deployment of the same
+policy nor a function that is down changes how long it lasts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class PausedPart(StrEnum):
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One pause. group: a node group's id, "" for the whole cluster. since, until: epoch seconds. by: the caller's
-    ARN."""
+    """One pause. group: a node group's id, "" for the whole cluster. since, until: epoch
+    seconds. by: the caller's ARN."""
 
     until: float
     since: float = 0.0
@@ -45,7 +45,10 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
 def in_force(pauses: Iterable[Pause], now: float) -> tuple[Pause, ...]:
     """Return the pauses that have not ended at `now`, the one that ends last first."""
     return tuple(
-        sorted((pause for pause in pauses if pause.until > now), key=lambda pause: (-pause.until, pause.scope))
+        sorted(
+            (pause for pause in pauses if pause.until > now),
+            key=lambda pause: (-pause.until, pause.scope),
+        )
     )
 
 
@@ -55,14 +58,14 @@ def whole(pauses: Iterable[Pause]) -> Pause | None:
 
 
 def of_growth(pauses: Iterable[Pause], group: str = "") -> Pause | None:
-    """Return the pause that keeps a group from being scaled up; None where there is none. A pause of the whole cluster
-    is no such pause: the plan shows what would be done without it."""
+    """Return the pause that keeps a group from being scaled up; None where there is none. A pause
+    of the whole cluster is no such pause: the plan shows what would be done without it."""
     return _last(pause for pause in pauses if _concerns(pause, PausedPart.GROWTH, group))
 
 
 def of_removals(pauses: Iterable[Pause], group: str = "") -> Pause | None:
-    """Return the pause that keeps a group's nodes from being removed. group "": the one of all groups. See
-    of_growth."""
+    """Return the pause that keeps a group's nodes from being removed. group "": the one of
+    all groups. See of_growth."""
     return _last(pause for pause in pauses if _concerns(pause, PausedPart.REMOVALS, group))
 
 

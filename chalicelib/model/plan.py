@@ -1,7 +1,7 @@
 """The plan: what is changed, and the reasons for everything that is not.
 
-A plan carries a verdict for every pending pod class, every group and every node; command/plan_output.py makes the
-JSON of `outscaler plan` from it.
+A plan carries a verdict for every pending pod class, every group and every node;
+command/plan_output.py makes the JSON of `outscaler plan` from it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 
 
-class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
-    """A group that grows from one size to another, for these pods (namespace/name). rules: keys of the rules that want
-    nodes of it; headroom: names of the headroom that needs them."""
+class ScaleUp(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}
+):
+    """A group that grows from one size to another, for these pods (namespace/name). rules: keys of
+    the rules that want nodes of it; headroom: names of the headroom that needs them."""
 
     group: str
     provider: str
@@ -36,10 +38,11 @@ class Contest(msgspec.Struct, frozen=True):
 
 
 class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods and their expected place: on `node` (existing or upcoming), or on the number-th new node (from 1) of `group`
-    in this plan. promised: whether each of these pods gets a place in every tried order of the scheduler; if not,
-    one_place_among lists the pods with which they compete, and the number of places. lacks: what the pods need and the
-    node, which is young, does not have yet, in words; then they are promised nothing."""
+    """Pods and their expected place: on `node` (existing or upcoming), or on the number-th new node
+    (from 1) of `group` in this plan. promised: whether each of these pods gets a place in every
+    tried order of the scheduler; if not, one_place_among lists the pods with which they compete,
+    and the number of places. lacks: what the pods need and the node, which is young, does not have
+    yet, in words; then they are promised nothing."""
 
     pods: tuple[str, ...]
     node: str = ""
@@ -51,9 +54,9 @@ class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Unplaced pods of one class, with the reasons per group. nodes: number of existing nodes; against: how many of
-    these each scheduler predicate rejects, in the scheduler's way of counting. one_place_among: the pods of the plan
-    whose places these may get instead, if there are any."""
+    """Unplaced pods of one class, with the reasons per group. nodes: number of existing nodes;
+    against: how many of these each scheduler predicate rejects, in the scheduler's way of counting.
+    one_place_among: the pods of the plan whose places these may get instead, if there are any."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
@@ -90,15 +93,17 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     in_progress: bool = False  # requested nodes have not arrived yet
     backoff: Reason | None = None  # GROUP_BACKOFF: until, error, code
     candidates: int = 0  # number of its unneeded nodes
-    price: int = 0  # of a new node per hour in millionths, where the policy weighs prices; 0: unknown
+    # of a new node per hour in millionths, where the policy weighs prices; 0: unknown
+    price: int = 0
     expected_price: int = 0  # by which it was weighed
-    coming_for: tuple[tuple[str, int], ...] = ()  # owner and pods for which its upcoming nodes were bought
+    # owner and pods for which its upcoming nodes were bought
+    coming_for: tuple[tuple[str, int], ...] = ()
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node to be removed. kind: empty | drain. destinations: where the simulation placed each evicted pod.
-    replacement: id of the replacement to which it belongs. leaves_at: when its vendor takes it back, 0.0 if it does
-    not."""
+    """A node to be removed. kind: empty | drain. destinations: where the simulation placed each
+    evicted pod. replacement: id of the replacement to which it belongs. leaves_at: when its vendor
+    takes it back, 0.0 if it does not."""
 
     node: str
     group: str
@@ -111,8 +116,8 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Restart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A sick node that its provider restarts. evict: the pods that leave it first. condition: by which it is sick, as
-    type=status."""
+    """A sick node that its provider restarts. evict: the pods that leave it first. condition: by
+    which it is sick, as type=status."""
 
     node: str
     group: str
@@ -120,8 +125,11 @@ class Restart(msgspec.Struct, frozen=True, omit_defaults=True):
     evict: tuple[str, ...] = ()
 
 
-class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
-    """A repair of a group. kind: discard (these instances) | shrink (a target above what exists)."""
+class Repair(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}
+):
+    """A repair of a group. kind: discard (these instances) | shrink (a
+    target above what exists)."""
 
     group: str
     kind: str
@@ -132,7 +140,8 @@ class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size
 
 
 class TaintUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A taint of ours to add to or remove from a node independently of operations. action: soften (add the soft taint)
+    """A taint of ours to add to or remove from a node independently of operations. action:
+    soften (add the soft taint)
     | unsoften | cleanup (remove a hard taint whose operation is over). cordoned: uncordon too."""
 
     node: str
@@ -169,8 +178,9 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RuleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule on one pool in this pass. nodes: how many it adds; reason: why none (or no more). due: the occurrence of a
-    cron rule that this concerns. rate: the measured allocation rate, in percent."""
+    """A rule on one pool in this pass. nodes: how many it adds; reason: why none (or no
+    more). due: the occurrence of a cron rule that this concerns. rate: the measured
+    allocation rate, in percent."""
 
     rule: str
     pool: str
@@ -182,8 +192,8 @@ class RuleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HeadroomVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Headroom in this pass, in virtual pods: wanted, available on existing or upcoming nodes, and on nodes that this
-    pass adds. reasons: by group, why the rest has no room."""
+    """Headroom in this pass, in virtual pods: wanted, available on existing or upcoming nodes, and
+    on nodes that this pass adds. reasons: by group, why the rest has no room."""
 
     name: str
     wanted: int
@@ -201,11 +211,12 @@ class MovePurchase(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A consolidation: nodes that go, what is bought for their pods first, and why it is worth it. price: of the nodes
-    that go; saves: price without the purchases; gain: saves without the price of the disruption and what is paid once;
-    all per hour. score: the gain's share by the rule of docs/reference/consolidation.md "Score". state: "shadow",
-    "begins" (operations of this plan), or the state of its replacement. replacement: its id, "" if it buys nothing.
-    currency: "" if unknown."""
+    """A consolidation: nodes that go, what is bought for their pods first, and why it is worth it.
+    price: of the nodes that go; saves: price without the purchases; gain: saves without the price
+    of the disruption and what is paid once; all per hour. score: the gain's share by the rule of
+    docs/reference/consolidation.md "Score". state: "shadow", "begins" (operations of this plan), or
+    the state of its replacement. replacement: its id, "" if it buys nothing. currency: "" if
+    unknown."""
 
     nodes: tuple[str, ...]
     purchases: tuple[MovePurchase, ...]
@@ -221,8 +232,9 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PoolCost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One pool as consolidation sees it. price: of all its priced nodes per hour; disruption: of all their pods; rate:
-    what one disruption must bring per hour. unpriced: nodes without a price."""
+    """One pool as consolidation sees it. price: of all its priced nodes per hour;
+    disruption: of all their pods; rate: what one disruption must bring per hour.
+    unpriced: nodes without a price."""
 
     pool: str
     price: float
@@ -233,8 +245,9 @@ class PoolCost(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What consolidation found in this pass. verdicts: one reason for each node that is not consolidated now. gap: how
-    far the result may be from the best one, as a share of the bound; None if nothing was searched."""
+    """What consolidation found in this pass. verdicts: one reason for each node that is not
+    consolidated now. gap: how far the result may be from the best one, as a share of the bound;
+    None if nothing was searched."""
 
     mode: str
     moves: tuple[Move, ...] = ()
@@ -244,8 +257,9 @@ class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A replacement that this pass ended. nodes: all its old ones. new_nodes: those that it bought, as far as known.
-    saves: per hour. why: it failed; until: its nodes are not replaced again before."""
+    """A replacement that this pass ended. nodes: all its old ones. new_nodes: those
+    that it bought, as far as known. saves: per hour. why: it failed; until: its nodes
+    are not replaced again before."""
 
     id: str
     nodes: tuple[str, ...]
@@ -256,9 +270,9 @@ class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LifecycleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node that should go although it is needed. why: it is sick (`repair`), too old or outdated; since: when it
-    became due, epoch seconds; while it is not sick for long enough, since when it is sick. held: what holds it; None:
-    it goes now."""
+    """A node that should go although it is needed. why: it is sick (`repair`), too old or outdated;
+    since: when it became due, epoch seconds; while it is not sick for long enough, since when it is
+    sick. held: what holds it; None: it goes now."""
 
     node: str
     why: DisruptionReason
@@ -297,8 +311,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def waits_for_pods(self) -> float:
-        """Return the seconds from `at` after which to look again at the pods that the plan waits for; 0.0 if it waits
-        for none."""
+        """Return the seconds from `at` after which to look again at the pods that the plan waits
+        for; 0.0 if it waits for none."""
         codes = (ReasonCode.WAITING_FOR_MORE, ReasonCode.WAITING_FOR_SCHEDULER)
         waits = (pods.reason.params for pods in self.ignored if pods.reason.code in codes)
         return next((float(params.get("left", 0.0)) for params in waits), 0.0)

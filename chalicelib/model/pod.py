@@ -1,7 +1,9 @@
-"""Pods, split in two: the class, which the scheduler and the drain rules see and thousands of pods share, and the rest.
+"""Pods, split in two: the class, which the scheduler and the drain rules see and thousands of
+pods share, and the rest.
 
-A cluster of 170,000 pods has a few thousand classes. Every predicate is evaluated once per class; a Pod is only a name
-on a node. Classes are created while pods are decoded (snapshot/snapshot_builder.py) and never change.
+A cluster of 170,000 pods has a few thousand classes. Every predicate is evaluated once per class; a
+Pod is only a name on a node. Classes are created while pods are decoded
+(snapshot/snapshot_builder.py) and never change.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from chalicelib.model.storage import Claim
 SETTLED_AFTER = 2.0
 """Seconds after which nodes are added for a pending pod, whether or not others still arrive."""
 QUIET_AFTER = 1.1
-"""Seconds without a further pending pod after which nodes are added: a Deployment's pods come one by one. Kubernetes
-writes whole seconds, so this is a real pause of 0.1 to 1.1 seconds."""
+"""Seconds without a further pending pod after which nodes are added: a Deployment's pods come one
+by one. Kubernetes writes whole seconds, so this is a real pause of 0.1 to 1.1 seconds."""
 REFUSAL_WAIT = 8.0
-"""Seconds after a scheduler's first refusal after which nodes are added, whether or not it refuses further pods."""
+"""Seconds after a scheduler's first refusal after which nodes are added, whether or not
+it refuses further pods."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
 
 
@@ -32,8 +35,8 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def built_in(self) -> bool:
-        """Return whether it is a built-in controller of Kubernetes, which a snapshot can contain, and not one of
-        another API group with the same kind."""
+        """Return whether it is a built-in controller of Kubernetes, which a snapshot can contain,
+        and not one of another API group with the same kind."""
         return self.kind in CONTROLLER_GROUPS and not is_foreign(self.kind, self.api_version)
 
 
@@ -55,7 +58,8 @@ class HostPort(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False):
-    """One required inter-pod term. namespaces None and namespace_selector None: the pod's own namespace."""
+    """One required inter-pod term. namespaces None and namespace_selector None:
+    the pod's own namespace."""
 
     topology_key: str
     selector: Selector | None
@@ -76,20 +80,23 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
-    """One preferredDuringScheduling node term; weight 1 to 100. It influences the choice and never blocks."""
+    """One preferredDuringScheduling node term; weight 1 to 100. It influences the
+    choice and never blocks."""
 
     weight: int
     term: NodeTerm
 
 
 class Volume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A volume as far as the planner needs it: its name, kind, and the claim behind it. `kind` is the source's own key
-    (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir in memory has kind `emptyDirMemory`.
+    """A volume as far as the planner needs it: its name, kind, and the claim behind it. `kind` is
+    the source's own key (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir
+    in memory has kind `emptyDirMemory`.
 
-    claim: the name of a claim in the pod's namespace. An ephemeral volume has one only if its own claim decides (a
-    pending pod whose claim exists and differs from the template); otherwise template describes each pod's future claim.
-    disk: identifies the disk of an in-tree volume (pdName, volumeID, iqn, pool/image …); monitors: of rbd; driver: the
-    CSI driver that attaches it.
+    claim: the name of a claim in the pod's namespace. An ephemeral volume has one only if its own
+    claim decides (a pending pod whose claim exists and differs from the template); otherwise
+    template describes each pod's future claim. disk: identifies the disk of an in-tree volume
+    (pdName, volumeID, iqn, pool/image …); monitors: of rbd; driver: the CSI driver that attaches
+    it.
     """
 
     name: str
@@ -103,10 +110,12 @@ class Volume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False):
-    """Everything about a pod that decides where it may run and whether it may be moved; equal for all pods of a class.
+    """Everything about a pod that decides where it may run and whether it may be moved; equal
+    for all pods of a class.
 
-    requests: cpu in millicores, memory and storage in bytes, extended resources in pieces; `pods` is not among them.
-    node_selector and required_affinity together are NodeAffinity; required_affinity None means "no terms".
+    requests: cpu in millicores, memory and storage in bytes, extended resources in pieces; `pods`
+    is not among them. node_selector and required_affinity together are NodeAffinity;
+    required_affinity None means "no terms".
     """
 
     namespace: str
@@ -140,14 +149,18 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     scale_up_delay: str = ""
     do_not_disrupt: str = ""  # karpenter.sh/do-not-disrupt as written
     deletion_cost: str = ""  # controller.kubernetes.io/pod-deletion-cost as written
-    excess: str = ""  # the exceeded limit of snapshot/input_limits.py; fields that exceed it are left out above
-    excess_bars: bool = False  # fields that are left out may keep other pods off the node of such a pod
+    # the exceeded limit of snapshot/input_limits.py; fields that exceed it are left out above
+    excess: str = ""
+    # fields that are left out may keep other pods off the node of such a pod
+    excess_bars: bool = False
 
     @property
     def is_daemonset(self) -> bool:
-        """Return whether it is controlled by a DaemonSet of any API group, as in Cluster Autoscaler, or annotated as
-        such."""
-        return (self.owner is not None and self.owner.kind == "DaemonSet") or self.daemonset_annotation == "true"
+        """Return whether it is controlled by a DaemonSet of any API group, as in Cluster
+        Autoscaler, or annotated as such."""
+        return (
+            self.owner is not None and self.owner.kind == "DaemonSet"
+        ) or self.daemonset_annotation == "true"
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """The validated, complete policy. Durations are seconds, memory is bytes.
 
-The document uses Cluster Autoscaler's flags in lowerCamelCase; parsing, errors and defaults are in chalicelib/policy.
-This module has the values that the planner and the handlers use.
+The document uses Cluster Autoscaler's flags in lowerCamelCase; parsing, errors and defaults are in
+chalicelib/policy. This module has the values that the planner and the handlers use.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Mode(StrEnum):
 
 
 class ClusterReading(StrEnum):
-    """What a pass reads of its cluster: the changes since an earlier pass of the same process, everything, or changes
-    that are compared with full lists of the same versions."""
+    """What a pass reads of its cluster: the changes since an earlier pass of the same process,
+    everything, or changes that are compared with full lists of the same versions."""
 
     CHANGES = "changes"
     FULL = "full"
@@ -36,7 +36,8 @@ class ClusterReading(StrEnum):
 
 
 class Metrics(StrEnum):
-    """What is written to CloudWatch: nothing, at most six series while they are not zero (`summary`), or all."""
+    """What is written to CloudWatch: nothing, at most six series while they are not
+    zero (`summary`), or all."""
 
     OFF = "off"
     SUMMARY = "summary"
@@ -98,8 +99,10 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     unremovable_node_recheck_timeout: float = 300.0
     skip_nodes_with_system_pods: bool = True
     blocking_system_pod_disruption_timeout: float = msgspec.field(
-        default=87600 * 3600.0,  # ten years: never, as upstream until 1.32; its later releases have an hour
-        name="blockingSystemPodDistruptionTimeout",  # misspelt in Cluster Autoscaler; kept because users have this name
+        # ten years: never, as upstream until 1.32; its later releases have an hour
+        default=87600 * 3600.0,
+        # misspelt in Cluster Autoscaler; kept because users have this name
+        name="blockingSystemPodDistruptionTimeout",
     )
     skip_nodes_with_local_storage: bool = True
     skip_nodes_with_custom_controller_pods: bool = True
@@ -111,7 +114,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     cordon_node_before_terminating: bool = True
     node_delete_delay_after_taint: float = 5.0
     max_graceful_termination_sec: int = 600
-    drain_priority_config: tuple[tuple[int, int], ...] = ()  # (priority, seconds of grace), ascending
+    # (priority, seconds of grace), ascending
+    drain_priority_config: tuple[tuple[int, int], ...] = ()
     max_pod_eviction_time: float = 120.0
     daemonset_eviction_for_empty_nodes: bool = False
     daemonset_eviction_for_occupied_nodes: bool = True
@@ -134,11 +138,12 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Hourly prices of nodes, in one currency. currency: its ISO 4217 code, "" if the policy does not say; such prices
-    are only compared with each other and with those of the provider's own currency. as_of: the date of the list,
-    YYYY-MM-DD, "" if unknown. A node costs the price of its instance type, otherwise cpu (per
-    core) + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node in both cases. spot: prices of
-    instance types of spot groups, in place of the others. None: not set."""
+    """Hourly prices of nodes, in one currency. currency: its ISO 4217 code, "" if the policy does
+    not say; such prices are only compared with each other and with those of the provider's own
+    currency. as_of: the date of the list, YYYY-MM-DD, "" if unknown. A node costs the price of its
+    instance type, otherwise cpu (per core) + memory (per GiB) + gpu (per GPU) of its capacity;
+    `node` is added per node in both cases. spot: prices of instance types of spot groups, in place
+    of the others. None: not set."""
 
     instance_types: dict[str, float] = {}
     cpu: float | None = None
@@ -153,9 +158,10 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name.
 
-    in_cluster_kubeconfig_secret: access to the cluster in which Cluster Autoscaler would run, if that is a different
-    one; used if there is no other access. context: of kubeconfig_secret or kubeconfig_file. watcher_secret: with which
-    a watcher in the cluster seals the lists that it posts; empty where there is none.
+    in_cluster_kubeconfig_secret: access to the cluster in which Cluster Autoscaler would run, if
+    that is a different one; used if there is no other access. context: of kubeconfig_secret or
+    kubeconfig_file. watcher_secret: with which a watcher in the cluster seals the lists that it
+    posts; empty where there is none.
     """
 
     kubeconfig_secret: str = ""
@@ -174,8 +180,8 @@ class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
 
 class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Webhook settings: which senders and events may start a pass. reasons: relevant Event reasons; empty means the
-    default list."""
+    """Webhook settings: which senders and events may start a pass. reasons: relevant Event reasons;
+    empty means the default list."""
 
     secret: str = ""
     reasons: tuple[str, ...] = ()
@@ -183,8 +189,9 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The circuit breaker: upper limits for removals. 0 and 0.0: no limit. share: the largest part of the autoscaled
-    nodes that one plan may remove; a plan that exceeds it removes nothing until an operator releases it."""
+    """The circuit breaker: upper limits for removals. 0 and 0.0: no limit. share: the largest part
+    of the autoscaled nodes that one plan may remove; a plan that exceeds it removes nothing until
+    an operator releases it."""
 
     nodes_per_hour: int = 0
     pods_per_hour: int = 0
@@ -192,8 +199,8 @@ class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class ConsolidationMode(StrEnum):
-    """`off` looks at nothing, `shadow` plans and explains moves, `remove` drains nodes into room that exists, `full`
-    buys cheaper nodes, too."""
+    """`off` looks at nothing, `shadow` plans and explains moves, `remove` drains nodes into room
+    that exists, `full` buys cheaper nodes, too."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -216,8 +223,8 @@ class NodeLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     share: float | None = None
 
     def of(self, registered: int) -> int:
-        """Return the limit for a pool of so many nodes: a share is rounded down, but a share of 1 % and more is at
-        least one node of a pool that has any."""
+        """Return the limit for a pool of so many nodes: a share is rounded down, but a share of 1 %
+        and more is at least one node of a pool that has any."""
         if self.nodes is not None:
             return self.nodes
         share = self.share or 0.0
@@ -226,10 +233,10 @@ class NodeLimit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """spec.consolidation (docs/reference/consolidation.md). groups: ids or names of groups or pools, every group
-    with a price. aggressiveness: a move must bring more than 1/aggressiveness of its pool's price per share of its
-    disruption. min_savings: a share of the price of the nodes that go. replace_timeout: None as the group's
-    maxNodeProvisionTime. Durations are seconds."""
+    """spec.consolidation (docs/reference/consolidation.md). groups: ids or names of groups or
+    pools, every group with a price. aggressiveness: a move must bring more than 1/aggressiveness of
+    its pool's price per share of its disruption. min_savings: a share of the price of the nodes
+    that go. replace_timeout: None as the group's maxNodeProvisionTime. Durations are seconds."""
 
     mode: ConsolidationMode = ConsolidationMode.OFF
     groups: tuple[str, ...] = ()
@@ -250,9 +257,10 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An entry of spec.disruptionBudgets: how many nodes of each pool may be on their way out at once. groups: the
-    pools, without any all pools. reasons: what it limits, without any every reason but `unneeded`. cron, duration,
-    time_zone: when it holds, as for a Window; always if cron is empty."""
+    """An entry of spec.disruptionBudgets: how many nodes of each pool may be on their way out at
+    once. groups: the pools, without any all pools. reasons: what it limits, without any every
+    reason but `unneeded`. cron, duration, time_zone: when it holds, as for a Window; always if cron
+    is empty."""
 
     name: str
     nodes: NodeLimit
@@ -279,9 +287,9 @@ class RepairAction(StrEnum):
 
 
 class RepairRule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An entry of spec.nodeLifecycle.repair: nodes with the condition in one of these statuses for `after` seconds are
-    sick. flap_time: an interruption of the condition that is shorter does not reset this time. groups: ids or names of
-    groups or pools, all groups without any."""
+    """An entry of spec.nodeLifecycle.repair: nodes with the condition in one of these statuses for
+    `after` seconds are sick. flap_time: an interruption of the condition that is shorter does not
+    reset this time. groups: ids or names of groups or pools, all groups without any."""
 
     condition: str
     after: float
@@ -292,11 +300,12 @@ class RepairRule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class NodeLifecycle(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """spec.nodeLifecycle (docs/reference/node-lifecycle.md). max_node_age: None: nodes may grow old. groups: ids or
-    names of groups or pools to which age and drift apply, all groups without any. jitter: the largest share of
-    max_node_age by which a node goes earlier. expiry_grace: seconds after max_node_age until a node is reported as
-    overdue. max_unhealthy: a group with a larger share of sick nodes is not repaired. annotations: whether
-    karpenter.sh/do-not-disrupt holds expired and drifted nodes; it never holds a repair."""
+    """spec.nodeLifecycle (docs/reference/node-lifecycle.md). max_node_age: None: nodes may grow
+    old. groups: ids or names of groups or pools to which age and drift apply, all groups without
+    any. jitter: the largest share of max_node_age by which a node goes earlier. expiry_grace:
+    seconds after max_node_age until a node is reported as overdue. max_unhealthy: a group with a
+    larger share of sick nodes is not repaired. annotations: whether karpenter.sh/do-not-disrupt
+    holds expired and drifted nodes; it never holds a repair."""
 
     max_node_age: float | None = None
     groups: tuple[str, ...] = ()
@@ -323,9 +332,10 @@ class RebalanceAction(StrEnum):
 
 
 class Spot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """spec.spot (docs/reference/spot.md). groups: ids or names of groups or pools, those that their provider or a label
-    calls spot without any. avoid_after_interruption, return_after: seconds. max_share: of the nodes of a pool that one
-    spot group may hold. on_demand_base: nodes of a pool that stay on demand."""
+    """spec.spot (docs/reference/spot.md). groups: ids or names of groups or pools, those that their
+    provider or a label calls spot without any. avoid_after_interruption, return_after: seconds.
+    max_share: of the nodes of a pool that one spot group may hold. on_demand_base: nodes of a pool
+    that stay on demand."""
 
     groups: tuple[str, ...] = ()
     interruptions: InterruptionAction = InterruptionAction.ACT
@@ -337,8 +347,9 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A maintenance window: opens when the five-field cron expression matches in time_zone, lasts `duration` seconds.
-    removals True: nodes are removed inside such windows only; False: not inside this one."""
+    """A maintenance window: opens when the five-field cron expression matches in time_zone,
+    lasts `duration` seconds. removals True: nodes are removed inside such windows only;
+    False: not inside this one."""
 
     cron: str
     duration: float
@@ -348,9 +359,9 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One cluster's policy in force. providers: each provider's own settings as validated text values. pauses: what an
-    operator has paused now; never part of a document. node_lifecycle: None: nodes may grow old, drift and be sick.
-    spot: None: interruptions are only reported."""
+    """One cluster's policy in force. providers: each provider's own settings as validated text
+    values. pauses: what an operator has paused now; never part of a document. node_lifecycle: None:
+    nodes may grow old, drift and be sick. spot: None: interruptions are only reported."""
 
     name: str
     mode: Mode = Mode.SHADOW
@@ -380,5 +391,6 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def in_mode(policy: Policy, word: str) -> Policy:
-    """Return the policy in another mode, given by the document's word for it. Raises ValueError for an unknown mode."""
+    """Return the policy in another mode, given by the document's word for it. Raises
+    ValueError for an unknown mode."""
     return msgspec.structs.replace(policy, mode=Mode(word))

@@ -1,8 +1,10 @@
-"""Limits what the policies of a deployment may refer to: secrets by name, hosts besides the vendors' own, and files.
+"""Limits what the policies of a deployment may refer to: secrets by name, hosts besides the
+vendors' own, and files.
 
-The author of a policy may have no other rights in the AWS account, but the functions act on the policy with their own
-rights. The limits therefore come from the deployment (environment variables that the template sets), never from a
-policy. The defaults are strict: a missing value permits nothing.
+The author of a policy may have no other rights in the AWS account, but the functions act on the
+policy with their own rights. The limits therefore come from the deployment (environment variables
+that the template sets), never from a policy. The defaults are strict: a missing value permits
+nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ _PUBLISHED = "the settings that the deployment has published"
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """secret_prefix: common prefix of the names of all secrets. shared_secrets: full names that every cluster may use.
+    """secret_prefix: common prefix of the names of all secrets. shared_secrets: full names
+    that every cluster may use.
 
-    endpoints: `host` or `host:port` of addresses that vendors' settings may name besides the vendors' own. loopback:
-    whether this machine's own addresses may be called. files: whether settings may name local files. prefix_known:
-    whether secret_prefix was set explicitly rather than by default.
+    endpoints: `host` or `host:port` of addresses that vendors' settings may name besides the
+    vendors' own. loopback: whether this machine's own addresses may be called. files: whether
+    settings may name local files. prefix_known: whether secret_prefix was set explicitly rather
+    than by default.
     """
 
     secret_prefix: str = DEFAULT_PREFIX
@@ -48,11 +52,13 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 STRICT = Deployment()
-"""The strict default: only the vendors' own hosts, no shared secrets, no files, and the usual prefix."""
+"""The strict default: only the vendors' own hosts, no shared secrets, no
+files, and the usual prefix."""
 
 
 def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Deployment:
-    """Return the deployment that the environment variables describe. Raises BadInput naming the invalid variable.
+    """Return the deployment that the environment variables describe. Raises BadInput
+    naming the invalid variable.
 
     files: whether settings may name local files, which only a command may permit.
     """
@@ -61,12 +67,16 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
     prefix = DEFAULT_PREFIX if configured_prefix is None else configured_prefix
     if not _PREFIX.match(prefix) or ".." in prefix:
         raise BadInput(
-            f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret", f"write it like {DEFAULT_PREFIX}"
+            f"environment: {SECRET_PREFIX}",
+            "cannot begin the name of a secret",
+            f"write it like {DEFAULT_PREFIX}",
         )
     return Deployment(
         secret_prefix=prefix,
         shared_secrets=_listed(environment, SHARED_SECRETS, _NAME, "outscaler/shared/exoscale"),
-        endpoints=_listed(environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"),
+        endpoints=_listed(
+            environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"
+        ),
         loopback=not environment.get(IN_LAMBDA),
         files=files,
         prefix_known=configured_prefix is not None,
@@ -74,9 +84,9 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
 
 
 class PublishedSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """A deployment's settings for those who judge a policy elsewhere: in a row of the policy table, in an output of the
-    CloudFormation stack, and in the file of `outscaler login`. Lists are as in the environment variables. loopback: of
-    an emulation only."""
+    """A deployment's settings for those who judge a policy elsewhere: in a row of the policy table,
+    in an output of the CloudFormation stack, and in the file of `outscaler login`. Lists are as in
+    the environment variables. loopback: of an emulation only."""
 
     secret_prefix: str
     shared_secrets: str = ""
@@ -95,16 +105,19 @@ def published(deployment: Deployment) -> PublishedSettings:
 
 
 def published_in(text: str | bytes) -> PublishedSettings:
-    """Return the settings in a JSON text. Keys of a later release are ignored. Raises BadInput for another text."""
+    """Return the settings in a JSON text. Keys of a later release are ignored. Raises
+    BadInput for another text."""
     try:
         return msgspec.json.decode(text, type=PublishedSettings)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise BadInput(_PUBLISHED, f"cannot be read ({error})", "run make deploy, or deploy the stack again") from None
+        raise BadInput(
+            _PUBLISHED, f"cannot be read ({error})", "run make deploy, or deploy the stack again"
+        ) from None
 
 
 def deployment_published(settings: PublishedSettings) -> Deployment:
-    """Return the deployment of published settings, by the rules by which the functions read their variables. Raises
-    BadInput for settings with which no function would start."""
+    """Return the deployment of published settings, by the rules by which the functions read their
+    variables. Raises BadInput for settings with which no function would start."""
     deployment = deployment_of(
         {
             SECRET_PREFIX: settings.secret_prefix,
@@ -115,9 +128,13 @@ def deployment_published(settings: PublishedSettings) -> Deployment:
     return msgspec.structs.replace(deployment, loopback=settings.loopback)
 
 
-def _listed(environment: Mapping[str, str], variable: str, form: re.Pattern[str], example: str) -> frozenset[str]:
+def _listed(
+    environment: Mapping[str, str], variable: str, form: re.Pattern[str], example: str
+) -> frozenset[str]:
     """Return the entries of a comma-separated list; surrounding blanks are ignored."""
-    entries = [entry for part in environment.get(variable, "").split(",") if (entry := part.strip())]
+    entries = [
+        entry for part in environment.get(variable, "").split(",") if (entry := part.strip())
+    ]
     if len(entries) > _MOST or not all(form.match(entry) for entry in entries):
         raise BadInput(
             f"environment: {variable}",

@@ -1,8 +1,8 @@
 """Parses Kubernetes quantities and Go durations to whole numbers.
 
-The client library's parser cannot be used because it accepts `2K`, `1mi`, `1_000` and `NaN`. Results are cached,
-because every pod of a large cluster is parsed here. Fractions round up, as in the scheduler, so that parsing never
-makes a request smaller.
+The client library's parser cannot be used because it accepts `2K`, `1mi`, `1_000` and `NaN`.
+Results are cached, because every pod of a large cluster is parsed here. Fractions round up, as in
+the scheduler, so that parsing never makes a request smaller.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import lru_cache
 from chalicelib.model.errors import BadInput
 
 _QUANTITY = re.compile(
-    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,4})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII
+    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,4})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z",
+    re.ASCII,
 )
 _SCALE = {
     "": Decimal(1),
@@ -36,7 +37,8 @@ _SCALE = {
     "Ei": Decimal(2) ** 60,
 }
 _LARGEST = 2**63 - 1
-_LONGEST, _SHOWN = 128, 40  # maximum characters of a quantity, and of an invalid one that an error quotes
+# maximum characters of a quantity, and of an invalid one that an error quotes
+_LONGEST, _SHOWN = 128, 40
 _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 
 
@@ -44,12 +46,14 @@ _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 def parse_quantity(text: str, *, milli: bool = False) -> int:
     """Parse `500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
 
-    Raises BadInput for anything that the API server would reject, and for more than 128 characters or an exponent
-    beyond 64. As in the API server, an amount beyond 2^63-1 becomes 2^63-1.
+    Raises BadInput for anything that the API server would reject, and for more than 128 characters
+    or an exponent beyond 64. As in the API server, an amount beyond 2^63-1 becomes 2^63-1.
     """
     match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if match is None:
-        shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…, {len(text)} characters,"
+        shown = (
+            repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…, {len(text)} characters,"
+        )
         raise BadInput("quantity", f"{shown} is not a Kubernetes quantity", _REMEDY)
     sign, digits, exponent, suffix = match.groups()
     if exponent and abs(int(exponent[1:])) > 64:
@@ -62,15 +66,17 @@ def parse_quantity(text: str, *, milli: bool = False) -> int:
 
 
 def quantity_text(value: str | float) -> str:
-    """Return a quantity from JSON, text or a number, as text. A whole number beyond 2^63-1 becomes 2^63-1, because
-    Python refuses to print a number of more than 4,300 digits."""
+    """Return a quantity from JSON, text or a number, as text. A whole number beyond 2^63-1 becomes
+    2^63-1, because Python refuses to print a number of more than 4,300 digits."""
     return str(max(-_LARGEST, min(value, _LARGEST))) if isinstance(value, int) else str(value)
 
 
 def parse_amount(resource: str, text: str) -> int:
-    """Return the amount of a named resource in its own unit: millicores for cpu, otherwise bytes or pieces.
+    """Return the amount of a named resource in its own unit: millicores for cpu,
+    otherwise bytes or pieces.
 
-    Raises BadInput (place: the resource) for an invalid or negative quantity; the API server accepts neither.
+    Raises BadInput (place: the resource) for an invalid or negative quantity; the
+    API server accepts neither.
     """
     try:
         amount = parse_quantity(text, milli=resource == "cpu")
@@ -82,8 +88,8 @@ def parse_amount(resource: str, text: str) -> int:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """Format for display: millicores as `3900m` or `4`, bytes in the largest fitting binary unit with at most two
-    decimals."""
+    """Format for display: millicores as `3900m` or `4`, bytes in the largest fitting binary unit
+    with at most two decimals."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
@@ -94,13 +100,22 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 _DURATION = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNIT = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 
 
 @lru_cache(maxsize=4096)
 def parse_duration(text: str) -> float:
-    """Parse a Go duration (`1h30m`, `10s`, `1.5h`, `0`) to seconds; raises BadInput. A bare number other than 0 is
-    invalid."""
+    """Parse a Go duration (`1h30m`, `10s`, `1.5h`, `0`) to seconds; raises BadInput. A bare number
+    other than 0 is invalid."""
     body = text[1:] if text[:1] in {"+", "-"} else text
     if body == "0":
         return 0.0
@@ -113,7 +128,9 @@ def parse_duration(text: str) -> float:
         unit = part.lstrip("0123456789.")
         seconds += float(part[: -len(unit)]) * _UNIT[unit]
     if at != len(body) or not body or not math.isfinite(seconds):
-        raise BadInput("duration", f"{text!r} is not a duration", "write it as Go does: 30s, 10m, 1h30m, 0")
+        raise BadInput(
+            "duration", f"{text!r} is not a duration", "write it as Go does: 30s, 10m, 1h30m, 0"
+        )
     return -seconds if text[0] == "-" else seconds
 
 
@@ -126,5 +143,9 @@ def format_duration(seconds: float) -> str:
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)
-    text = (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + (f"{secs}s" if secs else "")
+    text = (
+        (f"{hours}h" if hours else "")
+        + (f"{minutes}m" if minutes else "")
+        + (f"{secs}s" if secs else "")
+    )
     return text or "0s"

@@ -1,7 +1,8 @@
-"""Reasons for what is not done: a code and its parameters, never a sentence. Only reasons/text.py makes sentences.
+"""Reasons for what is not done: a code and its parameters, never a sentence. Only
+reasons/text.py makes sentences.
 
-A stored reason must be readable by later versions, so codes are never removed or changed. The texts for users are those
-of the scheduler and Cluster Autoscaler.
+A stored reason must be readable by later versions, so codes are never removed or changed. The texts
+for users are those of the scheduler and Cluster Autoscaler.
 """
 
 from __future__ import annotations
@@ -127,10 +128,12 @@ class ReasonCode(StrEnum):
     NOT_EVALUATED = "NotUnneededOtherReason"  # seconds
     NODE_COOLDOWN = "NodeGroupCooldown"  # until
     GROUP_FROZEN = "NodeGroupUnhealthy"  # detail
-    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until; without until: once running removals have ended
+    # what, limit, until; without until: once running removals have ended
+    DISRUPTION_LIMIT = "MaxDisruption"
     DISRUPTION_BUDGET = "DisruptionBudget"  # budget, limit, until
     DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
-    OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until; needs: seconds for which it must stay open
+    # window, until; needs: seconds for which it must stay open
+    OUTSIDE_WINDOW = "MaintenanceWindow"
     PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too
     GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"  # until, detail
@@ -143,7 +146,8 @@ class ReasonCode(StrEnum):
     UNEXPECTED = "UnexpectedError"  # detail
     IDENTITY_CONTESTED = "NodeIdentityContested"  # instance, nodes
 
-    # --- why a node is not consolidated; prices per hour, disruption as in docs/reference/consolidation.md
+    # --- why a node is not consolidated; prices per hour, disruption as in
+    # docs/reference/consolidation.md
     CONSOLIDATION_OFF = "ConsolidationOff"  # detail
     NODE_TOO_YOUNG = "NodeTooYoung"  # until
     NOT_QUIET = "NotQuiet"  # until
@@ -204,7 +208,8 @@ class ReasonCode(StrEnum):
 
 
 class DisruptionReason(StrEnum):
-    """Why nodes go; a policy's disruptionBudgets name these words, but for the last, which nothing limits."""
+    """Why nodes go; a policy's disruptionBudgets name these words, but for the
+    last, which nothing limits."""
 
     UNNEEDED = "unneeded"
     CONSOLIDATION = "consolidation"
@@ -215,14 +220,16 @@ class DisruptionReason(StrEnum):
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A code with the numbers behind it: amounts in the resource's own unit, instants in epoch seconds."""
+    """A code with the numbers behind it: amounts in the resource's own unit,
+    instants in epoch seconds."""
 
     code: ReasonCode
     params: dict[str, str | int | float] = {}
 
     @property
     def key(self) -> tuple[ReasonCode, tuple[tuple[str, str | int | float], ...]]:
-        """Return a hashable key that is equal for equal reasons; a reason itself contains a dict and cannot be one."""
+        """Return a hashable key that is equal for equal reasons; a reason itself contains
+        a dict and cannot be one."""
         return self.code, tuple(sorted(self.params.items()))
 
     @staticmethod

@@ -1,9 +1,9 @@
 """Derives the names of a deployment's resources from one prefix.
 
-`chalice deploy` can set environment variables only to fixed texts, and it does not know the tables and queues of
-another stack. A deployment by Chalice therefore has one prefix (`outscaler-dev`), from which every other name is
-derived. A CloudFormation stack generates names; its template passes each of them to the functions in its own variable,
-which takes precedence.
+`chalice deploy` can set environment variables only to fixed texts, and it does not know the tables
+and queues of another stack. A deployment by Chalice therefore has one prefix (`outscaler-dev`),
+from which every other name is derived. A CloudFormation stack generates names; its template passes
+each of them to the functions in its own variable, which takes precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from chalicelib.model.errors import BadInput
 PREFIX = "OUTSCALER_PREFIX"
 TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
 DECISIONS = "OUTSCALER_DECISIONS"
-"""Where decisions are recorded: `s3://BUCKET/PREFIX`, or a folder; in functions and for the command."""
+"""Where decisions are recorded: `s3://BUCKET/PREFIX`, or a folder; in
+functions and for the command."""
 LISTS = "OUTSCALER_LISTS"
 """Where processes share the lists of clusters: `s3://BUCKET/PREFIX`, or a folder; in functions."""
 PAGE_KEY = "OUTSCALER_PAGE_KEY"
@@ -28,8 +29,8 @@ _FORM = re.compile(r"outscaler-([a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?)\Z")
 
 
 def prefix_of(environment: Mapping[str, str]) -> str:
-    """Return the prefix of the deployment, "" if there is none. Raises BadInput naming the variable if it is
-    malformed."""
+    """Return the prefix of the deployment, "" if there is none. Raises BadInput naming the
+    variable if it is malformed."""
     prefix = environment.get(PREFIX, "")
     if prefix and not _FORM.match(prefix):
         raise BadInput(
@@ -41,8 +42,8 @@ def prefix_of(environment: Mapping[str, str]) -> str:
 
 
 def prefix_for(stage: str) -> str:
-    """Return the prefix of a stage's deployment. Raises BadInput for a stage whose name cannot be part of other
-    names."""
+    """Return the prefix of a stage's deployment. Raises BadInput for a stage whose name
+    cannot be part of other names."""
     prefix = f"outscaler-{stage}"
     if not _FORM.match(prefix):
         raise BadInput(
@@ -63,7 +64,8 @@ def state_table(environment: Mapping[str, str]) -> str:
 
 
 def state_table_of(prefix: str) -> str:
-    """Return the state table of a prefix; store.tables.policy_table_of derives the policy table from it."""
+    """Return the state table of a prefix; store.tables.policy_table_of derives
+    the policy table from it."""
     return f"{prefix}-state"
 
 
@@ -73,7 +75,8 @@ def queue_name(prefix: str, queue: str) -> str:
 
 
 def secret_prefix(prefix: str) -> str:
-    """Return the common prefix of the names of all secrets in a deployment: `outscaler/dev/` for `outscaler-dev`."""
+    """Return the common prefix of the names of all secrets in a deployment:
+    `outscaler/dev/` for `outscaler-dev`."""
     return f"outscaler/{prefix.removeprefix('outscaler-')}/"
 
 
@@ -81,6 +84,7 @@ _STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 
 
 def stage_prefix(table: str) -> str:
-    """Return the prefix of the stage of `make deploy` that a state table belongs to; "" for any other table."""
+    """Return the prefix of the stage of `make deploy` that a state table belongs
+    to; "" for any other table."""
     match = _STAGE_TABLE.match(table)
     return match["prefix"] if match is not None else ""

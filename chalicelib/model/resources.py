@@ -1,4 +1,6 @@
-"""Amounts of resources: whole numbers by name; cpu in millicores, memory and storage in bytes, the rest in pieces."""
+"""Amounts of resources: whole numbers by name; cpu in millicores, memory and storage in
+bytes, the rest in pieces.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,15 @@ from functools import lru_cache
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
 # The extended resources that make a node a GPU node.
-GPU_RESOURCES = ("nvidia.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "amd.com/gpu", "microsoft.com/directx")
-# Labels that announce a device before its driver works: those of the five providers, and of clouds. Exoscale has none.
+GPU_RESOURCES = (
+    "nvidia.com/gpu",
+    "habana.ai/gaudi",
+    "gpu.intel.com/xe",
+    "amd.com/gpu",
+    "microsoft.com/directx",
+)
+# Labels that announce a device before its driver works: those of the five providers, and of
+# clouds. Exoscale has none.
 ANNOUNCING_LABELS = (
     "cluster-api/accelerator",
     "aliyun.accelerator/nvidia_name",
@@ -19,10 +28,11 @@ ANNOUNCING_LABELS = (
     "k8s.amazonaws.com/accelerator",
     "kubernetes.azure.com/accelerator",
 )
-# Labels whose value is the GPU type of a node. The last one is set by a driver that works, so it announces nothing.
+# Labels whose value is the GPU type of a node. The last one is set by a driver that works,
+# so it announces nothing.
 GPU_LABELS = (*ANNOUNCING_LABELS, "nvidia.com/gpu.product")
-# Parts of the names of other extended resources that are devices or shares of one, such as aliyun.com/gpu-mem,
-# nvidia.com/mig-1g.5gb and huawei.com/ascend-310.
+# Parts of the names of other extended resources that are devices or shares of one, such as
+# aliyun.com/gpu-mem, nvidia.com/mig-1g.5gb and huawei.com/ascend-310.
 _DEVICES = ("gpu", "npu", "tpu", "mig-", "ascend", "neuron", "gaudi")
 
 Amounts = Mapping[str, int]

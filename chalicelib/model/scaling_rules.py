@@ -1,7 +1,7 @@
 """Demand besides pending pods: rules that add nodes, schedules, and headroom.
 
-The policy document and the cluster's HorizontalNodeAutoscaler objects produce the same values; only `source` tells them
-apart. Durations are seconds.
+The policy document and the cluster's HorizontalNodeAutoscaler objects produce the same values; only
+`source` tells them apart. Durations are seconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ class Metric(StrEnum):
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cron or metric rule. Exactly one of cron and metric is set.
 
-    groups: ids, pool ids or names; the rule acts on each pool separately. add: nodes, 0: as many as bring the rate
-    below the threshold (metric only). above: percent, 1 to 100; 0: the policy's own threshold for the metric. source:
-    empty for the policy, otherwise `namespace/name` of a HorizontalNodeAutoscaler.
+    groups: ids, pool ids or names; the rule acts on each pool separately. add: nodes, 0: as many as
+    bring the rate below the threshold (metric only). above: percent, 1 to 100; 0: the policy's own
+    threshold for the metric. source: empty for the policy, otherwise `namespace/name` of a
+    HorizontalNodeAutoscaler.
     """
 
     name: str
@@ -42,8 +43,9 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A HorizontalNodeAutoscaler as it was read. problems: why the whole object is rejected, empty if it is valid;
-    warnings: what is ignored. disabled: spec.disable. created: its creation time, which decides precedence."""
+    """A HorizontalNodeAutoscaler as it was read. problems: why the whole object is rejected, empty
+    if it is valid; warnings: what is ignored. disabled: spec.disable. created: its creation time,
+    which decides precedence."""
 
     namespace: str
     name: str
@@ -61,10 +63,12 @@ class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A window that opens when `cron` matches in time_zone and lasts `duration` seconds, and the settings within it.
+    """A window that opens when `cron` matches in time_zone and lasts `duration` seconds,
+    and the settings within it.
 
-    groups: the groups whose min and max it sets, every group if empty. mode: of the whole cluster (groups is empty
-    then). headroom: percentage that replaces that of the headroom entries of the same scope; None: they stay unchanged.
+    groups: the groups whose min and max it sets, every group if empty. mode: of the whole cluster
+    (groups is empty then). headroom: percentage that replaces that of the headroom entries of the
+    same scope; None: they stay unchanged.
     """
 
     name: str
@@ -81,8 +85,9 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Spare capacity, as virtual pods or as a percentage of the pods' requests.
 
-    groups: where it must be, in total over all of them; anywhere in the cluster if empty. Either pods > 0 with cpu
-    (millicores) and memory (bytes) each, or percent > 0 (of the requests of the pods in scope).
+    groups: where it must be, in total over all of them; anywhere in the cluster if empty.
+    Either pods > 0 with cpu (millicores) and memory (bytes) each, or percent > 0 (of the
+    requests of the pods in scope).
     """
 
     name: str
@@ -94,12 +99,12 @@ class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Which causes may scale up groups. cpu_threshold, memory_threshold: percent, for rules that name none.
-    cron_time_zone: of HorizontalNodeAutoscalers. metric_min_interval: seconds between metric actions on one pool.
-    horizontal_node_autoscalers: whether objects of the cluster are read; None: only if huaweicloud is a provider.
-    expected_cost: the expanders price and least-cost weigh prices by what groups have taught
-    (docs/reference/learning.md). learned_timeouts: a group that is usually fast is given up sooner than
-    maxNodeProvisionTime."""
+    """Which causes may scale up groups. cpu_threshold, memory_threshold: percent, for rules that
+    name none. cron_time_zone: of HorizontalNodeAutoscalers. metric_min_interval: seconds between
+    metric actions on one pool. horizontal_node_autoscalers: whether objects of the cluster are
+    read; None: only if huaweicloud is a provider. expected_cost: the expanders price and least-cost
+    weigh prices by what groups have taught (docs/reference/learning.md). learned_timeouts: a group
+    that is usually fast is given up sooner than maxNodeProvisionTime."""
 
     unschedulable_pods: bool = True
     rules: bool = True

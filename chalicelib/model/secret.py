@@ -1,8 +1,8 @@
 """A type for secrets that must never be shown, and the error for a secret that cannot be read.
 
-A plain `str` sooner or later appears in a log line, an exception or a debugger's repr. This type shows `***` in all of
-them, cannot be written as JSON (msgspec and json do not know it), and returns its text only through one method, which
-is easy to search for.
+A plain `str` sooner or later appears in a log line, an exception or a debugger's repr. This type
+shows `***` in all of them, cannot be written as JSON (msgspec and json do not know it), and returns
+its text only through one method, which is easy to search for.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ class Secret:
         return self._text
 
     def hidden_in(self, text: str) -> str:
-        """Return the text with every occurrence of the secret replaced by `***`, in each encoding that a service may
-        repeat it in: plain, percent-encoded, in base64, escaped as in JSON, HTML or a literal.
+        """Return the text with every occurrence of the secret replaced by `***`, in each
+        encoding that a service may repeat it in: plain, percent-encoded, in base64, escaped as
+        in JSON, HTML or a literal.
 
-        A text in which the secret is only found by decoding (an uncommon or a mixed encoding) is withheld as a whole.
+        A text in which the secret is only found by decoding (an uncommon or a mixed
+        encoding) is withheld as a whole.
         """
         if not self._text:
             return text
@@ -68,20 +70,32 @@ class Secret:
 
 
 def one_line(text: str) -> str:
-    """Return the text in one line; each control character, line separator and invisible formatting character becomes a
-    blank."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    """Return the text in one line; each control character, line separator and invisible formatting
+    character becomes a blank."""
+    return " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )
 
 
 def _spellings(text: str) -> list[str]:
-    """Return the text itself and its usual encodings, the longest first, because one may be the beginning of
-    another."""
+    """Return the text itself and its usual encodings, the longest first, because one may be
+    the beginning of another."""
     escaped = json.dumps(text)[1:-1]
-    safe_characters = ("", "/", ":/", "!*'()")  # used by quote, by browsers and by other languages' libraries
-    percent = {quote(text, safe=safe, errors=_ODD) for safe in safe_characters} | {quote_plus(text, errors=_ODD)}
-    spellings = percent | {re.sub("%..", lambda match: match.group().lower(), spelling) for spelling in percent}
+    # used by quote, by browsers and by other languages' libraries
+    safe_characters = ("", "/", ":/", "!*'()")
+    percent = {quote(text, safe=safe, errors=_ODD) for safe in safe_characters} | {
+        quote_plus(text, errors=_ODD)
+    }
+    spellings = percent | {
+        re.sub("%..", lambda match: match.group().lower(), spelling) for spelling in percent
+    }
     spellings |= {quote(spelling, safe="") for spelling in percent}  # encoded twice
-    spellings |= {escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+    spellings |= {
+        escaped,
+        escaped.replace("/", "\\/"),
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        repr(text)[1:-1],
+    }
     spellings |= {html.escape(text), html.escape(text, quote=False)}
     data = text.encode("utf-8", _ODD)
     spellings |= {data.hex(), data.hex().upper()}
@@ -95,13 +109,15 @@ def _spellings(text: str) -> list[str]:
 
 
 _ODD = "surrogatepass"  # how surrogates, which no text should contain, are encoded
-# By the number of preceding bytes in a group of three: how many base64 characters also depend on them.
+# By the number of preceding bytes in a group of three: how many base64
+# characters also depend on them.
 _ALONE = (0, 2, 3)
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _decoded(text: str) -> list[str]:
-    """Return possible decodings of the text: percent-decoded up to three times, unescaped, or both."""
+    """Return possible decodings of the text: percent-decoded up to three
+    times, unescaped, or both."""
     decodings = []
     for start in (text, _ESCAPED.sub(_unescaped, text), html.unescape(text)):
         plain = start
@@ -118,7 +134,8 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 PARAMETER = "ssm:/"
-"""Prefix of a secret's name in a policy if it is an SSM parameter: `ssm:/outscaler/shop/kubeconfig`."""
+"""Prefix of a secret's name in a policy if it is an SSM parameter:
+`ssm:/outscaler/shop/kubeconfig`."""
 
 
 def place_of(name: str) -> str:
@@ -132,17 +149,18 @@ def parameter_name(name: str) -> str:
 
 
 LONGEST_KEY, LONGEST_TOKEN = 256, 40_000
-"""Maximum characters of an access key and of a token; the largest tokens of vendors have about 32,000."""
+"""Maximum characters of an access key and of a token; the largest tokens of
+vendors have about 32,000."""
 
 _SENDABLE = re.compile(r"[A-Za-z0-9._~+/:=-]+\Z")
 
 
 def is_sendable(text: str, longest: int) -> bool:
-    """Return whether a text can be a key or a token: only characters of base64, of JSON Web Tokens, and `:`, up to a
-    length.
+    """Return whether a text can be a key or a token: only characters of base64, of JSON Web Tokens,
+    and `:`, up to a length.
 
-    The content of a secret is sent to a server. A text that is not a credential (an environment, a file, a document)
-    has other characters and is not sent.
+    The content of a secret is sent to a server. A text that is not a credential (an environment, a
+    file, a document) has other characters and is not sent.
     """
     return len(text) <= longest and _SENDABLE.match(text) is not None
 

@@ -1,7 +1,8 @@
 """Label selectors and node selector terms as data, with their matching rules.
 
-Shared by the predicates, PodDisruptionBudgets, DaemonSets and discovery, so that `NotIn` means the same everywhere:
-NotIn and DoesNotExist match when the key is missing; Gt and Lt compare whole numbers.
+Shared by the predicates, PodDisruptionBudgets, DaemonSets and discovery, so that `NotIn`
+means the same everywhere: NotIn and DoesNotExist match when the key is missing; Gt and
+Lt compare whole numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import msgspec
 
 LEAST_NUMBER, MOST_NUMBER = -(2**63), 2**63 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_LONGEST_NUMBER = 253  # characters: a label has 63, and a value of a selector may have leading zeros
+# characters: a label has 63, and a value of a selector may have leading zeros
+_LONGEST_NUMBER = 253
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -49,8 +51,8 @@ def _compare(operator: str, value: str, values: tuple[str, ...]) -> bool:
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number as Go's ParseInt reads it, of 64 bits; None for any other text. Python's int also reads blanks,
-    underscores and the digits of other scripts."""
+    """Return a number as Go's ParseInt reads it, of 64 bits; None for any other text. Python's int
+    also reads blanks, underscores and the digits of other scripts."""
     if _WHOLE_NUMBER.fullmatch(text) is None or len(text) > _LONGEST_NUMBER:
         return None
     number = int(text)
@@ -68,7 +70,8 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeTerm(msgspec.Struct, frozen=True, gc=False):
-    """One nodeSelectorTerm: all expressions (labels) and all fields (metadata.name). An empty one matches nothing."""
+    """One nodeSelectorTerm: all expressions (labels) and all fields (metadata.name). An
+    empty one matches nothing."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()

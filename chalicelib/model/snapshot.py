@@ -1,6 +1,7 @@
 """The cluster at one instant: what was read, and what could not be read (`gaps`).
 
-A stored snapshot with a stored memory replays to the same plan, so it contains everything that the planner may use.
+A stored snapshot with a stored memory replays to the same plan, so it contains everything
+that the planner may use.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from chalicelib.model.storage import Storage
 ALL_GROUPS_OF_PROVIDER = "all node groups of this provider"
 """In MissingData.affected_decisions of a provider: none of its node groups could be read."""
 ALL_CAPI_GROUPS = "every Cluster API node group"
-"""The same for Cluster API while it is not known which cluster is scaled. The text is stored, so it stays."""
+"""The same for Cluster API while it is not known which cluster is scaled. The
+text is stored, so it stays."""
 
 
-class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}):
-    """Data that could not be read. affected_decisions: the verdicts that are less certain without it.
+class MissingData(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}
+):
+    """Data that could not be read. affected_decisions: the verdicts that are
+    less certain without it.
 
-    kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind. name:
-    namespace/name of one malformed object, empty for a whole kind. node: the node to which a malformed pod is bound, or
-    the malformed Node itself: no pod is promised a place there, and it is not removed.
+    kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one
+    object's kind. name: namespace/name of one malformed object, empty for a whole kind. node: the
+    node to which a malformed pod is bound, or the malformed Node itself: no pod is promised a place
+    there, and it is not removed.
     """
 
     kind: str
@@ -37,8 +43,8 @@ class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affe
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing. whole: enough pods
-    are healthy, so evicting a pod that is not ready costs no disruption."""
+    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing.
+    whole: enough pods are healthy, so evicting a pod that is not ready costs no disruption."""
 
     namespace: str
     name: str
@@ -49,7 +55,8 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ReplicaSet, ReplicationController, Job, StatefulSet or DaemonSet. replicas is spec.replicas, if it has one."""
+    """A ReplicaSet, ReplicationController, Job, StatefulSet or DaemonSet. replicas is
+    spec.replicas, if it has one."""
 
     kind: str
     namespace: str
@@ -69,10 +76,11 @@ class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The ConfigMap `cluster-autoscaler-priority-expander`, as policy/priority_configmap.py parses it.
+    """The ConfigMap `cluster-autoscaler-priority-expander`, as
+    policy/priority_configmap.py parses it.
 
-    text: data.priorities as written, None if the key is missing. rules: (priority, patterns), highest first. problem:
-    why it cannot be used; rules are empty then.
+    text: data.priorities as written, None if the key is missing. rules: (priority, patterns),
+    highest first. problem: why it cannot be used; rules are empty then.
     """
 
     text: str | None = None
@@ -81,8 +89,8 @@ class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One cluster at one instant. controller_kinds: the kinds of controllers that could be read; the drain rule on
-    replica counts does not apply to the others."""
+    """One cluster at one instant. controller_kinds: the kinds of controllers that could be read;
+    the drain rule on replica counts does not apply to the others."""
 
     cluster: str
     taken_at: float

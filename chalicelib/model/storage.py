@@ -8,11 +8,12 @@ from chalicelib.model.selector import NodeTerm, Selector
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A PersistentVolumeClaim. volume: the PersistentVolume it is bound to (or, if unsettled, requests); request:
-    bytes; selected_node: the annotation `volume.kubernetes.io/selected-node`.
+    """A PersistentVolumeClaim. volume: the PersistentVolume it is bound to (or, if unsettled,
+    requests); request: bytes; selected_node: the annotation `volume.kubernetes.io/selected-node`.
 
-    unsettled: it names a volume, but the two are not bound yet, and only the volume controller may bind them.
-    any_class: it names no class at all, so that it gets the default one when it is created (of templates only).
+    unsettled: it names a volume, but the two are not bound yet, and only the volume controller may
+    bind them. any_class: it names no class at all, so that it gets the default one when it is
+    created (of templates only).
     """
 
     namespace: str
@@ -35,9 +36,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PersistentVolume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A PersistentVolume. claim: namespace/name of spec.claimRef, empty for a free one; driver and handle of its CSI
-    source, or of the CSI driver that has replaced its in-tree plugin; node_terms: spec.nodeAffinity.required, None
-    if there is none; zones are among its labels; capacity: bytes."""
+    """A PersistentVolume. claim: namespace/name of spec.claimRef, empty for a free one; driver and
+    handle of its CSI source, or of the CSI driver that has replaced its in-tree plugin; node_terms:
+    spec.nodeAffinity.required, None if there is none; zones are among its labels; capacity:
+    bytes."""
 
     name: str
     labels: dict[str, str] = {}
@@ -54,8 +56,9 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 
 class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer; topologies: allowedTopologies as node terms,
-    None if there are none; is_default: annotated as the cluster's default class (the newest of several counts)."""
+    """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer; topologies:
+    allowedTopologies as node terms, None if there are none; is_default: annotated as the cluster's
+    default class (the newest of several counts)."""
 
     name: str
     provisioner: str = ""
@@ -66,8 +69,9 @@ class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A node's CSI drivers. limits: driver -> most volumes; a driver without a limit is missing. topology: driver ->
-    the keys of the labels that say where the node reaches its volumes; a driver without such keys is missing."""
+    """A node's CSI drivers. limits: driver -> most volumes; a driver without a limit is missing.
+    topology: driver -> the keys of the labels that say where the node reaches its volumes; a driver
+    without such keys is missing."""
 
     name: str
     limits: dict[str, int] = {}
@@ -75,8 +79,9 @@ class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StorageCapacity(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A CSIStorageCapacity: bytes that a class can still provision where node_topology matches a node's labels.
-    largest: maximumVolumeSize, None if the driver does not report it; then capacity counts."""
+    """A CSIStorageCapacity: bytes that a class can still provision where node_topology
+    matches a node's labels. largest: maximumVolumeSize, None if the driver does not report
+    it; then capacity counts."""
 
     storage_class: str
     node_topology: Selector | None

@@ -1,4 +1,6 @@
-"""A digest of the types that stored data is decoded with, so that data of other types is recognized."""
+"""A digest of the types that stored data is decoded with, so that data of
+other types is recognized.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,15 @@ DIGITS = 20
 
 @cache
 def form_of(kind: type, *more: str | int) -> str:
-    """Return 20 hexadecimal digits that stand for a type: every field, default and enumeration that it consists of.
-    more: what else the digits stand for, such as a number of the format."""
+    """Return 20 hexadecimal digits that stand for a type: every field, default and enumeration that
+    it consists of. more: what else the digits stand for, such as a number of the format."""
     text = msgspec.json.encode([*more, parts_of(kind)], order="deterministic")
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 
 
 def parts_of(kind: type) -> dict[str, list[str]]:
-    """Return every struct and enumeration that a type consists of, by name, with a text per field or member."""
+    """Return every struct and enumeration that a type consists of, by name, with a
+    text per field or member."""
     described: dict[str, list[str]] = {}
     _describe(kind, described)
     return described
@@ -36,7 +39,8 @@ def _describe(kind: Any, described: dict[str, list[str]]) -> None:
     if issubclass(kind, msgspec.Struct):
         fields = msgspec.structs.fields(kind)
         described[name] = [
-            f"{one.name} {one.encode_name} {one.type} {one.default!r} {one.default_factory!r}" for one in fields
+            f"{one.name} {one.encode_name} {one.type} {one.default!r} {one.default_factory!r}"
+            for one in fields
         ]
         for one in fields:
             _describe(one.type, described)

@@ -1,11 +1,14 @@
-"""Lists the hosts to which a vendor's credentials may be sent: the vendor's own API hosts, as one ordered table.
+"""Lists the hosts to which a vendor's credentials may be sent: the vendor's own API
+hosts, as one ordered table.
 
-An address in a policy determines who receives signed calls and tokens, so a policy may not choose it freely. A vendor's
-whole domain would be too wide: it can include customers' own hosts, such as a bucket of object storage
-(`NAME.oss-REGION.aliyuncs.com`) or the API server of a cluster (`ID.cce.REGION.myhuaweicloud.com`). The table therefore
-names the API hosts, and a host must match one of them completely.
+An address in a policy determines who receives signed calls and tokens, so a policy may not choose
+it freely. A vendor's whole domain would be too wide: it can include customers' own hosts, such as a
+bucket of object storage (`NAME.oss-REGION.aliyuncs.com`) or the API server of a cluster
+(`ID.cce.REGION.myhuaweicloud.com`). The table therefore names the API hosts, and a host must match
+one of them completely.
 
-The deployment can permit other hosts (policy_permissions.py). TLS is required, except on this machine's own addresses.
+The deployment can permit other hosts (policy_permissions.py). TLS is required, except on this
+machine's own addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import msgspec
 
 from chalicelib.model.policy_permissions import ALLOWED_ENDPOINTS, Deployment
 
-# Every region and zone begins with two letters and a dash; product names such as `oss-cn-hangzhou` do not.
+# Every region and zone begins with two letters and a dash; product names such as
+# `oss-cn-hangzhou` do not.
 _REGION = r"[a-z]{2}(-[a-z0-9]{1,20}){1,4}"
 _ENVIRONMENT = r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?"
 
@@ -63,8 +67,9 @@ CCE_REGIONS = frozenset(
 
 
 class Vendor(msgspec.Struct, frozen=True):
-    """hosts: patterns of the API hosts. keys: settings that contain an API address. places: settings from which API
-    hosts are derived, with the required format; any other value could produce a different host."""
+    """hosts: patterns of the API hosts. keys: settings that contain an API address. places:
+    settings from which API hosts are derived, with the required format; any other value could
+    produce a different host."""
 
     hosts: tuple[str, ...]
     keys: tuple[str, ...] = ()
@@ -106,17 +111,22 @@ METADATA = "http://100.100.100.200"
 """The metadata service of Alibaba Cloud instances, on a link-local address and without TLS."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# The permitted form of an address: no user, no escape, no query, no fragment, no trailing dot, lower case only.
+# The permitted form of an address: no user, no escape, no query, no fragment, no
+# trailing dot, lower case only.
 _ADDRESS = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:(?"
+    r"P<port>[0-9]{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~/-]{0,200})?\Z"
 )
-_NOT_PLAIN = "is not a plain https address: small letters, no user, no escapes, no query, no dot at the host's end"
+_NOT_PLAIN = (
+    "is not a plain https address: small letters, no user, no escapes, no query, no dot at the "
+    "host's end"
+)
 
 
 def refused(vendor: str, url: str, deployment: Deployment) -> str:
-    """Return why a vendor's calls may not go to this address, "" if they may. url: its root, optionally with a path.
-    vendor: a provider's name, or METADATA_SERVICE."""
+    """Return why a vendor's calls may not go to this address, "" if they may. url: its root,
+    optionally with a path. vendor: a provider's name, or METADATA_SERVICE."""
     address = _ADDRESS.match(url)
     if address is None or ".." in url or not 0 < int(address["port"] or 443) < 65536:
         return _NOT_PLAIN
@@ -134,16 +144,24 @@ def refused(vendor: str, url: str, deployment: Deployment) -> str:
     return f"{named} is not an API host of {vendor}, and the deployment does not permit it"
 
 
-def mistakes(vendor: str, settings: Mapping[str, str], deployment: Deployment) -> Iterator[tuple[str, str, str]]:
-    """Return (key, problem, remedy) for each of a provider's settings that names a file or would send its calls to
-    another host."""
+def mistakes(
+    vendor: str, settings: Mapping[str, str], deployment: Deployment
+) -> Iterator[tuple[str, str, str]]:
+    """Return (key, problem, remedy) for each of a provider's settings that names a file or would
+    send its calls to another host."""
     table = VENDORS.get(vendor, Vendor(hosts=()))
     addresses = [(key, vendor) for key in table.keys]
     if vendor == "alicloud":
         addresses.append((METADATA_KEY, METADATA_SERVICE))
     for key, service in addresses:
-        if (url := settings.get(key, "").strip()) and (problem := refused(service, url, deployment)):
-            yield key, problem, f"remove it, or have the deployment list its host in {ALLOWED_ENDPOINTS}"
+        if (url := settings.get(key, "").strip()) and (
+            problem := refused(service, url, deployment)
+        ):
+            yield (
+                key,
+                problem,
+                f"remove it, or have the deployment list its host in {ALLOWED_ENDPOINTS}",
+            )
     for key, form in table.places:
         if (text := settings.get(key, "").strip()) and not re.fullmatch(form, text, re.ASCII):
             yield key, "cannot be part of a vendor host name", "write it as the vendor does"

@@ -1,8 +1,10 @@
-"""Hosts that no client may connect to, whatever a kubeconfig or a policy says, and those of private networks.
+"""Hosts that no client may connect to, whatever a kubeconfig or a policy says, and
+those of private networks.
 
-A machine's metadata service gives credentials to any program on that machine. It is reached by link-local addresses and
-by a few fixed ones, and every address has many spellings. The check therefore applies to the address itself: the
-written one, in any spelling, and the one that a name resolves to.
+A machine's metadata service gives credentials to any program on that machine. It is reached by
+link-local addresses and by a few fixed ones, and every address has many spellings. The check
+therefore applies to the address itself: the written one, in any spelling, and the one that a name
+resolves to.
 """
 
 from __future__ import annotations
@@ -17,8 +19,14 @@ _LINK_LOCAL = "169.254.0.0/16 fe80::/10 fec0::/10"
 _MULTICAST = "224.0.0.0/3 ff00::/8"  # and reserved
 # Metadata of Alibaba Cloud, Azure, Oracle Cloud and Google Cloud; services of EC2 instances.
 _METADATA = "100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd20:ce::254/128 fd00:ec2::/32"
-_TRANSLATED = "64:ff9b:1::/48 ::ffff:0:0:0/96 2001::/32"  # to IPv4 by a network-specific rule; Teredo
-_NETWORKS = tuple(map(ipaddress.ip_network, f"{_HERE} {_LINK_LOCAL} {_MULTICAST} {_METADATA} {_TRANSLATED}".split()))
+# to IPv4 by a network-specific rule; Teredo
+_TRANSLATED = "64:ff9b:1::/48 ::ffff:0:0:0/96 2001::/32"
+_NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        f"{_HERE} {_LINK_LOCAL} {_MULTICAST} {_METADATA} {_TRANSLATED}".split(),
+    )
+)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")
 _METADATA_NAMES = re.compile(r"(?i)(instance-data|metadata)(\..*)?\Z")
@@ -29,7 +37,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def never(host: str) -> bool:
-    """Return whether connections to that address or name are always forbidden. A name is not resolved."""
+    """Return whether connections to that address or name are always
+    forbidden. A name is not resolved."""
     address = address_of(host)
     if address is None:
         return _METADATA_NAMES.match(host) is not None
@@ -43,7 +52,8 @@ def is_loopback(host: str) -> bool:
 
 
 def address_of(host: str) -> Address | None:
-    """Return the address in the text, in any spelling, IPv4 embedded in IPv6 as IPv4; None for a name."""
+    """Return the address in the text, in any spelling, IPv4 embedded in IPv6
+    as IPv4; None for a name."""
     if _NUMBERS.match(host):
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host.rstrip(".")))
@@ -62,19 +72,22 @@ def _inner(address: ipaddress.IPv6Address) -> Address:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):  # NAT64; IPv4-compatible
+    # NAT64; IPv4-compatible
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 
 
 def addresses_of(name: str) -> frozenset[str]:
     """Return the addresses of a name. Raises OSError, ValueError."""
-    return frozenset(str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
+    return frozenset(
+        str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    )
 
 
 def are_private(host: str, resolve: Callable[[str], Iterable[str]] = addresses_of) -> bool:
-    """Return whether a host is a private address (RFC 1918, RFC 4193, loopback), or a name with no others: traffic
-    to it leaves no cloud."""
+    """Return whether a host is a private address (RFC 1918, RFC 4193, loopback), or a name with
+    no others: traffic to it leaves no cloud."""
     address = address_of(host)
     if address is not None:
         return address.is_private

@@ -1,5 +1,5 @@
-"""Reads files up to a size limit, because a path may name a disk image, a device or an endless pipe, and writes files
-that a reader sees whole or not at all."""
+"""Reads files up to a size limit, because a path may name a disk image, a device or an endless
+pipe, and writes files that a reader sees whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import stat
 from pathlib import Path
 
 MOST_CONFIGURATION = 2**20
-"""Bytes of a kubeconfig, of a certificate or of a credential in a file. A secret of AWS holds 64 KiB."""
+"""Bytes of a kubeconfig, of a certificate or of a credential in a file. A
+secret of AWS holds 64 KiB."""
 MOST_OBJECTS = 2**31
 """Bytes of one file with objects of a cluster, unpacked."""
 
 
 def content(path: Path, most: int) -> bytes:
-    """Return the file's bytes, decompressed where its name ends in `.gz`. Raises OSError, also for more than `most`
-    bytes; EOFError, zlib.error and gzip.BadGzipFile (an OSError) for an incomplete compressed file."""
+    """Return the file's bytes, decompressed where its name ends in `.gz`. Raises OSError, also for
+    more than `most` bytes; EOFError, zlib.error and gzip.BadGzipFile (an OSError) for an
+    incomplete compressed file."""
     with path.open("rb") as file:
         state = os.fstat(file.fileno())
         if stat.S_ISREG(state.st_mode) and state.st_size > most:

@@ -1,7 +1,9 @@
-"""One exchange over a session: returns a status, headers and a body within the limits, or raises why there is none.
+"""One exchange over a session: returns a status, headers and a body within the limits, or
+raises why there is none.
 
-Both transports (kube/transport.py, providers/http.py) use this module and add their own error messages. Exceptions of
-`requests` and urllib3 stay inside, because they contain the request, and with it the credential.
+Both transports (kube/transport.py, providers/http.py) use this module and add their own error
+messages. Exceptions of `requests` and urllib3 stay inside, because they contain the request,
+and with it the credential.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from chalicelib.net.time_limit import time_left
 _CHUNK = 2**18
 _HEAD = 2**20  # bytes before the body; http.client allows 100 headers
 _FRAMING = 2**20  # bytes that chunk sizes, trailers and trailing data may add
-LONGEST_ERROR = 2**20  # bytes of an error's body; a longer one does not come from an API and is not read
+# bytes of an error's body; a longer one does not come from an API and is not read
+LONGEST_ERROR = 2**20
 _GZIP, _GZIP_STREAM = "gzip", zlib.MAX_WBITS | 16
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60}")
 
 
 class ExchangeBounds(msgspec.Struct, frozen=True):
-    """connect, read: seconds per wait on the socket. total: seconds for the whole exchange, up to the last byte of the
-    body. bytes: of the body of a successful response."""
+    """connect, read: seconds per wait on the socket. total: seconds for the whole exchange, up to
+    the last byte of the body. bytes: of the body of a successful response."""
 
     connect: float
     read: float
@@ -40,10 +43,11 @@ class ExchangeBounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request. url: absolute; params: added to it as a query. gzip: whether the response may be compressed.
+    """A request. url: absolute; params: added to it as a query. gzip: whether the
+    response may be compressed.
 
-    on_piece: called with each piece of a successful body as it arrives, uncompressed, and before that once with b""
-    when the head has arrived. keep_body: whether the reply has the body, too.
+    on_piece: called with each piece of a successful body as it arrives, uncompressed, and before
+    that once with b"" when the head has arrived. keep_body: whether the reply has the body, too.
     """
 
     method: str
@@ -56,12 +60,13 @@ class Request(msgspec.Struct, frozen=True):
     keep_body: bool = True
 
     def __repr__(self) -> str:
-        return f"Request({self.method})"  # every other field may contain a key, a token or a signature
+        # every other field may contain a key, a token or a signature
+        return f"Request({self.method})"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A response. headers: names in lower case. unread: why the body of an error was not read; empty where it is
-    complete."""
+    """A response. headers: names in lower case. unread: why the body of an error was not read;
+    empty where it is complete."""
 
     status: int
     headers: dict[str, str]
@@ -72,13 +77,15 @@ class Reply(msgspec.Struct, frozen=True):
         return f"Reply({self.described()})"
 
     def described(self) -> str:
-        """Return the response without its body, which may be of any origin: status, length and media type."""
+        """Return the response without its body, which may be of any origin:
+        status, length and media type."""
         size = self.unread or f"{len(self.body)} bytes"
         return f"HTTP {self.status} ({size} of {media_type(self.headers)})"
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    """Return the type of a body in a form that is safe in a message. headers: names in lower case."""
+    """Return the type of a body in a form that is safe in a message.
+    headers: names in lower case."""
     match = _MEDIA_TYPE.match(headers.get("content-type", "").strip().lower())
     return match.group() if match else "an unknown type"
 
@@ -86,9 +93,10 @@ def media_type(headers: Mapping[str, str]) -> str:
 class NoReply(Exception):
     """There is no usable response.
 
-    kind: a key of PLAIN, or the name of the exception from `requests`. certificate: OpenSSL's verdict on the server's
-    certificate, empty if that was not the cause. sent: False where nothing can have been sent, because the address or a
-    header is invalid. seconds: that the exchange was allowed to take.
+    kind: a key of PLAIN, or the name of the exception from `requests`. certificate: OpenSSL's
+    verdict on the server's certificate, empty if that was not the cause. sent: False where nothing
+    can have been sent, because the address or a header is invalid. seconds: that the exchange was
+    allowed to take.
     """
 
     def __init__(self, kind: str, *, certificate: str = "", sent: bool = True) -> None:
@@ -108,9 +116,15 @@ PLAIN: Mapping[str, str] = {
     "Malformed": "the answer is not proper HTTP",
 }
 
-_BREACHES = {Breach.TIME: "Time", Breach.TASK: "Task", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
+_BREACHES = {
+    Breach.TIME: "Time",
+    Breach.TASK: "Task",
+    Breach.SIZE: "Size",
+    Breach.ADDRESS: "Address",
+}
 
-# The first match counts. urllib3's own exceptions come from reading the body, requests' from everything before.
+# The first match counts. urllib3's own exceptions come from reading the body,
+# requests' from everything before.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.ConnectTimeout, "ConnectTimeout"),
     (exceptions.ReadTimeout, "ReadTimeout"),
@@ -129,10 +143,13 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def exchange(
-    session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
+    session: requests.Session,
+    request: Request,
+    bounds: ExchangeBounds,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Reply:
-    """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context, and what
-    the allowance of this context raises (net/sockets.py).
+    """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its
+    context, and what the allowance of this context raises (net/sockets.py).
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
@@ -145,7 +162,10 @@ def exchange(
                 request.url,
                 params=dict(request.params),
                 data=request.body,
-                headers={**request.headers, "Accept-Encoding": _GZIP if request.gzip else "identity"},
+                headers={
+                    **request.headers,
+                    "Accept-Encoding": _GZIP if request.gzip else "identity",
+                },
                 timeout=(bounds.connect, bounds.read),
                 allow_redirects=False,
                 stream=True,
@@ -154,25 +174,38 @@ def exchange(
             return _reply(response, request, bounds, limit)
     except NoReply as error:
         problem = error
-    except (requests.RequestException, below.HTTPError, HTTPException, OSError, ValueError) as error:
+    except (
+        requests.RequestException,
+        below.HTTPError,
+        HTTPException,
+        OSError,
+        ValueError,
+    ) as error:
         problem = _no_reply(error, limit, answered=answered)
     problem.seconds = bounds.total
     raise problem
 
 
 def _allowed(bounds: ExchangeBounds) -> ExchangeBounds:
-    """Return the bounds, shortened to what this context allows. Raises NoReply where it allows nothing."""
+    """Return the bounds, shortened to what this context allows. Raises NoReply
+    where it allows nothing."""
     ask = allowance()
     seconds = ask() if ask is not None else bounds.total
     if min(seconds, time_left()) <= 0.0:
         raise NoReply("Task", sent=False)
     return msgspec.structs.replace(
-        bounds, connect=min(bounds.connect, seconds), read=min(bounds.read, seconds), total=min(bounds.total, seconds)
+        bounds,
+        connect=min(bounds.connect, seconds),
+        read=min(bounds.read, seconds),
+        total=min(bounds.total, seconds),
     )
 
 
-def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds, limit: ExchangeLimit) -> Reply:
-    """Read the body. The connection is reused for the next exchange only where all of it was read."""
+def _reply(
+    response: requests.Response, request: Request, bounds: ExchangeBounds, limit: ExchangeLimit
+) -> Reply:
+    """Read the body. The connection is reused for the next exchange only
+    where all of it was read."""
     try:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -182,9 +215,15 @@ def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds
         longest = bounds.bytes if success else min(bounds.bytes, LONGEST_ERROR)
         body = b""
         encoding = headers.get("content-encoding", "").strip().lower()
-        if encoding not in ("", "identity") and not (request.gzip and success and encoding == _GZIP):
+        if encoding not in ("", "identity") and not (
+            request.gzip and success and encoding == _GZIP
+        ):
             unread = "Encoding"
-        elif (read := _body(response, longest, limit, request if success else None, packed=encoding == _GZIP)) is None:
+        elif (
+            read := _body(
+                response, longest, limit, request if success else None, packed=encoding == _GZIP
+            )
+        ) is None:
             unread = "Size"
         else:
             body = read
@@ -204,10 +243,15 @@ _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR}
 
 
 def _body(
-    response: requests.Response, longest: int, limit: ExchangeLimit, request: Request | None, *, packed: bool
+    response: requests.Response,
+    longest: int,
+    limit: ExchangeLimit,
+    request: Request | None,
+    *,
+    packed: bool,
 ) -> bytes | None:
-    """Return the whole body, uncompressed; None for one that is too long. request: if it asks for pieces.
-    Raises NoReply for one that cannot be decompressed."""
+    """Return the whole body, uncompressed; None for one that is too long. request: if it asks for
+    pieces. Raises NoReply for one that cannot be decompressed."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
@@ -229,8 +273,8 @@ def _body(
 
 
 def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
-    """Yield the content of one gzip stream in pieces of a bounded size, because a few bytes may decompress to any
-    length. Stops when more than `longest` bytes were yielded. Raises NoReply."""
+    """Yield the content of one gzip stream in pieces of a bounded size, because a few bytes may
+    decompress to any length. Stops when more than `longest` bytes were yielded. Raises NoReply."""
     unpacker, size = zlib.decompressobj(_GZIP_STREAM), 0
     try:
         for piece in pieces:
@@ -258,17 +302,25 @@ def _no_reply(error: Exception, limit: ExchangeLimit, *, answered: bool) -> NoRe
     for cause in inner:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return NoReply("SSLError", certificate=str(cause.verify_message))
-    if isinstance(error, ValueError):  # about an address or a header: the request's, unless there is a response
+    # about an address or a header: the request's, unless there is a response
+    if isinstance(error, ValueError):
         answered = answered or any(isinstance(cause, below.InvalidHeader) for cause in inner)
         return NoReply("Malformed") if answered else NoReply(type(error).__name__, sent=False)
-    return NoReply(next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__))
+    return NoReply(
+        next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__)
+    )
 
 
 def _all_of(error: BaseException) -> list[BaseException]:
     """Return the exception and all exceptions it wraps, at any depth."""
     errors: list[BaseException] = [error]
     for current in errors:
-        for wrapped in (*current.args, current.__cause__, current.__context__, getattr(current, "reason", None)):
+        for wrapped in (
+            *current.args,
+            current.__cause__,
+            current.__context__,
+            getattr(current, "reason", None),
+        ):
             if isinstance(wrapped, BaseException) and wrapped not in errors and len(errors) < 20:
                 errors.append(wrapped)
     return errors

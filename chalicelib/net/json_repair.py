@@ -1,9 +1,10 @@
-"""Repairs JSON in which one value would make a strict decoder refuse the whole document, with all its other objects.
+"""Repairs JSON in which one value would make a strict decoder refuse the whole document,
+with all its other objects.
 
-Such values are an unpaired surrogate, bytes that are not UTF-8, a number that no machine number can represent, and
-endlessly nested values. Each is replaced by a text, so that only the object that contains it cannot be decoded. A
-truncated document or one that is not JSON is returned as it is, and so is one too large to be repaired in a few
-seconds.
+Such values are an unpaired surrogate, bytes that are not UTF-8, a number that no machine number can
+represent, and endlessly nested values. Each is replaced by a text, so that only the object that
+contains it cannot be decoded. A truncated document or one that is not JSON is returned as it is,
+and so is one too large to be repaired in a few seconds.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import msgspec
 _DEEPEST = 100  # levels; no API used here has twenty
 _MOST_TOKENS = 1_000_000  # bytes of a document to repair, some seconds; 500 pods take half
 _LONGEST_NUMBER = 40  # characters; 2**64 has 20 digits
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]|-?[0-9][0-9.eE+-]*|[^"\[\]{}0-9-]+|-', re.DOTALL)
-_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]|-?[0-9][0-9.eE+-]*|[^"\[\]{}0-9-]+|-', re.DOTALL
+)
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def read_json(body: bytes, shape: Callable[[Any], Any] = lambda document: document) -> Any:
-    """Return the document as `shape` converts it; `shape` may recurse into all its levels. Raises msgspec.DecodeError
-    for text that is not JSON, and what `shape` raises."""
+    """Return the document as `shape` converts it; `shape` may recurse into all its levels. Raises
+    msgspec.DecodeError for text that is not JSON, and what `shape` raises."""
     try:
         return shape(msgspec.json.decode(body))
     except _UNREADABLE:
@@ -33,8 +38,8 @@ def read_json(body: bytes, shape: Callable[[Any], Any] = lambda document: docume
 
 
 def decode_repaired(body: bytes, kind: Any) -> Any:
-    """Repair a document that could not be decoded, and decode it as that type. Raises msgspec.DecodeError and nothing
-    else."""
+    """Repair a document that could not be decoded, and decode it as that type. Raises
+    msgspec.DecodeError and nothing else."""
     try:
         return msgspec.json.decode(repaired(body), type=kind)
     except (UnicodeError, RecursionError):
@@ -42,7 +47,8 @@ def decode_repaired(body: bytes, kind: Any) -> Any:
 
 
 def repaired(body: bytes) -> bytes:
-    """Return the document with a text in place of each value that no decoder accepts; unchanged if it is too large."""
+    """Return the document with a text in place of each value that no decoder accepts;
+    unchanged if it is too large."""
     out: list[str] = []
     depth = 0
     for number, match in enumerate(_TOKEN.finditer(body.decode("utf-8", "replace"))):
@@ -75,8 +81,8 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _is_machine_number(token: str) -> bool:
-    """Return whether a decoder can represent it; true for text that is not a number, which the decoder refuses
-    itself."""
+    """Return whether a decoder can represent it; true for text that is not a number, which
+    the decoder refuses itself."""
     if len(token) > _LONGEST_NUMBER:
         return False
     try:

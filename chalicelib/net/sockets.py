@@ -1,13 +1,15 @@
-"""The limits of one exchange, seconds and bytes received, and the sockets that enforce them, plain and with TLS.
+"""The limits of one exchange, seconds and bytes received, and the sockets that enforce
+them, plain and with TLS.
 
-Every wait is shortened to what is left of the exchange: connecting, the TLS handshake, sending, and each read. This
-uses no thread, so none can leak; urllib3 closes a socket that ran out of time like any other that failed. Name
-resolution is the only wait that is not limited here; the resolver of the operating system has its own timeouts.
+Every wait is shortened to what is left of the exchange: connecting, the TLS handshake, sending, and
+each read. This uses no thread, so none can leak; urllib3 closes a socket that ran out of time like
+any other that failed. Name resolution is the only wait that is not limited here; the resolver of
+the operating system has its own timeouts.
 
-The limit of the current exchange is a context variable of its thread, because urllib3 creates and keeps the sockets and
-passes nothing on to them. A socket that is used outside an exchange has no limit. A second context variable limits all
-exchanges of one piece of work. It is asked immediately before each of them, so that a process that was frozen sends
-nothing that it may no longer send.
+The limit of the current exchange is a context variable of its thread, because urllib3 creates and
+keeps the sockets and passes nothing on to them. A socket that is used outside an exchange has no
+limit. A second context variable limits all exchanges of one piece of work. It is asked immediately
+before each of them, so that a process that was frozen sends nothing that it may no longer send.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ class Breach(Enum):
 
 
 class ExchangeLimit:
-    """seconds: for the whole exchange, from the construction on; less where `time_limit` leaves less. head: bytes
-    received until the body begins, including interim responses and a proxy's response. monotonic: seconds of a clock
-    that never goes back.
+    """seconds: for the whole exchange, from the construction on; less where `time_limit` leaves
+    less. head: bytes received until the body begins, including interim responses and a proxy's
+    response. monotonic: seconds of a clock that never goes back.
 
     breach: why the exchange was aborted, None if it was not.
     """
@@ -83,8 +85,8 @@ current = _CURRENT.get
 
 
 Allowance = Callable[[], float]
-"""Returns the seconds that an exchange may take which begins now; none may begin where that is not more than 0. What it
-raises ends the work."""
+"""Returns the seconds that an exchange may take which begins now; none may begin where that is not
+more than 0. What it raises ends the work."""
 
 _ALLOWED: ContextVar[Allowance | None] = ContextVar("allowed", default=None)
 
@@ -146,8 +148,8 @@ class BoundedSocket(socket.socket):
 
 
 class BoundedSSLSocket(ssl.SSLSocket):
-    """A TLS socket, as created by a context that was passed to `use`. OpenSSL applies a timeout to the whole of a
-    handshake or of a record, in any number of pieces."""
+    """A TLS socket, as created by a context that was passed to `use`. OpenSSL applies a timeout to
+    the whole of a handshake or of a record, in any number of pieces."""
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the base's
         """See ssl.SSLSocket."""
@@ -166,8 +168,9 @@ class BoundedSSLSocket(ssl.SSLSocket):
 
 
 def _waited(bounded: socket.socket, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Make the call, which waits for the peer. Its timeout is shortened to what is left, if that is less; urllib3 sets
-    the timeout anew before each request and each response. Raises TimeoutError where nothing is left."""
+    """Make the call, which waits for the peer. Its timeout is shortened to what is left, if that
+    is less; urllib3 sets the timeout anew before each request and each response. Raises
+    TimeoutError where nothing is left."""
     limit = current()
     if limit is None:
         return call(*arguments)
@@ -200,9 +203,11 @@ def connected(
     options: Sequence[tuple[int, int, int | bytes]],
     allowed: AddressAllowed,
 ) -> BoundedSocket:
-    """Connect to the first address of the host that accepts a connection. timeout: seconds for each address.
+    """Connect to the first address of the host that accepts a connection. timeout:
+    seconds for each address.
 
-    Raises OSError: AddressRefused if no address is allowed, socket.gaierror, TimeoutError, or the last address's error.
+    Raises OSError: AddressRefused if no address is allowed, socket.gaierror, TimeoutError, or
+    the last address's error.
     """
     entries = socket.getaddrinfo(host.strip("[]"), port, socket.AF_UNSPEC, socket.SOCK_STREAM)
     usable = [entry for entry in entries if allowed(str(entry[4][0]))]

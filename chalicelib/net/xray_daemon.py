@@ -1,7 +1,7 @@
 """Sends documents to the X-Ray daemon that Lambda runs beside a traced function.
 
-A document is one datagram to an address on the same machine. Nothing waits for it, and a lost one is only missing from
-a trace.
+A document is one datagram to an address on the same machine. Nothing waits for it, and a lost one
+is only missing from a trace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _ADDRESS = re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}):(\d{1,5})\Z")
 
 
 def send(address: str, document: bytes) -> None:
-    """Send a document to the daemon at `IP:port`. Never raises, and sends nothing to an address of another form."""
+    """Send a document to the daemon at `IP:port`. Never raises, and sends nothing to an
+    address of another form."""
     target = _ADDRESS.match(address)
     if target is None or len(document) > LONGEST:
         return

@@ -1,7 +1,8 @@
 """Conditions that are worth a notification, from what the tables say about one cluster. Pure.
 
-An ordered table has a function per type. Each returns what applies now; since when, and whether a message is due, is
-decided in notices.py. Everything is read from the tables, so a dead pass is noticed like a failing one.
+An ordered table has a function per type. Each returns what applies now; since when, and whether a
+message is due, is decided in notices.py. Everything is read from the tables, so a dead pass is
+noticed like a failing one.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ _GENERATED = re.compile(r"(-[a-z0-9]{6,10})?-[a-z0-9]{5}\Z|-[0-9]{1,6}\Z")
 
 
 class NoticeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that applies now. key: identifies it among the cluster's. opens_after: seconds for which it must apply
-    before it is reported; closes_after: for which it must not apply before its end is. command: the next one to type.
+    """Something that applies now. key: identifies it among the cluster's. opens_after: seconds for
+    which it must apply before it is reported; closes_after: for which it must not apply before its
+    end is. command: the next one to type.
     """
 
     type: str
@@ -65,8 +67,8 @@ class NoticeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
-    """What the tables say. plan: the last decision, None where there is none. gauges: of the last pass. plans, acts:
-    what the mode permits."""
+    """What the tables say. plan: the last decision, None where there is none. gauges: of the last
+    pass. plans, acts: what the mode permits."""
 
     name: str
     now: float
@@ -81,8 +83,8 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 def typed(*words: str) -> str:
-    """Return an outscaler command as it is typed in a shell. Names come from clusters and vendors, so each is quoted
-    where it needs to be."""
+    """Return an outscaler command as it is typed in a shell. Names come from clusters and vendors,
+    so each is quoted where it needs to be."""
     return shlex.join(("outscaler", *words))
 
 
@@ -91,17 +93,27 @@ def conditions(facts: ClusterFacts) -> tuple[NoticeCondition, ...]:
     return tuple(condition for rule in _RULES for condition in rule(facts))
 
 
-def _of_cluster(kind: str, severity: NoticeSeverity, message: str, command: str, **more: Any) -> NoticeCondition:
+def _of_cluster(
+    kind: str, severity: NoticeSeverity, message: str, command: str, **more: Any
+) -> NoticeCondition:
     """Return a condition of the whole cluster, of which there is one."""
     return NoticeCondition(kind, kind, severity, message, command=command, **more)
 
 
 def _of_group(
-    kind: str, severity: NoticeSeverity, message: str, facts: ClusterFacts, group: str, key_end: str = "", **more: Any
+    kind: str,
+    severity: NoticeSeverity,
+    message: str,
+    facts: ClusterFacts,
+    group: str,
+    key_end: str = "",
+    **more: Any,
 ) -> NoticeCondition:
     """Return a condition of a node group. key_end: distinguishes several of a group."""
     command = typed("explain", "group", group, "--cluster", facts.name)
-    return NoticeCondition(kind, f"{kind}/{group}{key_end}", severity, message, group=group, command=command, **more)
+    return NoticeCondition(
+        kind, f"{kind}/{group}{key_end}", severity, message, group=group, command=command, **more
+    )
 
 
 def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
@@ -109,7 +121,9 @@ def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.plans and not (last and facts.now - last <= longest):
         message = f"no pass since {format_time(last)}" if last else "no pass yet"
         opens_after = 0.0 if last else longest
-        yield _of_cluster("cluster.late", CRITICAL, message, typed("get", "clusters"), opens_after=opens_after)
+        yield _of_cluster(
+            "cluster.late", CRITICAL, message, typed("get", "clusters"), opens_after=opens_after
+        )
 
 
 def _failing(facts: ClusterFacts) -> Iterator[NoticeCondition]:
@@ -125,7 +139,8 @@ def _breaker(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     breaker = facts.memory.breaker
     if breaker.tripped_at and facts.memory.released_until <= facts.now:
         message = (
-            f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until they are released"
+            f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until "
+            "they are released"
         )
         yield _of_cluster("brake.pulled", CRITICAL, message, typed("release", facts.name))
 
@@ -154,9 +169,17 @@ def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 def _unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0:
-        message, command = "too many nodes are not ready; nothing is scaled", typed("get", "nodes", facts.name)
+        message, command = (
+            "too many nodes are not ready; nothing is scaled",
+            typed("get", "nodes", facts.name),
+        )
         yield _of_cluster(
-            "cluster.unhealthy", CRITICAL, message, command, opens_after=10 * _MINUTES, closes_after=5 * _MINUTES
+            "cluster.unhealthy",
+            CRITICAL,
+            message,
+            command,
+            opens_after=10 * _MINUTES,
+            closes_after=5 * _MINUTES,
         )
 
 
@@ -176,14 +199,21 @@ def _groups_unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 
 def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    """A back-off that has ended counts until growth succeeds, or for half an hour: the group may fail again."""
+    """A back-off that has ended counts until growth succeeds, or for half an hour:
+    the group may fail again."""
     helped = facts.plan is not None and not facts.plan.unschedulable
     for name, memory in sorted(facts.memory.groups.items()):
         backoff = memory.backoff
-        if backoff is None or facts.now > backoff.until + 30 * _MINUTES or memory.last_add > backoff.last_failed:
+        if (
+            backoff is None
+            or facts.now > backoff.until + 30 * _MINUTES
+            or memory.last_add > backoff.last_failed
+        ):
             continue
         severity = INFO if backoff.cls == "OutOfStock" and helped else WARNING
-        message = f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip()
+        message = (
+            f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip()
+        )
         cause = {"cls": backoff.cls, "code": backoff.code}
         yield _of_group("group.failed", severity, message, facts, name, f"/{backoff.cls}", **cause)
 
@@ -210,8 +240,8 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 
 def workload(pod: str) -> str:
-    """Return `namespace/name` without the generated end of a pod's name: pods of one controller are reported
-    together, and their replacements, too."""
+    """Return `namespace/name` without the generated end of a pod's name: pods of one controller are
+    reported together, and their replacements, too."""
     return _GENERATED.sub("", pod)
 
 
@@ -220,7 +250,10 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         group
         for verdict in (facts.plan.unschedulable if facts.plan else ())
         for group, reasons in verdict.reasons.items()
-        if any(reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE) for reason in reasons)
+        if any(
+            reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE)
+            for reason in reasons
+        )
     }
     for group in sorted(at_max):
         message = f"group {group} is at its maximum, and pods wait"
@@ -265,13 +298,18 @@ def _interruptions_unreplaced(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 def _nodes_overdue(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for node, reason in _notes_on_nodes(facts, ReasonCode.NODE_OVERDUE):
-        yield _of_node("node.overdue", f"node {node} could not be replaced: {sentence(reason)}", facts, node)
+        yield _of_node(
+            "node.overdue", f"node {node} could not be replaced: {sentence(reason)}", facts, node
+        )
 
 
 def _notes_on_nodes(facts: ClusterFacts, code: ReasonCode) -> list[tuple[str, Reason]]:
-    """Return the notes of a code with the nodes that they are about, each node once, the first by name."""
+    """Return the notes of a code with the nodes that they are about, each node
+    once, the first by name."""
     notes = facts.plan.notes if facts.plan else ()
-    by_node = {str(note.params.get("node", "")): note for note in reversed(notes) if note.code is code}
+    by_node = {
+        str(note.params.get("node", "")): note for note in reversed(notes) if note.code is code
+    }
     return sorted(by_node.items(), key=lambda item: item[0])[:NODES]
 
 
@@ -281,8 +319,8 @@ def _of_node(kind: str, message: str, facts: ClusterFacts, node: str) -> NoticeC
 
 
 def _repairs_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    """A common cause makes many nodes sick, and to replace them all would not help. The reason is given for each sick
-    node, or once for a group."""
+    """A common cause makes many nodes sick, and to replace them all would not help. The reason is
+    given for each sick node, or once for a group."""
     verdicts = [verdict.reason for verdict in facts.plan.unremovable] if facts.plan else []
     reasons = (*(facts.plan.notes if facts.plan else ()), *verdicts)
     by_group = {
@@ -291,7 +329,10 @@ def _repairs_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         if reason.code is ReasonCode.TOO_MANY_UNHEALTHY
     }
     for group, reason in sorted(by_group.items()):
-        message = f"sick nodes{f' of group {group}' if group else ''} are not repaired: {sentence(reason)}"
+        message = (
+            f"sick nodes{f' of group {group}' if group else ''} are not repaired: "
+            f"{sentence(reason)}"
+        )
         if group:
             yield _of_group("repair.blocked", WARNING, message, facts, group)
         else:
@@ -320,7 +361,10 @@ def _paused(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "paused",
             f"paused/{pause.part.value}/{pause.group}/{pause.since:.0f}",
             INFO,
-            f"{what} paused until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}",
+            (
+                f"{what} paused until {format_time(pause.until)} by {pause.by or 'unknown'}: "
+                f"{pause.reason}"
+            ),
             group=pause.group,
             command=typed("resume", facts.name),
         )

@@ -1,7 +1,7 @@
 """Delivers messages to the destinations of a policy: at least once, each destination by itself.
 
-A destination that is down delays no other one, no other cluster and no pass: attempts are short, all deliveries of a
-tick have one limit of time, and what is left is tried again with growing waits.
+A destination that is down delays no other one, no other cluster and no pass: attempts are short,
+all deliveries of a tick have one limit of time, and what is left is tried again with growing waits.
 
 A message has two forms: a CloudEvent for programs, and the form that Amazon's chat client shows.
 
@@ -51,8 +51,8 @@ class Poster(Protocol):
 
 
 class Channels(msgspec.Struct, frozen=True):
-    """How messages leave. stack: the deployment's name. read_secret: the text of a secret of this cluster, for
-    notifications only."""
+    """How messages leave. stack: the deployment's name. read_secret: the text of a secret of this
+    cluster, for notifications only."""
 
     cluster: str
     stack: str
@@ -62,10 +62,14 @@ class Channels(msgspec.Struct, frozen=True):
 
 
 def channels_of(
-    read_secret: Callable[[str], str], deployment: Deployment, topics: Publisher | None = None, stack: str = ""
+    read_secret: Callable[[str], str],
+    deployment: Deployment,
+    topics: Publisher | None = None,
+    stack: str = "",
 ) -> Callable[[str], Channels]:
-    """Return the channels of each cluster, by its name. deployment: what policies may name. topics: what publishes to
-    topics, SNS unless given. stack: the deployment's name, by its table unless given."""
+    """Return the channels of each cluster, by its name. deployment: what policies may
+    name. topics: what publishes to topics, SNS unless given. stack: the deployment's name,
+    by its table unless given."""
     name, publisher = stack or stack_of(state_table(os.environ)), topics or TopicPublisher()
     webhooks = WebhookSender(permitted(deployment.loopback))
 
@@ -85,8 +89,9 @@ def stack_of(table: str) -> str:
 def attempt(
     message: NoticeMessage, notifications: Notifications, channels: Channels, now: float
 ) -> tuple[dict[str, bool], dict[str, str]]:
-    """Send a message to the destinations that have not got it. Returns which have it now, and the problem of the
-    others. A destination that the policy no longer has counts as done. Raises nothing."""
+    """Send a message to the destinations that have not got it. Returns which have it
+    now, and the problem of the others. A destination that the policy no longer has
+    counts as done. Raises nothing."""
     arrived: dict[str, bool] = {}
     problems: dict[str, str] = {}
     for name in message.left:
@@ -101,17 +106,23 @@ def attempt(
     return arrived, problems
 
 
-def _send(name: str, message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
+def _send(
+    name: str, message: NoticeMessage, notifications: Notifications, channels: Channels, now: float
+) -> None:
     """Send to one destination, by its key in the policy. An unknown one is passed over."""
     cluster, webhook = channels.cluster, notifications.webhook
     if name == "topic":
         event = _text(cloud_event(message, cluster, channels.stack))
         channels.publisher.publish(notifications.topic, event, topic_attributes(message, cluster))
     elif name == "chatTopic":
-        channels.publisher.publish(notifications.chat_topic, _text(chat_message(message, cluster)), {})
+        channels.publisher.publish(
+            notifications.chat_topic, _text(chat_message(message, cluster)), {}
+        )
     elif name == "webhook" and webhook is not None:
         event = _text(cloud_event(message, cluster, channels.stack))
-        channels.poster.post(webhook.url, channels.read_secret(webhook.secret), message.id, now, event.encode())
+        channels.poster.post(
+            webhook.url, channels.read_secret(webhook.secret), message.id, now, event.encode()
+        )
 
 
 def _text(document: Mapping[str, object]) -> str:
@@ -122,8 +133,8 @@ def _text(document: Mapping[str, object]) -> str:
 
 
 def cloud_event(message: NoticeMessage, cluster: str, stack: str) -> dict[str, Any]:
-    """Return the event in CloudEvents' JSON format. stack: the deployment's name. A repetition has the same id, and
-    consumers deduplicate by source and id."""
+    """Return the event in CloudEvents' JSON format. stack: the deployment's name. A repetition has
+    the same id, and consumers deduplicate by source and id."""
     condition = message.condition
     data = {
         "cluster": cluster,
@@ -166,10 +177,12 @@ def topic_attributes(message: NoticeMessage, cluster: str) -> dict[str, str]:
 
 
 def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
-    """Return the form that Amazon Q Developer in chat applications shows; it ignores every other one. The thread joins
-    the end of a condition to its beginning."""
+    """Return the form that Amazon Q Developer in chat applications shows; it ignores every other
+    one. The thread joins the end of a condition to its beginning."""
     condition = message.condition
-    word = {OPEN: condition.severity.value.upper(), CLOSED: "RESOLVED"}.get(message.state, message.state.upper())
+    word = {OPEN: condition.severity.value.upper(), CLOSED: "RESOLVED"}.get(
+        message.state, message.state.upper()
+    )
     return {
         "version": "1.0",
         "source": "custom",
@@ -178,7 +191,9 @@ def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
             "textType": "client-markdown",
             "title": f"{word}: {condition.type} in {cluster}"[:250],
             "description": f"{_markdown(condition.message)}\nsince {format_time(message.since)}",
-            "nextSteps": [condition.command, runbook_url(condition.type)] if condition.command else [],
+            "nextSteps": [condition.command, runbook_url(condition.type)]
+            if condition.command
+            else [],
         },
         "metadata": {
             "threadId": dedup_key(message, cluster),
@@ -189,18 +204,26 @@ def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
 
 
 def dedup_key(message: NoticeMessage, cluster: str) -> str:
-    """Return the key that the beginning, the reminders and the end of a condition have in common."""
+    """Return the key that the beginning, the reminders and the end of a
+    condition have in common."""
     return f"{cluster}/{_plain(message.condition.key)}"
 
 
 def runbook_url(kind: str) -> str:
     """Return the section of the runbook about a type; test messages have none of their own."""
-    return f"{RUNBOOK}#{f'notification-{kind}'.replace('.', '') if kind in NOTICE_TYPES else 'notifications'}"
+    return (
+        f"{RUNBOOK}#"
+        f"{f'notification-{kind}'.replace('.', '') if kind in NOTICE_TYPES else 'notifications'}"
+    )
 
 
 def _subject(message: NoticeMessage) -> str:
     condition = message.condition
-    named = (("groups", condition.group), ("nodes", condition.node), ("operations", condition.operation))
+    named = (
+        ("groups", condition.group),
+        ("nodes", condition.node),
+        ("operations", condition.operation),
+    )
     return "/".join(f"{kind}/{quote(name, safe='')}" for kind, name in named if name) or "cluster"
 
 
@@ -211,7 +234,10 @@ def _plain(text: str) -> str:
 
 def _markdown(text: str) -> str:
     """Return a foreign text that chat clients show as it is: no links, mentions or formatting."""
-    return "".join(f"\\{character}" if character in "\\`*_{}[]()<>#+|~@!" else character for character in _plain(text))
+    return "".join(
+        f"\\{character}" if character in "\\`*_{}[]()<>#+|~@!" else character
+        for character in _plain(text)
+    )
 
 
 _TABLE = re.compile(r"(?P<stack>.+)-state\Z")

@@ -1,6 +1,8 @@
-"""Decides which messages are due: one when a condition opens, one when it closes, a reminder each day. Pure.
+"""Decides which messages are due: one when a condition opens, one when it closes, a
+reminder each day. Pure.
 
-A message that is due becomes part of the state, so it is stored before it is sent, and is sent until it has arrived.
+A message that is due becomes part of the state, so it is stored before it is sent, and is
+sent until it has arrived.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.notification import IN_EVERY_MODE, ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.notification import (
+    IN_EVERY_MODE,
+    ONLY_WHERE_NAMED,
+    NoticeSeverity,
+    Notifications,
+)
 from chalicelib.notify.conditions import NoticeCondition
 
 REMINDED_EVERY = 86400.0
@@ -29,8 +36,8 @@ OPEN, REMINDER, CLOSED, ONCE = "open", "reminder", "closed", "once"
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition over time. since: when it began to apply; opened_at: when it was reported, 0.0: not yet; gone_since:
-    since when it does not apply, 0.0: it does. Epoch seconds."""
+    """A condition over time. since: when it began to apply; opened_at: when it was reported, 0.0:
+    not yet; gone_since: since when it does not apply, 0.0: it does. Epoch seconds."""
 
     condition: NoticeCondition
     since: float
@@ -41,8 +48,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message that is to be sent. id: the same for every attempt. left: destinations that have not got it. attempts,
-    next_at: of the delivery."""
+    """A message that is to be sent. id: the same for every attempt. left: destinations that have
+    not got it. attempts, next_at: of the delivery."""
 
     id: str
     at: float
@@ -55,9 +62,10 @@ class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoticeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of a cluster. version, effective: of the policy that was seen last, and its mode; 0 and ""
-    before the first. opened: instants of the openings of the last hour. suppressed: openings beyond the limit.
-    journal_at: the newest entry that was looked at. dead: messages that could not be delivered, the newest first."""
+    """What is remembered of a cluster. version, effective: of the policy that was seen last, and
+    its mode; 0 and "" before the first. opened: instants of the openings of the last hour.
+    suppressed: openings beyond the limit. journal_at: the newest entry that was looked at. dead:
+    messages that could not be delivered, the newest first."""
 
     notices: dict[str, Notice] = {}
     messages: tuple[NoticeMessage, ...] = ()
@@ -83,7 +91,10 @@ class NoticeRules(msgspec.Struct, frozen=True):
         if types:
             chosen = kind in types
         else:
-            chosen = kind not in ONLY_WHERE_NAMED and condition.severity.rank >= self.settings.min_severity.rank
+            chosen = (
+                kind not in ONLY_WHERE_NAMED
+                and condition.severity.rank >= self.settings.min_severity.rank
+            )
         return chosen and (self.acts or kind.startswith(IN_EVERY_MODE))
 
     def holds(self, condition: NoticeCondition) -> bool:
@@ -98,10 +109,13 @@ def decide(
     rules: NoticeRules,
     now: float,
 ) -> NoticeState:
-    """Return the next state, with the messages that are due. applying: conditions at `now`; once: single events, which
-    open and have no end. The same input gives the same ids, so a repeated decision sends nothing new."""
+    """Return the next state, with the messages that are due. applying: conditions at `now`; once:
+    single events, which open and have no end. The same input gives the same ids, so a repeated
+    decision sends nothing new."""
     step = _Step(state, rules, now)
-    current = {condition.key: condition for condition in map(_short, applying) if rules.wants(condition)}
+    current = {
+        condition.key: condition for condition in map(_short, applying) if rules.wants(condition)
+    }
     for key, condition in current.items():
         step.apply(key, condition)
     for key in sorted(state.notices.keys() - current.keys()):
@@ -139,7 +153,9 @@ class _Step:
             else:
                 self._opened.append(now)
                 self.send(condition, OPEN, notice.since)
-            notice = msgspec.structs.replace(notice, condition=condition, opened_at=now, reminded_at=now, unsent=unsent)
+            notice = msgspec.structs.replace(
+                notice, condition=condition, opened_at=now, reminded_at=now, unsent=unsent
+            )
         self._notices[key] = notice
 
     def end(self, key: str) -> None:
@@ -153,7 +169,9 @@ class _Step:
         if notice.opened_at and not notice.unsent:
             self.send(notice.condition, CLOSED, notice.since, notice.opened_at)
 
-    def send(self, condition: NoticeCondition, state: str, since: float, opened_at: float = 0.0) -> None:
+    def send(
+        self, condition: NoticeCondition, state: str, since: float, opened_at: float = 0.0
+    ) -> None:
         """Add a message."""
         if len(self._messages) >= MOST_MESSAGES:
             return
@@ -175,8 +193,13 @@ class _Step:
         """Return the state after the step, with one message about openings that were not sent."""
         if self._suppressed and len(self._opened) < OPENINGS_AN_HOUR:
             kind = "notifications.suppressed"
-            text = f"{self._suppressed} more conditions opened within an hour and were not sent one by one"
-            condition = NoticeCondition(kind, kind, NoticeSeverity.WARNING, text, command="outscaler ui")
+            text = (
+                f"{self._suppressed} more conditions opened within an hour and were not sent one "
+                "by one"
+            )
+            condition = NoticeCondition(
+                kind, kind, NoticeSeverity.WARNING, text, command="outscaler ui"
+            )
             self.send(condition, ONCE, self._now, self._now)
             self._suppressed = 0
         return msgspec.structs.replace(
@@ -189,8 +212,9 @@ class _Step:
 
 
 def bounded(state: NoticeState, size: Callable[[NoticeState], int]) -> NoticeState:
-    """Return the state such that it has at most LARGEST_STATE bytes: with shorter texts, and if that is not enough,
-    with the conditions that are open, the newest messages and no dead ones. size: its bytes when stored."""
+    """Return the state such that it has at most LARGEST_STATE bytes: with shorter texts, and if
+    that is not enough, with the conditions that are open, the newest messages and no dead ones.
+    size: its bytes when stored."""
     if size(state) <= LARGEST_STATE:
         return state
     notices = {
@@ -198,7 +222,8 @@ def bounded(state: NoticeState, size: Callable[[NoticeState], int]) -> NoticeSta
         for key, notice in state.notices.items()
     }
     messages = tuple(
-        msgspec.structs.replace(message, condition=_short(message.condition, _SHORT)) for message in state.messages
+        msgspec.structs.replace(message, condition=_short(message.condition, _SHORT))
+        for message in state.messages
     )
     short = msgspec.structs.replace(state, notices=notices, messages=messages, dead=())
     if size(short) <= LARGEST_STATE:
@@ -208,7 +233,8 @@ def bounded(state: NoticeState, size: Callable[[NoticeState], int]) -> NoticeSta
 
 
 def _short(condition: NoticeCondition, longest: int = LONGEST_MESSAGE) -> NoticeCondition:
-    """Return the condition with texts of at most `longest` characters. The key still identifies it."""
+    """Return the condition with texts of at most `longest` characters. The
+    key still identifies it."""
     changes: dict[str, Any] = {
         name: text[:longest] for name in _TEXTS if len(text := getattr(condition, name)) > longest
     }
@@ -221,12 +247,18 @@ def _short(condition: NoticeCondition, longest: int = LONGEST_MESSAGE) -> Notice
 
 
 def delivered(
-    state: NoticeState, results: Mapping[str, Mapping[str, bool]], now: float, *, attempts: int, backoff: float
+    state: NoticeState,
+    results: Mapping[str, Mapping[str, bool]],
+    now: float,
+    *,
+    attempts: int,
+    backoff: float,
 ) -> NoticeState:
-    """Return the state after an attempt. results: by message id, for each destination whether it has the message now.
+    """Return the state after an attempt. results: by message id, for each destination
+    whether it has the message now.
 
-    A message that no attempt of `attempts` delivers goes to the dead ones; each attempt waits twice as long as the one
-    before, beginning with `backoff` seconds.
+    A message that no attempt of `attempts` delivers goes to the dead ones; each attempt waits twice
+    as long as the one before, beginning with `backoff` seconds.
     """
     waiting: list[NoticeMessage] = []
     dead = list(state.dead)

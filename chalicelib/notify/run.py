@@ -1,7 +1,8 @@
-"""Notifications of one tick: for each cluster whose policy has destinations, decide, save, send, and save again.
+"""Notifications of one tick: for each cluster whose policy has destinations, decide,
+save, send, and save again.
 
-Messages are saved before they are sent. A function that is killed in between sends them once more, with the same ids.
-A quiet tick writes nothing.
+Messages are saved before they are sent. A function that is killed in between sends them once more,
+with the same ids. A quiet tick writes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from chalicelib.store.codec import encode
 from chalicelib.store.errors import StoreError
 
 WITHIN = 15.0
-"""Seconds for all deliveries of a tick; after as many more, the remaining clusters wait for the next one."""
+"""Seconds for all deliveries of a tick; after as many more, the remaining
+clusters wait for the next one."""
 AT_ONCE = 50
 """Messages of one cluster that are tried in a tick."""
 _ENTRIES = 100
@@ -39,17 +41,22 @@ _ENTRIES = 100
 MakeChannels = Callable[[str], Channels]
 
 
-def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clock: Callable[[], float]) -> int:
-    """Send what is due for these clusters (schedules applied, pauses not). Returns the number of delivered messages.
-    Raises nothing: a cluster that fails is logged, and the next one follows."""
-    notified = [policy for policy in policies if policy.notifications and policy.notifications.destinations]
+def notify(
+    policies: Iterable[Policy], store: Store, channels: MakeChannels, clock: Callable[[], float]
+) -> int:
+    """Send what is due for these clusters (schedules applied, pauses not). Returns the number of
+    delivered messages. Raises nothing: a cluster that fails is logged, and the next one follows."""
+    notified = [
+        policy for policy in policies if policy.notifications and policy.notifications.destinations
+    ]
     if not notified:
         return 0
     until, sent = clock() + WITHIN, 0
     pauses: dict[str, tuple[Pause, ...] | StoreError] = {}
     with _contained(""):
         pauses = store.pauses.all_current()
-    first = int(clock() // 60) % len(notified)  # another one in each minute, so that none is always the last
+    # another one in each minute, so that none is always the last
+    first = int(clock() // 60) % len(notified)
     for policy in (*notified[first:], *notified[:first]):
         if clock() > until + WITHIN:
             logger.warning("notifications of some clusters wait for the next tick")
@@ -92,7 +99,9 @@ def _notify_cluster(
     # The instant changes in each tick only where messages about operations are sent.
     journal_at = now if ONLY_WHERE_NAMED & set(settings.types) else state.journal_at
     word = permitted(policy).word
-    state = msgspec.structs.replace(state, version=policy.version, effective=word, journal_at=journal_at)
+    state = msgspec.structs.replace(
+        state, version=policy.version, effective=word, journal_at=journal_at
+    )
     state = bounded(state, lambda stored: len(encode(stored)))
     if state != before:
         version = store.notices().save(policy.name, encode(state), version)
@@ -105,9 +114,14 @@ def _notify_cluster(
 
 
 def _send(
-    state: NoticeState, rules: NoticeRules, channels: Channels, clock: Callable[[], float], until: float
+    state: NoticeState,
+    rules: NoticeRules,
+    channels: Channels,
+    clock: Callable[[], float],
+    until: float,
 ) -> tuple[NoticeState, int]:
-    """Send the messages that are due; return the state afterwards, and how many have arrived everywhere."""
+    """Send the messages that are due; return the state afterwards, and how many
+    have arrived everywhere."""
     results: dict[str, dict[str, bool]] = {}
     waiting: set[str] = set()  # an end must not arrive before its beginning
     for message in state.messages:
@@ -133,12 +147,15 @@ def _send(
     lost = {message.id for message in after.dead} - {message.id for message in state.dead}
     if lost:
         remedy = f"outscaler notify dead {rules.cluster}"
-        logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy=remedy)
+        logger.error(
+            "notifications are lost", cluster=rules.cluster, count=len(lost), remedy=remedy
+        )
     return after, sum(all(arrived.values()) for arrived in results.values())
 
 
 def load_state(data: bytes) -> NoticeState:
-    """Return the stored state; an empty one where it cannot be read: then conditions are reported once more."""
+    """Return the stored state; an empty one where it cannot be read: then
+    conditions are reported once more."""
     try:
         return msgspec.json.decode(data, type=NoticeState) if data else NoticeState()
     except (msgspec.MsgspecError, ValueError):
@@ -153,7 +170,9 @@ def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
         try:
             decision = last_decision(policy.name, passed, store.journal)
         except DecisionUnreadable as error:
-            logger.warning("decision not readable for notifications", cluster=policy.name, detail=str(error))
+            logger.warning(
+                "decision not readable for notifications", cluster=policy.name, detail=str(error)
+            )
     state = passed.state if passed is not None else None
     return ClusterFacts(
         name=policy.name,
@@ -170,16 +189,21 @@ def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
 
 
 def _events(old_state: NoticeState, facts: ClusterFacts, store: Store) -> Iterator[NoticeCondition]:
-    """Return what happened since the last tick and has no end: another policy, another mode, finished operations."""
+    """Return what happened since the last tick and has no end: another policy, another
+    mode, finished operations."""
     policy, word, old_word = facts.policy, permitted(facts.policy).word, old_state.effective
     command = typed("history", facts.name)
     if old_state.version and policy.version != old_state.version:
         kind, key = "policy.changed", f"policy.changed/{policy.version}"
-        text = f"version {policy.version} of the policy is in force, after version {old_state.version}"
+        text = (
+            f"version {policy.version} of the policy is in force, after version {old_state.version}"
+        )
         yield NoticeCondition(kind, key, NoticeSeverity.INFO, text, command=command)
     if old_word and word != old_word:
         kind, key = "mode.changed", f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}"
-        yield NoticeCondition(kind, key, NoticeSeverity.INFO, f"the mode is {word}, after {old_word}", command=command)
+        yield NoticeCondition(
+            kind, key, NoticeSeverity.INFO, f"the mode is {word}, after {old_word}", command=command
+        )
     settings = policy.notifications
     if settings is None or not old_state.journal_at or not ONLY_WHERE_NAMED & set(settings.types):
         return

@@ -2,8 +2,9 @@
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 
-The address comes from a policy. It must be HTTPS; this machine's own addresses and those that are never reached are
-refused when the connection is made; redirects are not followed, and the answer is read up to a limit only.
+The address comes from a policy. It must be HTTPS; this machine's own addresses and those that are
+never reached are refused when the connection is made; redirects are not followed, and the answer is
+read up to a limit only.
 """
 
 from __future__ import annotations
@@ -32,24 +33,29 @@ Permitted = Callable[[str], bool]
 
 
 def permitted(loopback: bool) -> Permitted:  # noqa: FBT001 - one fact about the deployment
-    """Return which addresses may be connected to. loopback: this machine's own, too, for the local emulation."""
+    """Return which addresses may be connected to. loopback: this machine's own, too,
+    for the local emulation."""
     return lambda address: not never(address) and (loopback or not is_loopback(address))
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
-    """Return the value of webhook-signature. secret: as in the store, with or without `whsec_`; its base64 form is the
-    key where it has the prefix, otherwise its text is."""
+    """Return the value of webhook-signature. secret: as in the store, with or without `whsec_`; its
+    base64 form is the key where it has the prefix, otherwise its text is."""
     text = secret.strip()
-    key = base64.b64decode(text.removeprefix(_PREFIX)) if text.startswith(_PREFIX) else text.encode()
+    key = (
+        base64.b64decode(text.removeprefix(_PREFIX)) if text.startswith(_PREFIX) else text.encode()
+    )
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
 class WebhookSender:
-    """Posts to one address after the other. connects: which addresses may be connected to. context: TLS settings, the
-    public authorities unless given."""
+    """Posts to one address after the other. connects: which addresses may be connected to. context:
+    TLS settings, the public authorities unless given."""
 
-    def __init__(self, connects: Permitted, context: Callable[[], ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self, connects: Permitted, context: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
         self._connects, self._context = connects, context or public_context
 
     def post(self, url: str, secret: str, message_id: str, now: float, body: bytes) -> None:

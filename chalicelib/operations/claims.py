@@ -4,20 +4,22 @@
                   │              └ 24 s ┘ extended before a request that it might not outlast
                   └ 25 s later ─► the claim of this executor is over ──► taken over
                                   it goes on ──────────────────────────► the watch again, at its end
-                                  the next step is due later ──────────► the watch again, 25 s after that
-                                  anything else ───────────────────────► nothing
+                                  the next step is due later ──────────► the watch again, 25 s after
+                                  that anything else ───────────────────────► nothing
 
-A claim is short, so that an operation whose executor was killed continues within 30 seconds. The watch is a delayed
-message that is sent before the first claim of an invocation: SQS delivers it never early, and whether or not this
-process still lives. A second watch follows 25 s after the first: the executor that receives the first may be killed
-before it has sent a watch of its own, and SQS would not deliver that message again for minutes.
+A claim is short, so that an operation whose executor was killed continues within 30 seconds. The
+watch is a delayed message that is sent before the first claim of an invocation: SQS delivers it
+never early, and whether or not this process still lives. A second watch follows 25 s after
+the first: the executor that receives the first may be killed before it has sent a watch of its own,
+and SQS would not deliver that message again for minutes.
 
-The clocks of two functions may differ. The watch therefore says when it arrives by the clock that has set the claim's
-end, and only that clock counts.
+The clocks of two functions may differ. The watch therefore says when it arrives by the clock that
+has set the claim's end, and only that clock counts.
 
-An executor sends a request to the cluster or the vendor only while its claim lasts. It asks the clock before each of
-them, and extends a claim of which little is left. A process that was frozen meanwhile finds that it has to extend a
-claim that another executor has taken over, and sends nothing.
+An executor sends a request to the cluster or the vendor only while its claim lasts. It asks the
+clock before each of them, and extends a claim of which little is left. A process that was frozen
+meanwhile finds that it has to extend a claim that another executor has taken over, and sends
+nothing.
 """
 
 from __future__ import annotations
@@ -51,15 +53,17 @@ RECORDING = 4.0
 PLANNER = "planner"
 """The sender of an operation's first watch."""
 EARLY = 20.0
-"""Seconds by which a message may arrive before its step is due, between two clocks that are wrong by 10 seconds each.
-An earlier message is a duplicate."""
+"""Seconds by which a message may arrive before its step is due, between two clocks that are wrong
+by 10 seconds each. An earlier message is a duplicate."""
 
 
 class StepMessage(ActMessage, frozen=True, omit_defaults=True):
-    """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code.
+    """The message for an operation's next step. attempt: the one that sent
+    it; 0: sent by other code.
 
-    watch: for a watch, the executor that sent it. spare: for its second one. at: when it is delivered, by the clock of
-    that executor. instead_of: the claim that this executor found to be over, and was about to take over."""
+    watch: for a watch, the executor that sent it. spare: for its second one. at: when it is
+    delivered, by the clock of that executor. instead_of: the claim that this executor found to be
+    over, and was about to take over."""
 
     attempt: int = 0
     watch: str = ""
@@ -91,14 +95,19 @@ class Executor:
         self._working: dict[str, tuple[Operation, float]] = {}  # by id, with the end of the claim
 
     def begin(self, message: StepMessage) -> Operation | None:
-        """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
+        """Claim the operation, or find that there is nothing to do now.
+        Raises StoreError, NotSent."""
         self._rt.checkpoint("act:received")
         before = self._rt.store.operations.get(message.cluster, message.operation)
         if before is None or not before.is_open:
             self._log_nothing(message, before.status.state.value if before else "unknown")
             return None
         if before.status.state is OperationState.RUNNING:
-            over = self._is_over(message, before) if message.watch else self._rt.store.operations.is_abandoned(before)
+            over = (
+                self._is_over(message, before)
+                if message.watch
+                else self._rt.store.operations.is_abandoned(before)
+            )
             if not over:
                 self._log_nothing(message, f"claimed by {before.status.claimed_by}")
                 return None
@@ -110,9 +119,9 @@ class Executor:
 
     @contextmanager
     def working(self, operation: Operation) -> Iterator[None]:
-        """Limit what is done inside the context to the time of the claim, and of the claims of operations that join.
-        Every request to a cluster or a vendor may raise OperationClaimed, OperationNotDue or OperationFinished: another
-        executor has taken one of them over."""
+        """Limit what is done inside the context to the time of the claim, and of the claims of
+        operations that join. Every request to a cluster or a vendor may raise OperationClaimed,
+        OperationNotDue or OperationFinished: another executor has taken one of them over."""
         self._working = {operation.spec.id: (operation, operation.status.claimed_until)}
 
         def seconds() -> float:
@@ -121,14 +130,20 @@ class Executor:
                 if until - now < SHORTEST and until < self._ends:
                     ttl = min(CLAIM, max(0.0, self._ends - now))
                     self._working[name] = claimed, self._rt.store.operations.extend(claimed, ttl)
-            return min(min(until for _, until in self._working.values()) - MARGIN, self._ends - RECORDING) - now
+            return (
+                min(
+                    min(until for _, until in self._working.values()) - MARGIN,
+                    self._ends - RECORDING,
+                )
+                - now
+            )
 
         with allowed_by(seconds):
             yield
 
     def join(self, old_operation: Operation) -> Operation | None:
-        """Claim a waiting operation before its time, for a step that this executor does for several operations at once;
-        None where another executor has it, or it is over. Raises StoreError."""
+        """Claim a waiting operation before its time, for a step that this executor does for several
+        operations at once; None where another executor has it, or it is over. Raises StoreError."""
         try:
             self._rt.store.operations.hasten(old_operation.spec.cluster, old_operation.spec.id)
         except (OperationClaimed, OperationFinished, OperationNotDue):
@@ -144,7 +159,10 @@ class Executor:
         self._claims += 1
         owner, now = f"{self._name}.{self._claims}", self._rt.clock()
         ttl = min(CLAIM, max(0.0, self._ends - now))
-        operations, name = self._rt.store.operations, (old_operation.spec.cluster, old_operation.spec.id)
+        operations, name = (
+            self._rt.store.operations,
+            (old_operation.spec.cluster, old_operation.spec.id),
+        )
         try:
             if old_operation.status.state is OperationState.RUNNING:
                 return operations.take_over(old_operation, owner, ttl)
@@ -154,8 +172,8 @@ class Executor:
             return None
 
     def _is_over(self, message: StepMessage, old_operation: Operation) -> bool:
-        """Return whether the claim that a watch was sent for is over. If its executor has extended it, or claimed the
-        operation again for a further step, the watch is sent once more."""
+        """Return whether the claim that a watch was sent for is over. If its executor has extended
+        it, or claimed the operation again for a further step, the watch is sent once more."""
         by, until = old_operation.status.claimed_by, old_operation.status.claimed_until
         if message.instead_of and message.instead_of == _claim_of(old_operation):
             return True  # its sender has died before it took over
@@ -164,25 +182,37 @@ class Executor:
         if until <= message.at:
             return True
         after = min(MAX_DELAY, math.ceil(until - message.at))
-        send(old_operation, msgspec.structs.replace(message, at=message.at + after), after, self._rt)
+        send(
+            old_operation, msgspec.structs.replace(message, at=message.at + after), after, self._rt
+        )
         return False
 
     def _watch(self, operation: Operation) -> None:
-        """Send the messages that look after this executor. Without them the tick's sweeper does, later."""
+        """Send the messages that look after this executor. Without them the
+        tick's sweeper does, later."""
         now, spec = self._rt.clock(), operation.spec
-        message = StepMessage(spec.cluster, spec.id, watch=self._name, instead_of=_claim_of(operation))
+        message = StepMessage(
+            spec.cluster, spec.id, watch=self._name, instead_of=_claim_of(operation)
+        )
         try:
             for spare in (False, True):
                 after = 2 * WATCH_AFTER if spare else WATCH_AFTER
-                send(operation, msgspec.structs.replace(message, at=now + after, spare=spare), after, self._rt)
+                send(
+                    operation,
+                    msgspec.structs.replace(message, at=now + after, spare=spare),
+                    after,
+                    self._rt,
+                )
         except NotSent as error:
             what = "executor not watched"
-            logger.warning(what, cluster=message.cluster, operation=message.operation, **failure(error))
+            logger.warning(
+                what, cluster=message.cluster, operation=message.operation, **failure(error)
+            )
         self._rt.checkpoint("act:watched")
 
     def _watch_next(self, message: StepMessage, operation: Operation) -> None:
-        """Send a watch once more, for the executor of the next step: it may be killed before it has sent its own. Once
-        that step has begun, this watch is of no use any more."""
+        """Send a watch once more, for the executor of the next step: it may be killed before it has
+        sent its own. Once that step has begun, this watch is of no use any more."""
         status, now = operation.status, self._rt.clock()
         if message.spare or message.attempt not in (0, status.attempt):
             return
@@ -191,21 +221,25 @@ class Executor:
         send(operation, again, after, self._rt)
 
     def _too_early(self, message: StepMessage, operation: Operation) -> None:
-        """Send the message on, unless the message for the next step is known to be under way. This one is then a
-        duplicate, and re-sending duplicates would multiply them."""
+        """Send the message on, unless the message for the next step is known to be under way. This
+        one is then a duplicate, and re-sending duplicates would multiply them."""
         status, now = operation.status, self._rt.clock()
         if message.watch:
             self._watch_next(message, operation)
             return
         arrival = status.sent_at + min(MAX_DELAY, max(0.0, status.due_at - status.sent_at))
         awaited = message.attempt == status.attempt
-        not_a_duplicate = awaited if message.attempt else not status.sent_at or now >= arrival - EARLY
+        not_a_duplicate = (
+            awaited if message.attempt else not status.sent_at or now >= arrival - EARLY
+        )
         if not_a_duplicate:
             send(operation, next_message(operation), status.due_at - now, self._rt)
 
     @staticmethod
     def _log_nothing(message: ActMessage, why: str) -> None:
-        logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=why)
+        logger.info(
+            "nothing to do", cluster=message.cluster, operation=message.operation, detail=why
+        )
 
 
 def _claim_of(operation: Operation) -> str:
@@ -215,14 +249,16 @@ def _claim_of(operation: Operation) -> str:
 
 
 def watch_first(operation: Operation, runtime: Runtime) -> None:
-    """Send the watch of an operation that is planned and sent: its first executor may be killed before it has sent its
-    own. Without it the tick's sweeper looks after the operation."""
+    """Send the watch of an operation that is planned and sent: its first executor may be killed
+    before it has sent its own. Without it the tick's sweeper looks after the operation."""
     spec = operation.spec
     message = StepMessage(spec.cluster, spec.id, watch=PLANNER, at=runtime.clock() + WATCH_AFTER)
     try:
         send(operation, message, WATCH_AFTER, runtime)
     except NotSent as error:
-        logger.warning("operation not watched", cluster=spec.cluster, operation=spec.id, **failure(error))
+        logger.warning(
+            "operation not watched", cluster=spec.cluster, operation=spec.id, **failure(error)
+        )
 
 
 def next_message(operation: Operation) -> StepMessage:

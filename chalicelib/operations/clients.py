@@ -1,8 +1,8 @@
 """Lazily opened clients of an operation's step: the cluster's API and one provider.
 
-A removal that must be rolled back must not fail because the provider's secret is missing, nor a scale-up because the
-cluster does not respond. Each client is therefore opened at its first use, and a failure to open it is raised as an
-error of that client, which the steps can handle.
+A removal that must be rolled back must not fail because the provider's secret is missing, nor a
+scale-up because the cluster does not respond. Each client is therefore opened at its first use, and
+a failure to open it is raised as an error of that client, which the steps can handle.
 """
 
 from __future__ import annotations
@@ -49,10 +49,15 @@ class OperationClients:
         return self._cluster
 
     def provider(self) -> Provider:
-        """Return the operation's provider; raises ProviderError, or ClusterError for one that uses the cluster's
-        API."""
-        mine = {name: settings for name, settings in self._policy.providers.items() if name == self._provider}
-        policy = msgspec.structs.replace(self._policy, providers=mine)  # settings of other providers may be invalid
+        """Return the operation's provider; raises ProviderError, or ClusterError for one
+        that uses the cluster's API."""
+        mine = {
+            name: settings
+            for name, settings in self._policy.providers.items()
+            if name == self._provider
+        }
+        # settings of other providers may be invalid
+        policy = msgspec.structs.replace(self._policy, providers=mine)
         try:
             providers = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
         except (vendor.ProviderError, kube.ClusterError):
@@ -78,17 +83,23 @@ class OperationClients:
         )
 
     def _announced_by_vendor(self, node: str) -> bool:
-        """Return what the last pass has remembered; without spec.spot nothing is remembered, and nothing is certain."""
+        """Return what the last pass has remembered; without spec.spot nothing is
+        remembered, and nothing is certain."""
         if self._policy.spot is None:
             return True
         group = self._rt.store.memory.look(self._policy.name).groups.get(self._group)
-        notice = group.risk.notices.get(node) if group is not None and group.risk is not None else None
+        notice = (
+            group.risk.notices.get(node) if group is not None and group.risk is not None else None
+        )
         return notice is not None and notice.by_vendor
 
     def _recheck(self, node: str) -> Recheck:
-        # Imported here because it loads the planner's rules and numpy, which only the steps of a drain need.
+        # Imported here because it loads the planner's rules and numpy, which only
+        # the steps of a drain need.
         from chalicelib.operations.drain_recheck import DrainRecheck
 
         present = KubeNodes(self.cluster).node(node) if self._is_repair else None
         is_dead = present is not None and not present.ready
-        return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock(), is_dead=is_dead)(node)
+        return DrainRecheck(
+            self.cluster(), self._policy.options, self._rt.clock(), is_dead=is_dead
+        )(node)

@@ -1,12 +1,13 @@
-"""Applies the drain rules again to one node, on the current state of the cluster (docs/reference/drain.md "Recheck
-after the taint").
+"""Applies the drain rules again to one node, on the current state of the cluster
+(docs/reference/drain.md "Recheck after the taint").
 
-It uses the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the pods' controllers,
-each fetched by name. Objects that may not be read weaken the verdict as they do in a pass, and do not block by
-themselves.
+It uses the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the
+pods' controllers, each fetched by name. Objects that may not be read weaken the verdict as they do
+in a pass, and do not block by themselves.
 
-One check is added: a pod that several budgets select. The eviction API refuses it permanently and without naming the
-budgets, so it is better to know before the first pod of the node is evicted for nothing.
+One check is added: a pod that several budgets select. The eviction API refuses it
+permanently and without naming the budgets, so it is better to know before the first pod of
+the node is evicted for nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
 from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.disruption.drain_rules import MOVABLE, Action, DrainContext, PdbTracker, first_verdict
+from chalicelib.plan.disruption.drain_rules import (
+    MOVABLE,
+    Action,
+    DrainContext,
+    PdbTracker,
+    first_verdict,
+)
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
@@ -36,10 +43,13 @@ _NOTHING = b'{"items":[]}'
 
 
 class DrainRecheck:
-    """Callable: node name -> Recheck. Raises ClusterError where the pods cannot be read. is_dead: the kubelet
-    of a node that is repaired does not answer; pods that are being deleted there are only waited for."""
+    """Callable: node name -> Recheck. Raises ClusterError where the pods cannot be read.
+    is_dead: the kubelet of a node that is repaired does not answer; pods that are being deleted
+    there are only waited for."""
 
-    def __init__(self, kube: KubeClient, options: Options, now: float, *, is_dead: bool = False) -> None:
+    def __init__(
+        self, kube: KubeClient, options: Options, now: float, *, is_dead: bool = False
+    ) -> None:
         self._cluster, self._options, self._now, self._is_dead = kube, options, now, is_dead
 
     def __call__(self, node: str) -> Recheck:
@@ -62,7 +72,10 @@ class DrainRecheck:
                 return Recheck(pod.key, "BlockedByOnCompletionPod")
             budgets = context.budgets.of(pod.cls)
             if len(budgets) > 1 and verdict.action is Action.MOVE:
-                return Recheck(pod.key, f"budgets {', '.join(budgets)} all select it, and it can never be evicted")
+                return Recheck(
+                    pod.key,
+                    f"budgets {', '.join(budgets)} all select it, and it can never be evicted",
+                )
         return Recheck()
 
     def _read(self, node: str) -> Snapshot:
@@ -86,7 +99,8 @@ class DrainRecheck:
             builder.reset("PodDisruptionBudget")
 
     def _read_controller(self, builder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
-        """Fetch one controller. A missing one is known not to exist; one that may not be read is unknown."""
+        """Fetch one controller. A missing one is known not to exist; one that
+        may not be read is unknown."""
         path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
         try:
             body = self._cluster.get(path)

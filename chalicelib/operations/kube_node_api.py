@@ -107,9 +107,14 @@ class _Claim(msgspec.Struct, frozen=True):
     status: _ClaimStatus = _ClaimStatus()
 
     def awaits(self, node: str) -> bool:
-        """Return whether the claim is assigned to this node and not bound: phase Pending, or no phase yet."""
+        """Return whether the claim is assigned to this node and not bound: phase
+        Pending, or no phase yet."""
         selected = (self.metadata.annotations or {}).get(SELECTED_NODE) == node
-        return selected and self.status.phase in ("", "Pending") and not self.metadata.deletion_timestamp
+        return (
+            selected
+            and self.status.phase in ("", "Pending")
+            and not self.metadata.deletion_timestamp
+        )
 
 
 class _Claims(msgspec.Struct, frozen=True):
@@ -156,9 +161,10 @@ class KubeNodes(LazyKubeClient):
     def claims_awaiting(self, node: str) -> tuple[str, ...]:
         """See NodeApi.
 
-        When a scheduler has chosen a node for a pod with an unbound claim, it writes the node's name on the claim and
-        binds the pod only once the volume exists. This takes minutes, during which the pod does not show its node
-        (kubernetes#125491). A drain therefore has to read the claims.
+        When a scheduler has chosen a node for a pod with an unbound claim, it writes the node's
+        name on the claim and binds the pod only once the volume exists. This takes minutes, during
+        which the pod does not show its node (kubernetes#125491). A drain therefore has to read the
+        claims.
         """
         names: list[str] = []
         try:
@@ -166,13 +172,19 @@ class KubeNodes(LazyKubeClient):
                 if page.first:
                     names.clear()
                 claims = msgspec.json.decode(page.body, type=_Claims).items or ()
-                names += [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in claims if claim.awaits(node)]
+                names += [
+                    f"{claim.metadata.namespace}/{claim.metadata.name}"
+                    for claim in claims
+                    if claim.awaits(node)
+                ]
                 if names or number >= MOST_PAGES:
                     break
         except (Forbidden, NotFound):
             return ()
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Unavailable(f"{CLAIMS}: the answer is not what the Kubernetes API gives: {error}") from None
+            raise Unavailable(
+                f"{CLAIMS}: the answer is not what the Kubernetes API gives: {error}"
+            ) from None
         return tuple(sorted(names))
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
@@ -193,14 +205,18 @@ def _decode(body: bytes, shape: type[T]) -> T:
 def _node_state(node: _ReadNode) -> NodeState:
     meta, spec = node.metadata, node.spec
     annotations, info = meta.annotations or {}, node.status.node_info
-    ready = next((one for one in node.status.conditions or () if one.type == "Ready"), _ReadCondition())
+    ready = next(
+        (one for one in node.status.conditions or () if one.type == "Ready"), _ReadCondition()
+    )
     return NodeState(
         name=meta.name,
         uid=meta.uid,
         provider_id=spec.provider_id or "",
         unschedulable=spec.unschedulable,
         scale_down_disabled=annotations.get(SCALE_DOWN_DISABLED) == "true",
-        taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in spec.taints or ()),
+        taints=tuple(
+            Taint(taint.key, taint.effect, taint.value or "") for taint in spec.taints or ()
+        ),
         delays=tuple(sorted(key for key in annotations if key.startswith(DELAY_DELETION_PREFIX))),
         operation=annotations.get(OPERATION_ANNOTATION, ""),
         ready=ready.status == "True",
@@ -211,7 +227,9 @@ def _node_state(node: _ReadNode) -> NodeState:
 
 
 def _condition(read: _ReadCondition) -> Condition:
-    return Condition(read.type, read.status, read.reason or "", instant(read.last_transition_time or ""))
+    return Condition(
+        read.type, read.status, read.reason or "", instant(read.last_transition_time or "")
+    )
 
 
 def _pod_states(body: bytes) -> tuple[PodState, ...]:
@@ -221,7 +239,9 @@ def _pod_states(body: bytes) -> tuple[PodState, ...]:
 def _pod_state(pod: _Pod) -> PodState:
     meta, spec = pod.metadata, pod.spec
     annotations = meta.annotations or {}
-    owned = any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references or ())
+    owned = any(
+        owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references or ()
+    )
     grace = meta.deletion_grace_period_seconds
     return PodState(
         namespace=meta.namespace,
@@ -233,7 +253,9 @@ def _pod_state(pod: _Pod) -> PodState:
         daemonset=owned or annotations.get(DAEMONSET_POD) == "true",
         enable_ds_eviction=annotations.get(ENABLE_DS_EVICTION, ""),
         priority=spec.priority or 0,
-        grace=30.0 if spec.termination_grace_period_seconds is None else spec.termination_grace_period_seconds,
+        grace=30.0
+        if spec.termination_grace_period_seconds is None
+        else spec.termination_grace_period_seconds,
         deleted=parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
         deletion_grace=30.0 if grace is None else grace,
         gated=bool(spec.scheduling_gates),

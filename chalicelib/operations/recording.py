@@ -1,7 +1,8 @@
-"""Reports passes and the steps and ends of operations: to the log, and through chalicelib/record to everything else.
+"""Reports passes and the steps and ends of operations: to the log, and through
+chalicelib/record to everything else.
 
-Reporting follows the work: a pass is saved and sent, an operation's row is written. A failure to report is therefore
-only logged; the facts are in the table.
+Reporting follows the work: a pass is saved and sent, an operation's row is written. A failure to
+report is therefore only logged; the facts are in the table.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from chalicelib.record import carry_over
 from chalicelib.record.journal import failing_entry, recovered_entry
 from chalicelib.record.metric_values import is_braked
 from chalicelib.record.operation_events import OperationStep
-from chalicelib.record.recorder import ClusterWriter, Recorder, record_failure, record_outcome, record_plan, record_step
+from chalicelib.record.recorder import (
+    ClusterWriter,
+    Recorder,
+    record_failure,
+    record_outcome,
+    record_plan,
+    record_step,
+)
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import PassFailure
@@ -38,15 +46,20 @@ _UNEXPECTED = "unexpected; the function's log has the details"
 
 
 class PassRecorder:
-    """Reports one pass. The carry-over of the last pass comes with the lease, and this pass's carry-over is stored with
-    it.
+    """Reports one pass. The carry-over of the last pass comes with the lease, and this pass's
+    carry-over is stored with it.
 
-    left, decision, succeeded, failure: for Leases.release, for any result of the pass. read_scope: what the pass has
-    read of the cluster. No method raises.
+    left, decision, succeeded, failure: for Leases.release, for any result of the pass. read_scope:
+    what the pass has read of the cluster. No method raises.
     """
 
     def __init__(self, policy: Policy, lease: Lease, runtime: Runtime) -> None:
-        self._policy, self._token, self._rt, self._failure_before = policy, lease.token, runtime, lease.failure
+        self._policy, self._token, self._rt, self._failure_before = (
+            policy,
+            lease.token,
+            runtime,
+            lease.failure,
+        )
         self._before = carry_over.read(lease.carry_over)
         self._begun = runtime.clock()
         self._seconds: dict[str, float] = {}
@@ -69,14 +82,18 @@ class PassRecorder:
         finally:
             self._seconds[function] = self._seconds.get(function, 0.0) + self._since(begun)
 
-    def plan_saved(self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None) -> None:
+    def plan_saved(
+        self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None
+    ) -> None:
         """Report a decision that was saved. kube None: this cluster must not be written to."""
         self.succeeded = True
         trouble: tuple[str, ...] = ()
         if self._failure_before is not None:
             with _contained("recovery not published", plan.cluster):
                 now = self._rt.clock()
-                self._rt.store.journal.append(plan.cluster, recovered_entry(self._failure_before, self._begun, now))
+                self._rt.store.journal.append(
+                    plan.cluster, recovered_entry(self._failure_before, self._begun, now)
+                )
         with _contained("pass not published", plan.cluster):
             record = record_plan(
                 plan,
@@ -88,7 +105,11 @@ class PassRecorder:
                 marks=marks,
                 state=self._state,
             )
-            self.left, self.decision, trouble = carry_over.write(record.left), record.decision, record.trouble
+            self.left, self.decision, trouble = (
+                carry_over.write(record.left),
+                record.decision,
+                record.trouble,
+            )
         self._state = None  # large
         logger.info(
             "pass",
@@ -103,25 +124,43 @@ class PassRecorder:
             extra={"brake": True} if is_braked(plan) else None,
         )
         if trouble:
-            logger.error("pass published incompletely", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
+            logger.error(
+                "pass published incompletely",
+                cluster=plan.cluster,
+                plan=plan.id,
+                detail=list(trouble),
+            )
 
     def plan_overtaken(self, error: Exception) -> None:
-        """Count a pass that made no decision because other writers came first, which is not a failure."""
+        """Count a pass that made no decision because other writers came
+        first, which is not a failure."""
         with _contained("failure not published", self._policy.name):
-            after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
+            after = record_failure(
+                self._policy.name, error, self._recorder(None), self._before, self._timed()
+            )
             self.left = carry_over.write(after)
 
     def pass_failed(self, error: Exception) -> None:
-        """Count a pass that failed. The first of consecutive failures gets an entry in the journal."""
+        """Count a pass that failed. The first of consecutive failures gets
+        an entry in the journal."""
         self.plan_overtaken(error)
-        # The text of an unexpected error may contain anything; the text of an OutscalerError is safe to show.
+        # The text of an unexpected error may contain anything; the text of an
+        # OutscalerError is safe to show.
         request = getattr(error, "asked", "")
-        message = ": ".join(filter(None, (request, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
+        message = (
+            ": ".join(filter(None, (request, str(error))))
+            if isinstance(error, OutscalerError)
+            else _UNEXPECTED
+        )
         self.succeeded = False
-        self.failure = PassFailure.after(self._failure_before, published_name(error), message, self._begun)
+        self.failure = PassFailure.after(
+            self._failure_before, published_name(error), message, self._begun
+        )
         if self._failure_before is None:
             with _contained("failure not published", self._policy.name):
-                self._rt.store.journal.append(self._policy.name, failing_entry(self.failure, self._rt.clock()))
+                self._rt.store.journal.append(
+                    self._policy.name, failing_entry(self.failure, self._rt.clock())
+                )
 
     def _recorder(self, kube: KubeClient | None) -> Recorder:
         board = None if kube is None else ClusterWriter(lambda: kube)
@@ -151,8 +190,8 @@ def record_operation(
     connect: Callable[[], KubeClient] | None,
     runtime: Runtime,
 ) -> None:
-    """Report a step or the end of an operation. old_operation, new_operation: the operation around the step. connect:
-    to the cluster for events; None: this cluster must not be written to."""
+    """Report a step or the end of an operation. old_operation, new_operation: the operation around
+    the step. connect: to the cluster for events; None: this cluster must not be written to."""
     spec = new_operation.spec
     recorder = Recorder(
         journal=runtime.store.journal,
@@ -173,7 +212,9 @@ def record_operation(
         logger.warning(what, cluster=spec.cluster, operation=spec.id, detail=trouble)
 
 
-def _record_step(old_operation: Operation, new_operation: Operation, outcome: InProgress, recorder: Recorder) -> str:
+def _record_step(
+    old_operation: Operation, new_operation: Operation, outcome: InProgress, recorder: Recorder
+) -> str:
     spec = new_operation.spec
     logger.info(
         "step",
@@ -186,14 +227,21 @@ def _record_step(old_operation: Operation, new_operation: Operation, outcome: In
         note=outcome.note,
     )
     why = ""  # nodes of a removal or restart are given up in this step
-    if spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE) and outcome.step == "undo":
+    if (
+        spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+        and outcome.step == "undo"
+    ):
         nodes = removal_progress.read(new_operation).nodes.values()
         why = "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
     return record_step(OperationStep(old_operation, outcome, why), recorder)
 
 
 def _record_end(
-    operation: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, runtime: Runtime
+    operation: Operation,
+    outcome: Succeeded | Failed,
+    policy: Policy | None,
+    recorder: Recorder,
+    runtime: Runtime,
 ) -> str:
     spec, status = operation.spec, operation.status
     logger.info(
@@ -208,13 +256,16 @@ def _record_end(
     if spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
         last_pass = runtime.store.scan_states.last(spec.cluster)
         unready = frozenset(carry_over.read(last_pass.carry_over).unready) if last_pass else unready
-    # The group's maximum that it was planned with; for an operation of an earlier version, the policy's.
+    # The group's maximum that it was planned with; for an operation of an
+    # earlier version, the policy's.
     planned = status.data.get(LARGEST, "")
     if planned.isascii() and planned.isdecimal():
         largest: int | None = int(planned[:12])
     else:
         groups = policy.node_groups if policy else ()
-        largest = next((g.max for g in groups if (g.provider, g.id) == (spec.provider, spec.group)), None)
+        largest = next(
+            (g.max for g in groups if (g.provider, g.id) == (spec.provider, spec.group)), None
+        )
     return record_outcome(operation, outcome, recorder, largest=largest, unready=unready)
 
 

@@ -1,23 +1,27 @@
-"""Runs an operation message: claim, one step at the provider or the cluster, record the outcome, possibly schedule the
-next.
+"""Runs an operation message: claim, one step at the provider or the cluster, record the outcome,
+possibly schedule the next.
 
     message ─► claim ─┬─ claimed by another executor, or finished ──► nothing
                       ├─ not due ──► the message again, when it is due
                       └─ step ─► InProgress(after > 0) ─► a delayed message, recorded as waiting
-                           ▲   └ InProgress(0) ─┐       └ Succeeded, Failed ─► recorded with the memory updates;
-                           └────────────────────┘                            reported; a new plan requested
+                           ▲   └ InProgress(0) ─┐       └ Succeeded, Failed ─► recorded
+                                                        with the memory updates;
+                           └────────────────────┘                            reported; a new plan
+                                                                             requested
 
-Every arrow is recorded before the next begins. Only the message for the next step is sent before its record: a function
-that is killed between the two would otherwise leave an operation that waits and has no message. A function that is
-killed at any other point leaves a claim that ends soon, and the step is repeated (operations/claims.py). No step waits;
-short steps follow each other until BUDGET seconds are used.
+Every arrow is recorded before the next begins. Only the message for the next step is sent before
+its record: a function that is killed between the two would otherwise leave an operation that waits
+and has no message. A function that is killed at any other point leaves a claim that ends soon, and
+the step is repeated (operations/claims.py). No step waits; short steps follow each other until
+BUDGET seconds are used.
 
-A message that arrives too early is either a duplicate, whose original will arrive in time, or it was sent by a function
-whose clock is ahead. To distinguish the two, a follow-up message names the attempt that sent it: as long as no other
-attempt has begun since, it is the message that the operation is waiting for.
+A message that arrives too early is either a duplicate, whose original will arrive in time, or it
+was sent by a function whose clock is ahead. To distinguish the two, a follow-up message names the
+attempt that sent it: as long as no other attempt has begun since, it is the message that the
+operation is waiting for.
 
-A step may run twice, late, or after a crash of the first attempt, with the same result. Errors of a vendor or a cluster
-are values here; any other error is a bug and is raised.
+A step may run twice, late, or after a crash of the first attempt, with the same result. Errors of a
+vendor or a cluster are values here; any other error is a bug and is raised.
 """
 
 from __future__ import annotations
@@ -40,7 +44,11 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
-from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates, replacement_update
+from chalicelib.operations.memory_updates import (
+    NOT_A_PROVIDER_FAILURE,
+    memory_updates,
+    replacement_update,
+)
 from chalicelib.operations.ordering import blocked_by_other_operation, deadline_of, never_begun
 from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
@@ -56,15 +64,22 @@ from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import request_reconcile
-from chalicelib.store.errors import NotMoved, OperationClaimed, OperationFinished, OperationNotDue, StaleWrite
+from chalicelib.store.errors import (
+    NotMoved,
+    OperationClaimed,
+    OperationFinished,
+    OperationNotDue,
+    StaleWrite,
+)
 
 BUDGET = 25.0
-"""Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""
+"""Seconds after which an invocation starts no further step; the rest of its 60
+is for the current step."""
 SOONEST = 1.0
 """Seconds after which the message for the next step arrives at the earliest."""
 STEP = 25.0
-"""Seconds that all requests of a step to a cluster and a vendor may take together, whatever answers how slowly. With
-BUDGET it leaves 10 of the 60 to record the outcome."""
+"""Seconds that all requests of a step to a cluster and a vendor may take together, whatever answers
+how slowly. With BUDGET it leaves 10 of the 60 to record the outcome."""
 REPORTED = 5.0
 """Seconds for the requests that report an outcome which is recorded."""
 OLDER_POLICIES = 5
@@ -73,7 +88,8 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 _OVERTAKEN = (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite)
 """Errors of a write after another executor has taken the operation over."""
 NOTE = f"{OWN}note"
-"""Key in the operation's data: what the last step waited for, so that the error at the deadline can name the cause."""
+"""Key in the operation's data: what the last step waited for, so that the error at the
+deadline can name the cause."""
 
 DEFINITIONS: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
     {
@@ -87,14 +103,16 @@ DEFINITIONS: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
 
 
 def definition_of(operation: Operation) -> OperationDefinition:
-    """Return the steps of an operation: those of its kind, and others where the vendor takes the node back."""
+    """Return the steps of an operation: those of its kind, and others where the
+    vendor takes the node back."""
     return INTERRUPTED_REMOVAL if operation.spec.interrupted else DEFINITIONS[operation.spec.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class _Authority:
-    """What all steps of one invocation run under. policy: the one in force, or the last one that can be read, if any.
-    why_not: why the operation must be cancelled, if it must. clients: None where no policy can be read."""
+    """What all steps of one invocation run under. policy: the one in force, or the last one that
+    can be read, if any. why_not: why the operation must be cancelled, if it must. clients: None
+    where no policy can be read."""
 
     policy: Policy | None
     why_not: str
@@ -107,9 +125,9 @@ class _Authority:
 
 
 def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
-    """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a message that cannot
-    be decoded, StoreError where the table fails, and NewerSchema where a newer release has written it; the queue then
-    delivers the message again."""
+    """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a
+    message that cannot be decoded, StoreError where the table fails, and NewerSchema where a newer
+    release has written it; the queue then delivers the message again."""
     message = claims.decode(body)
     runtime.store.schema.check()
     executor = claims.Executor(runtime, seconds)
@@ -119,10 +137,19 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
         runtime.checkpoint("act:claimed")
         authority = authority or _authority(operation, runtime)
         spec, siblings = operation.spec, None
-        searched = {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
+        searched = {
+            "operation": spec.id,
+            "cluster": spec.cluster,
+            "group": spec.group,
+            "kind": spec.kind.value,
+        }
         try:
             part = runtime.tracing.part(operation.status.step or "begin", **searched)
-            if authority.policy is not None and spec.kind is OperationKind.DELETE_NODES and not spec.interrupted:
+            if (
+                authority.policy is not None
+                and spec.kind is OperationKind.DELETE_NODES
+                and not spec.interrupted
+            ):
                 siblings = Siblings(operation, executor, authority.policy.options, runtime)
             with part, executor.working(operation), time_limit(STEP, runtime.clock):
                 outcome = _instead_of_step(operation, authority, runtime) or run_step(
@@ -134,16 +161,26 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
             return
         for sibling, its_outcome in siblings.outcomes() if siblings is not None else ():
             _record(sibling, its_outcome, authority, runtime)
-        more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - began < BUDGET
+        more = (
+            isinstance(outcome, InProgress)
+            and outcome.after <= 0.0
+            and runtime.clock() - began < BUDGET
+        )
         after = _record(operation, outcome, authority, runtime, more=more)
         operation = executor.claim(after) if more and after is not None else None
 
 
 def _record(
-    operation: Operation, outcome: Outcome, authority: _Authority, runtime: Runtime, *, more: bool = False
+    operation: Operation,
+    outcome: Outcome,
+    authority: _Authority,
+    runtime: Runtime,
+    *,
+    more: bool = False,
 ) -> Operation | None:
-    """Record and report the outcome of an operation's step; return the operation as stored, None where another executor
-    has taken it over. more: its next step follows in this invocation, and needs no message. Raises StoreError."""
+    """Record and report the outcome of an operation's step; return the operation as stored, None
+    where another executor has taken it over. more: its next step follows in this invocation, and
+    needs no message. Raises StoreError."""
     after = _after(operation, outcome, runtime.clock())
     if isinstance(outcome, InProgress) and not more:
         _send_next(after, runtime)
@@ -151,10 +188,14 @@ def _record(
     if not isinstance(outcome, InProgress):
         replacement = replacement_update(operation, outcome)
         if authority.policy:
-            group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
+            group, memory = memory_updates(
+                operation, outcome, authority.policy.options, runtime.clock()
+            )
     owner = operation.status.claimed_by
     try:
-        after = runtime.store.operations.advance(operation, after, owner, group, memory, replacement)
+        after = runtime.store.operations.advance(
+            operation, after, owner, group, memory, replacement
+        )
     except _OVERTAKEN as error:
         _log_overtaken(operation, error)
         return None
@@ -168,11 +209,14 @@ def _record(
 
 
 def _log_overtaken(operation: Operation, error: Exception) -> None:
-    logger.warning("overtaken", cluster=operation.spec.cluster, operation=operation.spec.id, detail=str(error))
+    logger.warning(
+        "overtaken", cluster=operation.spec.cluster, operation=operation.spec.id, detail=str(error)
+    )
 
 
 def _authority(operation: Operation, runtime: Runtime) -> _Authority:
-    """Return the policy in force, or the last one that can be read, and whether it permits changes. Raises NotMoved."""
+    """Return the policy in force, or the last one that can be read, and whether it permits
+    changes. Raises NotMoved."""
     cluster = operation.spec.cluster
     try:
         policy = runtime.policy(cluster)
@@ -185,12 +229,14 @@ def _authority(operation: Operation, runtime: Runtime) -> _Authority:
         why_not = refusal(policy, operation.spec.kind, operation.spec.group)
     else:
         policy = _last_readable(cluster, runtime)
-    return _Authority(policy, why_not, OperationClients(operation, policy, runtime) if policy else None)
+    return _Authority(
+        policy, why_not, OperationClients(operation, policy, runtime) if policy else None
+    )
 
 
 def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
-    """Return the newest policy version that this program understands: an operation started under it can be rolled back
-    under it."""
+    """Return the newest policy version that this program understands: an operation started under it
+    can be rolled back under it."""
     for stored in runtime.store.policies.history(cluster, OLDER_POLICIES):
         try:
             return in_force(stored, runtime.clock(), runtime.deployment)
@@ -199,13 +245,20 @@ def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
     return None
 
 
-def _instead_of_step(operation: Operation, authority: _Authority, runtime: Runtime) -> Outcome | None:
-    """Cancel an operation that is not permitted any more, or let another operation go first; None where the next step
-    may run."""
+def _instead_of_step(
+    operation: Operation, authority: _Authority, runtime: Runtime
+) -> Outcome | None:
+    """Cancel an operation that is not permitted any more, or let another operation go first; None
+    where the next step may run."""
     if authority.policy is None:
-        return Failed(ABANDONED, f"{authority.why_not}; what it had marked, if anything, could not be rolled back")
+        return Failed(
+            ABANDONED,
+            f"{authority.why_not}; what it had marked, if anything, could not be rolled back",
+        )
     if authority.why_not:
-        return give_up(operation, authority.context(), runtime.clock(), ABANDONED, authority.why_not)
+        return give_up(
+            operation, authority.context(), runtime.clock(), ABANDONED, authority.why_not
+        )
     return blocked_by_other_operation(operation, authority.policy.options, runtime)
 
 
@@ -215,11 +268,15 @@ def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
     name, step = definition.step(operation.status.step)
     deadline = deadline_of(operation, context.options)
     if now >= deadline and never_begun(operation):
-        text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
+        text = (
+            f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
+        )
         return Failed(NOT_STARTED, text)
     if now >= deadline and name not in definition.timed_steps:
         note = operation.status.data.get(NOTE, "")
-        text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {note}" if note else "")
+        text = f"not finished by {format_time(deadline)}, at step {name}" + (
+            f"; last: {note}" if note else ""
+        )
         return definition.rollback(operation, Failed(DEADLINE_EXCEEDED, text))
     try:
         outcome = step(reset_error_count(operation), context, now)
@@ -232,9 +289,12 @@ def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
     return outcome
 
 
-def give_up(operation: Operation, context: StepContext, now: float, error_class: str, why: str) -> Outcome:
-    """Stop the operation for an external reason (policy deleted, mode changed) and roll back what can be rolled back. A
-    request that the vendor has already received, and a rollback under way, are completed."""
+def give_up(
+    operation: Operation, context: StepContext, now: float, error_class: str, why: str
+) -> Outcome:
+    """Stop the operation for an external reason (policy deleted, mode changed) and roll back
+    what can be rolled back. A request that the vendor has already received, and a rollback
+    under way, are completed."""
     definition = definition_of(operation)
     if operation.status.step in definition.irreversible_steps:
         return run_step(operation, context, now)
@@ -247,7 +307,11 @@ def _after(old_operation: Operation, outcome: Outcome, now: float) -> Operation:
         case InProgress():
             due = now + max(0.0, outcome.after)
             return old_operation.with_status(
-                state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
+                state=OperationState.WAITING,
+                step=outcome.step,
+                data=outcome.data,
+                due_at=due,
+                sent_at=now,
             )
         case Succeeded():
             text = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
@@ -255,31 +319,43 @@ def _after(old_operation: Operation, outcome: Outcome, now: float) -> Operation:
     is_failure = outcome.error_class not in NOT_FAILED
     state = OperationState.FAILED if is_failure else OperationState.ABANDONED
     return old_operation.with_status(
-        state=state, outcome=outcome.message, error_class=outcome.error_class, error_code=outcome.code
+        state=state,
+        outcome=outcome.message,
+        error_class=outcome.error_class,
+        error_code=outcome.code,
     )
 
 
 def _send_next(new_operation: Operation, runtime: Runtime) -> None:
-    """Send the message for the next step, after a second at the earliest: it must not arrive before the record."""
+    """Send the message for the next step, after a second at the earliest: it must not
+    arrive before the record."""
     delay = max(SOONEST, new_operation.status.due_at - runtime.clock())
     try:
         claims.send(new_operation, claims.next_message(new_operation), delay, runtime)
-    except NotSent as error:  # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
+    except NotSent as error:
+        # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
         spec = new_operation.spec
-        logger.error("next step not sent", cluster=spec.cluster, operation=spec.id, **failure(error))
+        logger.error(
+            "next step not sent", cluster=spec.cluster, operation=spec.id, **failure(error)
+        )
     runtime.checkpoint("act:sent")
 
 
 def _plan_again(outcome: Succeeded | Failed, policy: Policy | None, runtime: Runtime) -> None:
-    """Request a pass now instead of at the next scan, because the end of an operation changes what is possible. Several
-    operations that end together cause one wake-up.
+    """Request a pass now instead of at the next scan, because the end of an operation changes what
+    is possible. Several operations that end together cause one wake-up.
 
-    No pass is requested after a failure that changes no memory: the same plan would fail the same way, in a loop as
-    fast as the queues. An operation that never started is planned again, because its deadline is minutes after its
-    start. After growth that no pod waits for any more, the next pass decides anew what is needed.
+    No pass is requested after a failure that changes no memory: the same plan would fail the same
+    way, in a loop as fast as the queues. An operation that never started is planned again, because
+    its deadline is minutes after its start. After growth that no pod waits for any more, the next
+    pass decides anew what is needed.
     """
     lasting = NOT_A_PROVIDER_FAILURE - {NOT_STARTED}
-    if isinstance(outcome, Failed) and outcome.error_class in lasting and outcome.code != NOT_NEEDED:
+    if (
+        isinstance(outcome, Failed)
+        and outcome.error_class in lasting
+        and outcome.code != NOT_NEEDED
+    ):
         return
     if policy is None or not permitted(policy).plan:
         return

@@ -1,22 +1,26 @@
 """Lets removals of one group share a request, where a vendor takes one change of a pool at a time
 (OneChangeAtATime in providers/base.py).
 
-An operation has one node, and drains it by itself. At such a vendor only one of them may then send its request, and the
-others would wait for a change of minutes each. The executor whose turn it is therefore takes along all that are ready:
+An operation has one node, and drains it by itself. At such a vendor only one of them may then send
+its request, and the others would wait for a change of minutes each. The executor whose turn it is
+therefore takes along all that are ready:
 
-    a  drained ─► delete: at rest ─► claims b, c ─► checks b, c ─► one request for a, b, c ─► records b, c, a
-    b  drained ─► delete: busy, waits ──┘                                     a, b, c: polled, each by itself
+    a  drained ─► delete: at rest ─► claims b, c ─► checks b, c ─► one request for
+       a, b, c ─► records b, c, a
+    b  drained ─► delete: busy, waits ──┘                                     a, b, c: polled, each
+                                                                              by itself
     c  drained ─► delete: busy, waits ──┘
 
-Ready means that it waits at the step `delete`. Its claim is what makes the executor the only one that may act for it,
-as for any step: with a watch of its own, extended with the executor's own before each request, and recorded as an
-outcome of its own. After a crash between any two writes each of them is taken over by itself, and its next attempt
-reads at the vendor what became of its node. One that is not in the request, because it was given up in its last check
-or would be refused, goes on as if it had not been claimed.
+Ready means that it waits at the step `delete`. Its claim is what makes the executor the only one
+that may act for it, as for any step: with a watch of its own, extended with the executor's own
+before each request, and recorded as an outcome of its own. After a crash between any two writes
+each of them is taken over by itself, and its next attempt reads at the vendor what became of its
+node. One that is not in the request, because it was given up in its last check or would be refused,
+goes on as if it had not been claimed.
 
-Removals that were planned together are ready within seconds of each other. The first therefore waits a moment for the
-others (upstream's nodeDeletionBatcherInterval), and none waits for a drain. When the change is over, its removals wake
-one that waits.
+Removals that were planned together are ready within seconds of each other. The first therefore
+waits a moment for the others (upstream's nodeDeletionBatcherInterval), and none waits for a drain.
+When the change is over, its removals wake one that waits.
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ _BEFORE = frozenset({"", "look", "taint", "recheck", "evict", "gone", "delay"})
 MOST = 50
 """Maximum operations that join another."""
 CLAIMING = 5.0
-"""Seconds after which no further one is claimed, because the check of the first ones becomes old."""
+"""Seconds after which no further one is claimed, because the check of the first ones becomes
+old."""
 PLANNED_TOGETHER = 20.0
 """Seconds after its plan in which a removal without a drain becomes ready."""
 RELEASED = 10.0
@@ -49,28 +54,42 @@ RELEASED = 10.0
 class Siblings:
     """See SiblingRemovals. operation: as claimed by the executor, which joins the others."""
 
-    def __init__(self, operation: Operation, executor: claims.Executor, options: Options, runtime: Runtime) -> None:
-        self._operation, self._executor, self._options, self._rt = operation, executor, options, runtime
+    def __init__(
+        self, operation: Operation, executor: claims.Executor, options: Options, runtime: Runtime
+    ) -> None:
+        self._operation, self._executor, self._options, self._rt = (
+            operation,
+            executor,
+            options,
+            runtime,
+        )
         self._claimed: dict[str, tuple[Operation, Outcome]] = {}
 
     def soon_ready(self, now: float) -> bool:
-        """See SiblingRemovals. One that has been planned a moment ago is ready in a moment. One that is still polled
-        belongs to the change that has just ended, and its end makes room for further removals. Both end by themselves,
-        so the wait does."""
+        """See SiblingRemovals. One that has been planned a moment ago is ready in a moment. One
+        that is still polled belongs to the change that has just ended, and its end makes room for
+        further removals. Both end by themselves, so the wait does."""
         return any(
             sibling.status.step == "poll"
-            or (sibling.status.step in _BEFORE and 0.0 <= now - sibling.spec.created_at < PLANNED_TOGETHER)
+            or (
+                sibling.status.step in _BEFORE
+                and 0.0 <= now - sibling.spec.created_at < PLANNED_TOGETHER
+            )
             for sibling in self._open()
         )
 
     def claim_ready(self) -> Iterator[Operation]:
-        """See SiblingRemovals. One whose deadline has passed is left to its own executor, which gives it up."""
+        """See SiblingRemovals. One whose deadline has passed is left to its own
+        executor, which gives it up."""
         until = self._rt.clock() + CLAIMING
         for sibling in self._ready():
             now = self._rt.clock()
             if len(self._claimed) >= MOST or now >= until:
                 return
-            if now >= deadline_of(sibling, self._options) or (claimed := self._executor.join(sibling)) is None:
+            if (
+                now >= deadline_of(sibling, self._options)
+                or (claimed := self._executor.join(sibling)) is None
+            ):
                 continue
             status = claimed.status
             self.end_step(claimed, InProgress(RELEASED, status.step, status.data))
@@ -108,7 +127,8 @@ class Siblings:
             for other in self._rt.store.operations.list_open(spec.cluster)
             if (other.spec.provider, other.spec.group) == (spec.provider, spec.group)
             and other.spec.kind is OperationKind.DELETE_NODES
-            and not other.spec.interrupted  # its vendor may refuse it, and it does not wait for others
+            # its vendor may refuse it, and it does not wait for others
+            and not other.spec.interrupted
             and other.spec.id != spec.id
         ]
 

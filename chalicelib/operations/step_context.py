@@ -1,7 +1,9 @@
-"""What a step is, and what it may use: one provider, a few methods of one cluster, the options in force.
+"""What a step is, and what it may use: one provider, a few methods of one
+cluster, the options in force.
 
-Steps do not know the store, the queues or the policy's mode. Each dependency is a narrow protocol, so that a test or
-the local emulation can replace it without patching; operations/kube_node_api.py implements the one for a real cluster.
+Steps do not know the store, the queues or the policy's mode. Each dependency is a narrow protocol,
+so that a test or the local emulation can replace it without patching; operations/kube_node_api.py
+implements the one for a real cluster.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from chalicelib.providers.base import Provider
 
 
 class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (docs/reference/drain.md "Deletion
-    delay"). operation: the one that tainted it, as noted on the node; empty where no operation of Outscaler did. ready:
-    whether its kubelet reports Ready; ready_since: last change of that condition, epoch seconds; boot: id of the
-    machine's present boot. 0.0, "": unknown. conditions: without their messages."""
+    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations
+    (docs/reference/drain.md "Deletion delay"). operation: the one that tainted it, as noted on the
+    node; empty where no operation of Outscaler did. ready: whether its kubelet reports Ready;
+    ready_since: last change of that condition, epoch seconds; boot: id of the machine's present
+    boot. 0.0, "": unknown. conditions: without their messages."""
 
     name: str
     uid: str = ""
@@ -44,8 +47,9 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0 if it is
-    not being deleted. gated: it has scheduling gates, so no scheduler binds it yet."""
+    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted
+    in epoch seconds, 0.0 if it is not being deleted. gated: it has scheduling gates, so
+    no scheduler binds it yet."""
 
     namespace: str
     name: str
@@ -68,8 +72,9 @@ class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one eviction request: accepted (also for a pod that is gone), or the API's message why not. gone:
-    there was nothing left to evict. retry_after: seconds the API asked to wait, 0.0 if it named none."""
+    """The result of one eviction request: accepted (also for a pod that is gone), or the API's
+    message why not. gone: there was nothing left to evict. retry_after: seconds the API asked to
+    wait, 0.0 if it named none."""
 
     accepted: bool
     why_not: str = ""
@@ -78,7 +83,8 @@ class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Recheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the drain rules just before acting: the first pod that blocks the node and the rule, or nothing."""
+    """Result of the drain rules just before acting: the first pod that blocks the node
+    and the rule, or nothing."""
 
     pod: str = ""
     rule: str = ""
@@ -96,12 +102,13 @@ class NodeApi(Protocol):
         """Return the current node; None if there is no node of that name."""
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
-        """Taint, cordon and note the operation in one write; an existing taint of that key keeps its value. Raises
-        NotFound if there is no node."""
+        """Taint, cordon and note the operation in one write; an existing taint of that key keeps
+        its value. Raises NotFound if there is no node."""
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
-        """Remove what this operation set: taint, cordon and note, in one write. What another operation has noted stays.
-        uncordon: also where the note is missing. A node without any of it, or no node at all, is not an error."""
+        """Remove what this operation set: taint, cordon and note, in one write. What another
+        operation has noted stays. uncordon: also where the note is missing. A node without any of
+        it, or no node at all, is not an error."""
 
     def pod(self, namespace: str, name: str) -> PodState | None:
         """Return the current pod of that name; None if there is none."""
@@ -113,38 +120,40 @@ class NodeApi(Protocol):
         """Return the pods that the scheduler has nominated for this node after a preemption."""
 
     def claims_awaiting(self, node: str) -> tuple[str, ...]:
-        """Return the claims (namespace/name) whose volume is being provisioned on this node, for pods not bound to it
-        yet; none where claims may not be read."""
+        """Return the claims (namespace/name) whose volume is being provisioned on this node, for
+        pods not bound to it yet; none where claims may not be read."""
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """Request the eviction of exactly this pod (by uid); the API enforces budgets."""
 
 
 class SiblingRemovals(Protocol):
-    """The other open removals of the operation's group (operations/sibling_removals.py). Every method raises
-    StoreError."""
+    """The other open removals of the operation's group (operations/sibling_removals.py). Every
+    method raises StoreError."""
 
     def soon_ready(self, now: float) -> bool:
         """Return whether the operation should wait for others, once the vendor takes a change."""
 
     def claim_ready(self) -> Iterator[Operation]:
-        """Claim those that wait to be deleted, the oldest first; each is released after the step unless it is given an
-        outcome."""
+        """Claim those that wait to be deleted, the oldest first; each is released after the step
+        unless it is given an outcome."""
 
     def end_step(self, operation: Operation, outcome: Outcome) -> None:
         """Give a claimed one the outcome of its step, which is recorded after the step."""
 
     def wake_one(self) -> None:
-        """Let one that waits to be deleted try now, unless one is due already: the vendor's change is over."""
+        """Let one that waits to be deleted try now, unless one is due already: the
+        vendor's change is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
-    for one that lives in the cluster. recheck: node -> result of the drain rules. checkpoint is called with a name
-    after each change made outside, before it can be recorded: a test dies there to show that nothing is done twice.
-    siblings: None where an operation is carried out by itself. announced_by_vendor: node -> whether the last pass knew
-    from the vendor's API that the node is taken back; raises StoreError."""
+    """Everything one step may use. provider opens the operation's provider; it raises
+    ProviderError, or ClusterError for one that lives in the cluster. recheck: node -> result of the
+    drain rules. checkpoint is called with a name after each change made outside, before it can
+    be recorded: a test dies there to show that nothing is done twice. siblings: None where an
+    operation is carried out by itself. announced_by_vendor: node -> whether the last pass knew from
+    the vendor's API that the node is taken back; raises StoreError."""
 
     provider: Callable[[], Provider]
     cluster: NodeApi
@@ -160,10 +169,11 @@ Step = Callable[[Operation, StepContext, float], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class OperationDefinition:
-    """One kind of operation as data. steps: names and functions; a new operation begins with the first. rollback: turns
-    a failure into the outcome that leaves no changes behind. timed_steps: those that end by themselves and may
-    continue past the deadline. irreversible_steps: those at which the vendor has already accepted the request, so that
-    cancelling would only hide its result."""
+    """One kind of operation as data. steps: names and functions; a new operation begins with the
+    first. rollback: turns a failure into the outcome that leaves no changes behind. timed_steps:
+    those that end by themselves and may continue past the deadline. irreversible_steps: those at
+    which the vendor has already accepted the request, so that cancelling would only hide its
+    result."""
 
     steps: tuple[tuple[str, Step], ...]
     rollback: Callable[[Operation, Failed], Outcome] = lambda _, failure: failure
@@ -171,14 +181,14 @@ class OperationDefinition:
     irreversible_steps: frozenset[str] = frozenset({"poll"})
 
     def step(self, name: str) -> tuple[str, Step]:
-        """Return the step of that name. A name that no longer exists (planned by an older version) starts over, which
-        is safe because every step may be repeated."""
+        """Return the step of that name. A name that no longer exists (planned by an older version)
+        starts over, which is safe because every step may be repeated."""
         return next((entry for entry in self.steps if entry[0] == name), self.steps[0])
 
 
-# A provider may keep a request id in InProgress.data and a step name of its own in InProgress.step. Both are passed
-# back unchanged at the next call, and neither collides with the steps and data of operations, which share the
-# operation's row.
+# A provider may keep a request id in InProgress.data and a step name of its own in InProgress.step.
+# Both are passed back unchanged at the next call, and neither collides with the steps and data of
+# operations, which share the operation's row.
 NOT_STARTED = "NotStarted"
 """Error class of an operation that started after its deadline: the delay is Outscaler's own."""
 OWN = "own."
@@ -194,8 +204,8 @@ def for_provider(operation: Operation) -> Operation:
 
 
 def from_provider(operation: Operation, outcome: Outcome) -> Outcome:
-    """Return a provider's outcome as it is recorded: InProgress becomes step `poll` and keeps the operation's own
-    data."""
+    """Return a provider's outcome as it is recorded: InProgress becomes step `poll` and keeps
+    the operation's own data."""
     if not isinstance(outcome, InProgress):
         return outcome
     own = {key: value for key, value in operation.status.data.items() if key.startswith(OWN)}

@@ -1,14 +1,17 @@
-"""How long an operation waits before it asks again: for an outcome, and after an error that means "not now".
+"""How long an operation waits before it asks again: for an outcome, and after an
+error that means "not now".
 
-The functions of one operation run on different machines, whose clocks may differ, while a queue's delay is never
-shorter than requested. How long a wait has lasted is therefore the sum of the requested pauses, and the clock counts
-only where it says much more than that, which means that messages were late. Every poll costs an invocation, so the
-first polls come soon and later ones less and less often.
+The functions of one operation run on different machines, whose clocks may differ, while a queue's
+delay is never shorter than requested. How long a wait has lasted is therefore the sum of the
+requested pauses, and the clock counts only where it says much more than that, which means that
+messages were late. Every poll costs an invocation, so the first polls come soon and later ones less
+and less often.
 
-An error is retried in place only if it is temporary, each time later and at most MAX_TRIES times in a row. A drained
-node whose turn at the vendor has not come (BUSY at step `delete`) keeps waiting until the deadline: giving up would
-have moved its pods for nothing. OutOfStock and QuotaExceeded are also temporary, but waiting in place would delay the
-pods' scale-up in another group, which is planned in the same minute once this one has failed.
+An error is retried in place only if it is temporary, each time later and at most MAX_TRIES times in
+a row. A drained node whose turn at the vendor has not come (BUSY at step `delete`) keeps waiting
+until the deadline: giving up would have moved its pods for nothing. OutOfStock and QuotaExceeded
+are also temporary, but waiting in place would delay the pods' scale-up in another group, which is
+planned in the same minute once this one has failed.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ RETRIED: tuple[type[StepError], ...] = (
 
 
 class PollBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One wait, across invocations that share no state. since: when it began, epoch seconds, 0.0 before it has; asked:
-    the sum of the requested pauses, in seconds."""
+    """One wait, across invocations that share no state. since: when it began, epoch seconds, 0.0
+    before it has; asked: the sum of the requested pauses, in seconds."""
 
     since: float = 0.0
     asked: float = 0.0
@@ -67,14 +70,15 @@ class PollBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
         return PollBackoff(begun.since, begun.asked + pause)
 
     def delay(self, now: float, *, first: float, most: float, limit: float) -> float:
-        """Return the seconds until the next poll: as long as the wait has lasted, from `first` to `most`, not beyond
-        `limit` in all."""
+        """Return the seconds until the next poll: as long as the wait has lasted, from `first` to
+        `most`, not beyond `limit` in all."""
         elapsed = self.elapsed(now)
         return max(LEAST, min(max(first, min(elapsed, most)), limit - elapsed))
 
 
 def outcome_of_error(error: StepError, operation: Operation, step: str) -> InProgress | Failed:
-    """Return the same step with a delay; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
+    """Return the same step with a delay; or Failed, for a permanent error or after
+    MAX_TRIES temporary ones."""
     before = operation.status.data.get(TRIES, "")
     tries = int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0
     queued = step == "delete" and getattr(error, "code", "") == BUSY
@@ -89,22 +93,28 @@ def outcome_of_error(error: StepError, operation: Operation, step: str) -> InPro
 
 
 def error_class_of(error: StepError) -> str:
-    """Return the class name that memory and the journal store. A cluster's class has a prefix, because it says nothing
-    about the vendor."""
+    """Return the class name that memory and the journal store. A cluster's class has a prefix,
+    because it says nothing about the vendor."""
     name = published_name(error)
-    return f"Cluster{name}" if isinstance(error, kube.ClusterError) and not name.startswith("Cluster") else name
+    return (
+        f"Cluster{name}"
+        if isinstance(error, kube.ClusterError) and not name.startswith("Cluster")
+        else name
+    )
 
 
 def retry_pause(tries: int, retry_after: float, seed: str) -> float:
-    """Return the seconds before the next try: doubling from 5 to 60, or what the server asked for if that is longer. Up
-    to a quarter is added per operation, so that many throttled operations do not retry at the same time."""
+    """Return the seconds before the next try: doubling from 5 to 60, or what the server asked for
+    if that is longer. Up to a quarter is added per operation, so that many throttled operations do
+    not retry at the same time."""
     pause = max(retry_after, min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
     spread = zlib.crc32(f"{seed}/{tries}".encode()) / 2**32
     return float(round(pause * (1 + spread / 4), 1))
 
 
 def reset_error_count(operation: Operation) -> Operation:
-    """Return the operation with its count of consecutive errors removed, for the step after a success."""
+    """Return the operation with its count of consecutive errors removed, for
+    the step after a success."""
     if TRIES not in operation.status.data:
         return operation
     data = {key: value for key, value in operation.status.data.items() if key != TRIES}

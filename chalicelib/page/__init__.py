@@ -1,4 +1,6 @@
-"""The status page: HTML of what the tables say about clusters, for `outscaler ui` and the hosted page.
+"""The status page: HTML of what the tables say about clusters, for `outscaler
+ui` and the hosted page.
 
-Here: what is read, what is shown, templates and headers. Not here: who may see it (command/ui_server.py, handlers).
+Here: what is read, what is shown, templates and headers. Not here: who may see it
+(command/ui_server.py, handlers).
 """

@@ -1,8 +1,9 @@
-"""The style sheet and the scripts of the pages, each under an address that ends in a hash of its content.
+"""The style sheet and the scripts of the pages, each under an address that ends
+in a hash of its content.
 
-A browser keeps them for a year: other content has another address. They come from the same origin as the pages and are
-the only scripts that may run (render.security_headers). uPlot draws the charts; its licence stands beside it, and a
-test holds its version and its hash.
+A browser keeps them for a year: other content has another address. They come from the same origin
+as the pages and are the only scripts that may run (render.security_headers). uPlot draws the
+charts; its licence stands beside it, and a test holds its version and its hash.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Asset(msgspec.Struct, frozen=True):
 
 @functools.cache
 def assets() -> dict[str, Asset]:
-    """Return the files by the name that the pages use, such as page.js; the name of an asset has the hash."""
+    """Return the files by the name that the pages use, such as page.js; the name
+    of an asset has the hash."""
     made = {}
     for name, parts in _FILES.items():
         content = b"\n".join((FOLDER / part).read_bytes() for part in parts)

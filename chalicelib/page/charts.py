@@ -1,7 +1,8 @@
-"""The charts of a cluster: numbers over a span, with marks for growths and removals, and the cells of a group's size.
+"""The charts of a cluster: numbers over a span, with marks for growths and removals, and the
+cells of a group's size.
 
-The script draws them (static/page.js) from attributes of the page. Without it the same numbers are a table, so a chart
-is never the only form of a fact.
+The script draws them (static/page.js) from attributes of the page. Without it the same numbers are
+a table, so a chart is never the only form of a fact.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ CELLS = 150.0
 
 
 class ChartSpan(msgspec.Struct, frozen=True):
-    """A choice of time. row: seconds of one row of the table. hourly: drawn from the points of an hour each."""
+    """A choice of time. row: seconds of one row of the table. hourly: drawn from
+    the points of an hour each."""
 
     key: str
     title: str
@@ -50,8 +52,8 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class ChartRow(msgspec.Struct, frozen=True):
-    """One row of the table, of the points that begin in it. pending: the most of them; the other values: the last. None
-    where they are not known."""
+    """One row of the table, of the points that begin in it. pending: the most of them; the
+    other values: the last. None where they are not known."""
 
     at: float
     nodes: int
@@ -63,8 +65,9 @@ class ChartRow(msgspec.Struct, frozen=True):
 
 
 class Charts(msgspec.Struct, frozen=True):
-    """The charts of one span. begin, every: epoch seconds of the first point, and seconds between two. columns: the
-    values by name, with a comma after each but the last, empty where there is none. rows: newest first."""
+    """The charts of one span. begin, every: epoch seconds of the first point, and seconds between
+    two. columns: the values by name, with a comma after each but the last, empty where there is
+    none. rows: newest first."""
 
     span: ChartSpan
     begin: float
@@ -80,21 +83,30 @@ def span_of(key: str) -> ChartSpan:
 
 
 def first_span(points: Sequence[GaugePoint], hours: Sequence[GaugePoint], now: float) -> str:
-    """Return the choice that a cluster's page begins with: a new cluster fills no more than an hour."""
+    """Return the choice that a cluster's page begins with: a new cluster
+    fills no more than an hour."""
     oldest = min((point.at for point in (*hours[:1], *points[:1])), default=0.0)
     return (SPANS[0] if oldest > now - HOUR else USUAL).key
 
 
 def charts(
-    span: ChartSpan, points: Sequence[GaugePoint], hours: Sequence[GaugePoint], marks: Sequence[Mark], now: float
+    span: ChartSpan,
+    points: Sequence[GaugePoint],
+    hours: Sequence[GaugePoint],
+    marks: Sequence[Mark],
+    now: float,
 ) -> Charts:
-    """Return the charts of a span that ends at `now`. points: of five minutes; hours: of an hour each."""
+    """Return the charts of a span that ends at `now`. points: of five
+    minutes; hours: of an hour each."""
     every = HOUR if span.hourly else EVERY
     count = round(span.seconds / every)
     first = int(now // every) - count + 1
     by_slot = {int(point.at // every): point for point in (hours if span.hourly else points)}
     shown = [by_slot.get(first + slot) for slot in range(count)]
-    columns = {name: ",".join("" if p is None else _text(value(p)) for p in shown) for name, value in _COLUMNS.items()}
+    columns = {
+        name: ",".join("" if p is None else _text(value(p)) for p in shown)
+        for name, value in _COLUMNS.items()
+    }
     begin = first * every
     return Charts(
         span,
@@ -155,8 +167,8 @@ def marks_of(entries: Sequence[JournalEntry]) -> tuple[Mark, ...]:
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """A group's size: rectangles (x, width, class of the style sheet) of CELLS, and the position of the minimum, None
-    where it is 0."""
+    """A group's size: rectangles (x, width, class of the style sheet) of CELLS, and the position of
+    the minimum, None where it is 0."""
 
     rectangles: tuple[tuple[float, float, str], ...]
     least: float | None
@@ -168,8 +180,16 @@ def cells(ready: int, coming: int, least: int, most: int) -> Cells:
     width = CELLS / count
     if count <= MOST_CELLS:
         kinds = ["ready"] * ready + ["coming"] * coming + ["free"] * (count - ready - coming)
-        rectangles = tuple((round(at * width + 1, 1), round(width - 2, 1), kind) for at, kind in enumerate(kinds))
+        rectangles = tuple(
+            (round(at * width + 1, 1), round(width - 2, 1), kind) for at, kind in enumerate(kinds)
+        )
     else:
-        parts = ((0, ready, "ready"), (ready, coming, "coming"), (ready + coming, count - ready - coming, "free"))
-        rectangles = tuple((round(at * width, 1), round(n * width, 1), kind) for at, n, kind in parts if n > 0)
+        parts = (
+            (0, ready, "ready"),
+            (ready, coming, "coming"),
+            (ready + coming, count - ready - coming, "free"),
+        )
+        rectangles = tuple(
+            (round(at * width, 1), round(n * width, 1), kind) for at, n, kind in parts if n > 0
+        )
     return Cells(rectangles, round(min(least * width, CELLS - 1), 1) if least > 0 else None)

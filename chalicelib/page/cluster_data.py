@@ -1,4 +1,5 @@
-"""What the pages show, read from the tables in as few requests as possible: three for all clusters, five for one.
+"""What the pages show, read from the tables in as few requests as possible: three for
+all clusters, five for one.
 
 Nothing is computed anew: a page shows the last pass of a cluster and what is stored since.
 """
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
 
 HISTORY, LONG_HISTORY = 80, 300
-"""Newest entries of the journal that a cluster's page reads, and where its charts show more than a day."""
+"""Newest entries of the journal that a cluster's page reads, and where its
+charts show more than a day."""
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
-    """One cluster of the list. problem: why its policy or its rows cannot be read. gauges: by metrics.key, of the
-    last pass. plans: passes are made for it. failure: of the last pass, "" where it succeeded."""
+    """One cluster of the list. problem: why its policy or its rows cannot be read. gauges:
+    by metrics.key, of the last pass. plans: passes are made for it. failure: of the last
+    pass, "" where it succeeded."""
 
     name: str
     version: int
@@ -56,8 +59,9 @@ class ClusterSummary(msgspec.Struct, frozen=True):
 
 
 class ClusterDetails(msgspec.Struct, frozen=True):
-    """One cluster's page. decision: None where there is none, then `undecided` says why. entries: newest first. text:
-    of the policy. points, hours: of the charts, five minutes and an hour each."""
+    """One cluster's page. decision: None where there is none, then `undecided` says why.
+    entries: newest first. text: of the policy. points, hours: of the charts, five
+    minutes and an hour each."""
 
     summary: ClusterSummary
     memory: Memory
@@ -73,7 +77,11 @@ class ClusterDetails(msgspec.Struct, frozen=True):
     @property
     def plan(self) -> Plan:
         """Return the last decision, an empty one where there is none."""
-        return self.decision.plan if self.decision is not None else Plan(id="", cluster=self.summary.name, at=0.0)
+        return (
+            self.decision.plan
+            if self.decision is not None
+            else Plan(id="", cluster=self.summary.name, at=0.0)
+        )
 
     @property
     def names(self) -> dict[str, str]:
@@ -89,16 +97,24 @@ class ClusterDetails(msgspec.Struct, frozen=True):
         return next((row for row in self.groups if row.group == group), None)
 
 
-def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[ClusterSummary, ...]:
-    """Return every cluster, by name. deployment: what the functions permit policies to name; None where it is not
-    known, so that only the text of a policy is judged. Raises StoreError."""
+def summaries(
+    store: Store, now: float, deployment: Deployment | None
+) -> tuple[ClusterSummary, ...]:
+    """Return every cluster, by name. deployment: what the functions permit policies to name; None
+    where it is not known, so that only the text of a policy is judged. Raises StoreError."""
     policies = store.policies.all_current()
     if not policies:
         return ()
     pauses = store.pauses.all_current()
     passed = store.scan_states.passed_by([stored.name for stored in policies])
     return tuple(
-        _summary(stored, passed.get(stored.name, LastPass()), pauses.get(stored.name, ()), now, deployment)
+        _summary(
+            stored,
+            passed.get(stored.name, LastPass()),
+            pauses.get(stored.name, ()),
+            now,
+            deployment,
+        )
         for stored in policies
     )
 
@@ -106,8 +122,8 @@ def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[
 def details(
     store: Store, name: str, now: float, deployment: Deployment | None, limit: int = HISTORY
 ) -> ClusterDetails | None:
-    """Return one cluster; None where it is not known. deployment: see summaries. limit: of the entries. Raises
-    StoreError."""
+    """Return one cluster; None where it is not known. deployment: see summaries. limit: of the
+    entries. Raises StoreError."""
     stored, pauses = store.pauses.with_policy(name)
     if stored is None:
         return None
@@ -124,7 +140,16 @@ def details(
     overview = passed.overview
     groups = group_rows(plan, memory, overview, now, pauses=summary.pauses, entries=entries)
     return ClusterDetails(
-        summary, memory, decision, undecided, entries, passed.points, stored.text, passed.hours, overview, groups
+        summary,
+        memory,
+        decision,
+        undecided,
+        entries,
+        passed.points,
+        stored.text,
+        passed.hours,
+        overview,
+        groups,
     )
 
 
@@ -135,10 +160,14 @@ class _PartlyReadJournal:
         self._journal, self._entries = store.journal, entries
 
     def at(self, cluster: str, at: float) -> tuple[JournalEntry, ...]:
-        entries = tuple(entry for entry in self._entries if abs(entry.at - at) < 1e-5 and entry.kind == PLAN)
+        entries = tuple(
+            entry for entry in self._entries if abs(entry.at - at) < 1e-5 and entry.kind == PLAN
+        )
         return entries or self._journal.at(cluster, at)
 
-    def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
+    def recent(
+        self, cluster: str, limit: int = 50, *, before: float | None = None
+    ) -> tuple[JournalEntry, ...]:
         return self._journal.recent(cluster, limit, before=before)
 
 
@@ -168,5 +197,7 @@ def _summary(
         carry_over.read(passed.carry_over).gauges,
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
-        without_secrets(f"{failure.cls}: {failure.message}" if failure is not None else "", stored.text, policy),
+        without_secrets(
+            f"{failure.cls}: {failure.message}" if failure is not None else "", stored.text, policy
+        ),
     )

@@ -1,7 +1,7 @@
 """Routes of the pages: a path and a query to a status, headers and HTML. Every page only reads.
 
-A table that does not answer gives a page with the instant and status 503. An unexpected failure gives status 500 and
-one line; its details are only in the log of the caller.
+A table that does not answer gives a page with the instant and status 503. An unexpected failure
+gives status 500 and one line; its details are only in the log of the caller.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class PageAnswer(msgspec.Struct, frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """One request. path: still percent-encoded, without the base. query: one value per name. permitted: names of the
-    clusters that the caller may see, None for all."""
+    """One request. path: still percent-encoded, without the base. query: one value per name.
+    permitted: names of the clusters that the caller may see, None for all."""
 
     path: str
     query: Mapping[str, str]
@@ -62,7 +62,8 @@ class _NotFound(OutscalerError):
 
 
 class PageContext(msgspec.Struct, frozen=True):
-    """What a page is made of. clock: what the pages call their time, "" where it is the real one."""
+    """What a page is made of. clock: what the pages call their time, ""
+    where it is the real one."""
 
     store: Store
     request: PageRequest
@@ -77,10 +78,16 @@ class PageContext(msgspec.Struct, frozen=True):
 
 
 def respond(
-    store: Store, request: PageRequest, now: float, links: Links, deployment: Deployment | None, clock: str = ""
+    store: Store,
+    request: PageRequest,
+    now: float,
+    links: Links,
+    deployment: Deployment | None,
+    clock: str = "",
 ) -> PageAnswer:
-    """Return the page. now: epoch seconds. deployment: what the functions permit policies to name, None where it is not
-    known. clock: see PageContext. Raises nothing that a table, a policy or a request can cause."""
+    """Return the page. now: epoch seconds. deployment: what the functions permit policies to
+    name, None where it is not known. clock: see PageContext. Raises nothing that a table, a
+    policy or a request can cause."""
     if request.path.startswith(STATIC):
         return static(request.path, links, now)
     context = PageContext(store, request, links, now, deployment, clock)
@@ -93,18 +100,22 @@ def respond(
     except OutscalerError as error:
         line = f"The table does not answer ({type(error).__name__}). Reload the page to try again."
         return failed(links, now, 503, line)
-    # Names of secrets consist of characters that HTML does not escape, so they are hidden in the finished page.
+    # Names of secrets consist of characters that HTML does not escape, so they are
+    # hidden in the finished page.
     text, policy = values.pop("hidden_names", ("", None))
     page = render(template, links, now, {"clock": clock, **values})
     body = without_secrets(page, text, policy) if text else page
-    return PageAnswer(200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML})
+    return PageAnswer(
+        200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML}
+    )
 
 
 STATIC = "/static/"
 
 
 def static(path: str, links: Links, now: float) -> PageAnswer:
-    """Return a script or the style sheet, which say nothing about a deployment. path: begins with STATIC."""
+    """Return a script or the style sheet, which say nothing about a deployment.
+    path: begins with STATIC."""
     file = asset(path.removeprefix(STATIC))
     if file is None:
         return failed(links, now, 404, "There is no such page.")
@@ -114,11 +125,20 @@ def static(path: str, links: Links, now: float) -> PageAnswer:
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
     """Return a page that says in one line why there is no other. now: epoch seconds."""
-    return page_of("error.html", links, now, status, {"title": f"Error {status}", "line": line, "status": status})
+    return page_of(
+        "error.html",
+        links,
+        now,
+        status,
+        {"title": f"Error {status}", "line": line, "status": status},
+    )
 
 
-def page_of(template: str, links: Links, now: float, status: int, values: dict[str, Any]) -> PageAnswer:
-    """Return a page that shows nothing of a cluster. now: epoch seconds. values: of the template."""
+def page_of(
+    template: str, links: Links, now: float, status: int, values: dict[str, Any]
+) -> PageAnswer:
+    """Return a page that shows nothing of a cluster. now: epoch seconds.
+    values: of the template."""
     body = render(template, links, now, {"clock": "", **values})
     return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
 
@@ -138,7 +158,9 @@ def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
     return _PAGES[page](context, name)
 
 
-def _details(context: PageContext, name: str, limit: int = HISTORY) -> tuple[ClusterDetails, dict[str, Any]]:
+def _details(
+    context: PageContext, name: str, limit: int = HISTORY
+) -> tuple[ClusterDetails, dict[str, Any]]:
     """Return a cluster, and the values that its pages have in common."""
     cluster = details(context.store, name, context.now, context.deployment, limit)
     if cluster is None:
@@ -201,7 +223,10 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "skipped": verdict.skipped if verdict is not None else None,
         "history": views.size_history(entries, row.target, context.now),
         "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
-        "refused": [(verdict.pods, lasting_first(verdict.reasons[row.group])) for verdict in refused[:PAGE_ROWS]],
+        "refused": [
+            (verdict.pods, lasting_first(verdict.reasons[row.group]))
+            for verdict in refused[:PAGE_ROWS]
+        ],
         "nodes": sum(node.group == row.group for node in _node_rows(cluster)),
         "command": shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name)),
     }
@@ -251,7 +276,9 @@ def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     end = min(parse_time(before), context.now) if before else context.now
     whole = context.word("all") == "yes"
     # The bound of the store is exclusive, and an entry may be as new as the page.
-    day = timeline.read_day(context.store, name, end if before else end + 1.0, cluster.names, whole=whole)
+    day = timeline.read_day(
+        context.store, name, end if before else end + 1.0, cluster.names, whole=whole
+    )
     words = ["outscaler", "history", name, "--since", "24h"]
     words += ["--group", cluster.name_of(group)] if group else []
     return "history.html", {
@@ -279,7 +306,9 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     plan_id, about = context.word("plan"), context.word("at")
     entry = _plan_entry(context, name, plan_id, parse_time(about) if about else context.now)
     try:
-        plan = msgspec.json.decode(entry.body, type=Plan) if entry is not None and entry.body else None
+        plan = (
+            msgspec.json.decode(entry.body, type=Plan) if entry is not None and entry.body else None
+        )
     except (msgspec.MsgspecError, ValueError):
         plan = None
     if entry is None:
@@ -291,7 +320,10 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "entry": entry,
         "event": timeline.event_of(entry, cluster.names),
         "plan": plan,
-        "pods": [(verdict.pods, pods_reason(verdict.reasons, verdict.against)) for verdict in plan.unschedulable]
+        "pods": [
+            (verdict.pods, pods_reason(verdict.reasons, verdict.against))
+            for verdict in plan.unschedulable
+        ]
         if plan
         else [],
         "stays": views.stays(plan) if plan else [],

@@ -1,9 +1,10 @@
 """Renders the templates, with the headers that keep foreign text from becoming more than text.
 
-Names of pods, labels, errors of vendors and policies come from others. `finalized` is their only way onto a page:
-visible and bounded. Control characters and those that change the direction of writing are shown as their numbers,
-because they could hide or reorder what an operator reads. Then Jinja2 escapes every expression. Scripts and the style
-sheet come from the page's own origin (assets.py): no script or style inside a page runs, and no other source is asked.
+Names of pods, labels, errors of vendors and policies come from others. `finalized` is their only
+way onto a page: visible and bounded. Control characters and those that change the direction of
+writing are shown as their numbers, because they could hide or reorder what an operator reads. Then
+Jinja2 escapes every expression. Scripts and the style sheet come from the page's own origin
+(assets.py): no script or style inside a page runs, and no other source is asked.
 
 Times are printed in UTC as <time> elements, which the script rewrites in the reader's time zone.
 """
@@ -40,10 +41,11 @@ _SAFE = re.compile(r"[\x20-\x7e]*\Z")
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Addresses of the pages and of the runbook. Every name is percent-encoded as one segment of a path.
+    """Addresses of the pages and of the runbook. Every name is percent-encoded
+    as one segment of a path.
 
-    base: the path before every page. The name of a group is in the query: it may have slashes, and API Gateway does not
-    keep an encoded one in a segment of a path.
+    base: the path before every page. The name of a group is in the query: it may have slashes, and
+    API Gateway does not keep an encoded one in a segment of a path.
     """
 
     base: str = ""
@@ -112,23 +114,24 @@ def environment() -> Environment:
 
 
 def finalized(value: Any) -> Any:
-    """Return what a template prints for an expression: markup of the templates themselves stays, everything else is
-    shown as text."""
+    """Return what a template prints for an expression: markup of the templates themselves stays,
+    everything else is shown as text."""
     if isinstance(value, Markup):
         return value
     return "" if value is None else shown(value)
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    r"""Return the text as it may be shown: at most `longest` characters, then an ellipsis; control, format, surrogate
-    and unassigned characters as \uXXXX."""
+    r"""Return the text as it may be shown: at most `longest` characters, then an ellipsis; control,
+    format, surrogate and unassigned characters as \uXXXX."""
     text = str(value)
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     if _SAFE.match(short):
         return short
     hidden = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
     return "".join(
-        f"\\u{ord(character):04x}" if unicodedata.category(character) in hidden else character for character in short
+        f"\\u{ord(character):04x}" if unicodedata.category(character) in hidden else character
+        for character in short
     )
 
 
@@ -141,11 +144,14 @@ _SYMBOLS = {"EUR": "€", "GBP": "£", "USD": "$"}
 
 
 def time_of(instant: float, now: float) -> Markup:
-    """Return an instant (epoch seconds) as a time of day, with the day where it is not today; `never` for 0.0."""
+    """Return an instant (epoch seconds) as a time of day, with the day where it is
+    not today; `never` for 0.0."""
     if instant <= 0:
         return Markup("never")
     moment, today = (datetime.fromtimestamp(seconds, UTC) for seconds in (instant, now))
-    day = {0: "", 1: "Yesterday "}.get((today.date() - moment.date()).days, f"{moment.day} {moment:%b} ")
+    day = {0: "", 1: "Yesterday "}.get(
+        (today.date() - moment.date()).days, f"{moment.day} {moment:%b} "
+    )
     return _time(instant, f"{day}{moment:%H:%M}", "at")
 
 
@@ -172,8 +178,8 @@ def age(seconds: float) -> str:
 
 
 def prose(text: object, now: float) -> Markup:
-    """Return a sentence as it may be shown, with its RFC 3339 instants as times, and the names of callers in place of
-    their ARNs."""
+    """Return a sentence as it may be shown, with its RFC 3339 instants as times, and the names of
+    callers in place of their ARNs."""
     short = _CALLER.sub(lambda match: match[1], shown(text))
     words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(short)))
     return Markup(_INSTANT.sub(lambda match: time_of(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
@@ -188,7 +194,9 @@ def typed(command: str) -> Markup:
     """Return a command, or a name, with a button that copies it; the button needs the script."""
     text = shown(command)
     words = Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
-    button = Markup('<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>').format(text)
+    button = Markup(
+        '<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>'
+    ).format(text)
     return Markup('<span class="typed"><code>{}</code>{}</span>').format(words, button)
 
 
@@ -206,7 +214,9 @@ def money(amount: float, currency: str) -> str:
 
 def _time(instant: float, text: str, form: str) -> Markup:
     written = format_time(instant)
-    return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(written, form, written, text)
+    return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(
+        written, form, written, text
+    )
 
 
 def _epoch(written: str, now: float) -> float:
@@ -220,7 +230,8 @@ def _epoch(written: str, now: float) -> float:
 def security_headers() -> dict[str, str]:
     """Return the headers of every answer."""
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+        "data:; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     return {

@@ -1,6 +1,8 @@
-"""What happened to a cluster, as events of a day: which group changed when, why, what it took, what failed, who did it.
+"""What happened to a cluster, as events of a day: which group changed when, why, what it took,
+what failed, who did it.
 
-Passes that changed nothing are folded away and counted. Each operation leads to the decision that planned it.
+Passes that changed nothing are folded away and counted. Each operation leads to the
+decision that planned it.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ LANES = 12
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that happened. kind: growth, removal, repair, decision, passes, people or other. mark: up, down, bad or
-    "". word: the tag, "" for none. began: epoch seconds, equal to `at` where it took no time. group: the id. plan: the
-    id of the decision that led to it. folded: a pass that changed nothing."""
+    """One thing that happened. kind: growth, removal, repair, decision, passes, people or other.
+    mark: up, down, bad or "". word: the tag, "" for none. began: epoch seconds, equal to `at` where
+    it took no time. group: the id. plan: the id of the decision that led to it. folded: a pass that
+    changed nothing."""
 
     at: float
     began: float
@@ -63,7 +66,16 @@ FILTERS: dict[str, Callable[[Event], bool]] = {
     "failed": lambda event: event.failed,
     "people": lambda event: event.kind == "people",
 }
-_PEOPLE = ("policy", "pause", "resume", "retry", "release", "claim-released", "uninstalled", "accept")
+_PEOPLE = (
+    "policy",
+    "pause",
+    "resume",
+    "retry",
+    "release",
+    "claim-released",
+    "uninstalled",
+    "accept",
+)
 _KINDS = {
     OperationKind.SCALE_UP: ("growth", "up"),
     OperationKind.DELETE_NODES: ("removal", "down"),
@@ -85,7 +97,11 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
             began -= line.seconds or 0.0
             failed = not line.succeeded
             undone = line.state is OperationState.ABANDONED
-            word, tone = ("done", Tone.OK) if line.succeeded else ("not done" if undone else "failed", Tone.BAD)
+            word, tone = (
+                ("done", Tone.OK)
+                if line.succeeded
+                else ("not done" if undone else "failed", Tone.BAD)
+            )
             mark = "bad" if failed else mark
         case PlanLine():
             kind, word = "decision", "decision"
@@ -98,13 +114,15 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
         case _:
             kind, word = "people", "by a person"
     folded = isinstance(line, PlanLine) and line.changes_nothing
-    return Event(entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded)
+    return Event(
+        entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded
+    )
 
 
 class TimelineDay(msgspec.Struct, frozen=True):
-    """The events of 24 hours, newest first, without decisions of which an event says what became of them. begin, end:
-    epoch seconds. folded: how many passes without a change there were. more: some older entries of these 24 hours were
-    not read."""
+    """The events of 24 hours, newest first, without decisions of which an event says what became of
+    them. begin, end: epoch seconds. folded: how many passes without a change there were. more: some
+    older entries of these 24 hours were not read."""
 
     begin: float
     end: float
@@ -113,9 +131,11 @@ class TimelineDay(msgspec.Struct, frozen=True):
     more: bool
 
 
-def read_day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole: bool = False) -> TimelineDay:
-    """Return the events of the 24 hours before `end` (epoch seconds). whole: with passes without a change. Raises
-    StoreError."""
+def read_day(
+    store: Store, name: str, end: float, names: Mapping[str, str], *, whole: bool = False
+) -> TimelineDay:
+    """Return the events of the 24 hours before `end` (epoch seconds). whole: with passes without a
+    change. Raises StoreError."""
     begin, entries = end - DAY, list[JournalEntry]()
     before = end
     while len(entries) < MOST:
@@ -127,9 +147,13 @@ def read_day(store: Store, name: str, end: float, names: Mapping[str, str], *, w
     events = [event_of(entry, names) for entry in entries]
     told = {event.plan for event in events if event.kind != "decision"}  # by what became of them
     shown = tuple(
-        event for event in events if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
+        event
+        for event in events
+        if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
     )
-    return TimelineDay(begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST)
+    return TimelineDay(
+        begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST
+    )
 
 
 def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
@@ -139,7 +163,8 @@ def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """A group's day. bars: position and width of 1000, class of the style sheet, and what happened."""
+    """A group's day. bars: position and width of 1000, class of the style
+    sheet, and what happened."""
 
     group: str
     bars: tuple[tuple[float, float, str, str], ...]
@@ -153,7 +178,12 @@ def lanes(day: TimelineDay) -> tuple[Lane, ...]:
             left, right = ((at - day.begin) / DAY * 1000 for at in (event.began, event.at))
             left = max(left, 0.0)
             by_group.setdefault(event.group, []).append(
-                (round(min(left, 996.0), 1), round(max(right - left, 4.0), 1), event.mark, event.text)
+                (
+                    round(min(left, 996.0), 1),
+                    round(max(right - left, 4.0), 1),
+                    event.mark,
+                    event.text,
+                )
             )
     order = sorted(by_group, key=lambda group: (-len(by_group[group]), group))[:LANES]
     return tuple(Lane(group, tuple(by_group[group])) for group in order)

@@ -87,9 +87,15 @@ _STAYS = {
 # -- all clusters
 
 
-def cluster_rows(clusters: Sequence[ClusterSummary], now: float, words: str = "") -> list[dict[str, Any]]:
+def cluster_rows(
+    clusters: Sequence[ClusterSummary], now: float, words: str = ""
+) -> list[dict[str, Any]]:
     """Return a line per cluster, the worst status first. words: a part of the name, "" for all."""
-    rows = [cluster_row(summary, now) for summary in clusters if words.casefold() in summary.name.casefold()]
+    rows = [
+        cluster_row(summary, now)
+        for summary in clusters
+        if words.casefold() in summary.name.casefold()
+    ]
     return sorted(rows, key=lambda row: (row["status"].rank, row["name"]))
 
 
@@ -102,7 +108,9 @@ def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
         "mode": summary.mode_word,
         "version": summary.version,
         "last_pass": passed.last_pass,
-        "next_pass": passed.last_pass + summary.policy.scan_interval if summary.policy and passed.last_pass else 0.0,
+        "next_pass": passed.last_pass + summary.policy.scan_interval
+        if summary.policy and passed.last_pass
+        else 0.0,
         "ready": int(gauges.get(key("nodes_count", state="ready"), 0)),
         "most": int(gauges.get(key("max_nodes_count"), 0)),
         "pending": summary.pending,
@@ -132,12 +140,23 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     rows = [Tile("Nodes ready", str(row["ready"]), " · ".join(filter(None, notes)))]
     if spots := [group for group in groups if group.spot is not None]:
         announced = sum(group.spot.leaving for group in spots if group.spot is not None)
-        note = f"{counted(announced, 'notice')} of vendors" if announced else "no notice of a vendor"
+        note = (
+            f"{counted(announced, 'notice')} of vendors" if announced else "no notice of a vendor"
+        )
         rows.append(
-            Tile("Spot nodes ready", str(sum(group.ready for group in spots)), note, "warn" if announced else "")
+            Tile(
+                "Spot nodes ready",
+                str(sum(group.ready for group in spots)),
+                note,
+                "warn" if announced else "",
+            )
         )
     worst = max(points, key=lambda point: point.pending, default=None)
-    note = f"most in 24 hours: {worst.pending}" if worst is not None and worst.pending else "none in 24 hours"
+    note = (
+        f"most in 24 hours: {worst.pending}"
+        if worst is not None and worst.pending
+        else "none in 24 hours"
+    )
     rows.append(Tile("Waiting pods", str(row["pending"]), note, "warn" if row["pending"] else ""))
     last = points[-1] if points and now - points[-1].at < 12 * EVERY else None
     if last is not None and last.cpu >= 0:
@@ -147,18 +166,30 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
         currency = details.overview.currency
         unpriced = sum(group.ready for group in groups if group.price is None)
         note = f"without {counted(unpriced, 'node')} of unknown price" if unpriced else ""
-        rows.append(Tile("Cost an hour", money(last.cost, currency), note or _cost_note(points, last, currency)))
+        rows.append(
+            Tile(
+                "Cost an hour",
+                money(last.cost, currency),
+                note or _cost_note(points, last, currency),
+            )
+        )
     return rows
 
 
 def _cost_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
-    before = next((point for point in points if last_point.at - point.at <= charts.DAY and point.cost >= 0), None)
+    before = next(
+        (point for point in points if last_point.at - point.at <= charts.DAY and point.cost >= 0),
+        None,
+    )
     if before is None or last_point.at - before.at < charts.DAY - charts.HOUR:
         return ""
     change = last_point.cost - before.cost
     if abs(change) < 0.005:
         return "as yesterday at this time"
-    return f"{money(abs(change), currency)} {'more' if change > 0 else 'less'} than yesterday at this time"
+    return (
+        f"{money(abs(change), currency)} {'more' if change > 0 else 'less'} than yesterday at this "
+        "time"
+    )
 
 
 def waiting_since(points: Sequence[GaugePoint]) -> float:
@@ -172,13 +203,16 @@ def waiting_since(points: Sequence[GaugePoint]) -> float:
 
 
 def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return the values of a cluster's page. query: range, show and kind, each "" for the usual choice."""
+    """Return the values of a cluster's page. query: range, show and kind, each
+    "" for the usual choice."""
     plan, row = details.plan, cluster_row(details.summary, now)
     span = charts.span_of(query["range"] or charts.first_span(details.points, details.hours, now))
     events = [event_of(entry, details.names) for entry in details.entries]
     told = [event for event in events if event.kind != "decision"]
     passes = sum(event.folded for event in events)
-    chart_events = charts.charts(span, details.points, details.hours, charts.marks_of(details.entries), now)
+    chart_events = charts.charts(
+        span, details.points, details.hours, charts.marks_of(details.entries), now
+    )
     return {
         "row": row,
         "waiting_since": waiting_since(details.points) if row["pending"] else 0.0,
@@ -191,7 +225,9 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "charts": chart_events,
         "mark_texts": [event_of(mark.entry, details.names).text for mark in chart_events.marks],
         "spans": charts.SPANS,
-        "pods": [row for row in waiting_pods(details, "") if row.word != "not considered"][:PODS_SHOWN],
+        "pods": [row for row in waiting_pods(details, "") if row.word != "not considered"][
+            :PODS_SHOWN
+        ],
         "pods_total": len(pod_views(plan)),
         **group_values(details, query["show"]),
         "events": selected(told, query["kind"], "")[:LAST_SHOWN],
@@ -205,7 +241,8 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
 
 
 class BillRows(msgspec.Struct, frozen=True):
-    """One bill: its view, and the parts of the price with what they are for, those that are not 0."""
+    """One bill: its view, and the parts of the price with what they are
+    for, those that are not 0."""
 
     bill: BillView
     parts: tuple[tuple[str, float], ...]
@@ -225,23 +262,33 @@ def costs(details: ClusterDetails) -> CostRows | None:
         return None
     view = cost_view(details.overview.bill, details.plan)
     parts = (
-        tuple((title, amount) for name, title in PARTS.items() if (amount := getattr(bill.per_hour, name)))
+        tuple(
+            (title, amount)
+            for name, title in PARTS.items()
+            if (amount := getattr(bill.per_hour, name))
+        )
         for bill in view.bills
     )
     bills = tuple(BillRows(bill, rows) for bill, rows in zip(view.bills, parts, strict=True))
-    return CostRows(view, bills, tuple((move_text(move, details.names), move) for move in view.moves))
+    return CostRows(
+        view, bills, tuple((move_text(move, details.names), move) for move in view.moves)
+    )
 
 
 def stays(plan: Plan) -> list[tuple[str, int, str]]:
     """Return why nodes stay: the code, how many, and what they are."""
     counts = Counter(verdict.reason.code for verdict in plan.unremovable)
-    return [(code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()]
+    return [
+        (code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()
+    ]
 
 
 def unconsolidated(plan: Plan) -> list[tuple[str, int, str]]:
     """Return why nodes are not consolidated: the code, how many, and what they are."""
     counts = Counter(reason.code for reason in reasons_by_node(plan).values())
-    return [(code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()]
+    return [
+        (code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()
+    ]
 
 
 def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
@@ -279,8 +326,8 @@ class SizeHistory(msgspec.Struct, frozen=True):
 
 
 def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> SizeHistory | None:
-    """Return how a group's size changed, by its operations of 14 days that ended well; None where there is none.
-    entries: of the group, newest first. size: its present target."""
+    """Return how a group's size changed, by its operations of 14 days that ended well; None where
+    there is none. entries: of the group, newest first. size: its present target."""
     levels, last = [(now, size)], size
     for entry in entries:
         operation = operation_of(entry)
@@ -304,19 +351,24 @@ def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> Size
 
 
 def shown_nodes(nodes: Sequence[NodeRow], code: str, group: str, words: str) -> list[NodeRow]:
-    """Return the nodes with this code of a reason, of this group, and with this part of the name; "" for all."""
+    """Return the nodes with this code of a reason, of this group, and with this part
+    of the name; "" for all."""
     return [
         row
         for row in nodes
         if words in row.node
         and group in ("", row.group)
-        and (not code or code in {why.code.value for why in (row.reason, row.consolidation) if why is not None})
+        and (
+            not code
+            or code
+            in {why.code.value for why in (row.reason, row.consolidation) if why is not None}
+        )
     ]
 
 
 class WaitingPods(msgspec.Struct, frozen=True):
-    """Pods of the last decision that wait for the same reason. reason: the first that counts. groups: id, name and
-    reasons of each group."""
+    """Pods of the last decision that wait for the same reason. reason: the first that counts.
+    groups: id, name and reasons of each group."""
 
     pods: tuple[str, ...]
     word: str
@@ -334,19 +386,33 @@ _WORDS = {
 
 
 def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
-    """Return the waiting pods with this part of the name, those without a node first; alike ones together."""
+    """Return the waiting pods with this part of the name, those without a node
+    first; alike ones together."""
     plan = details.plan
     rows = [
-        _waiting(verdict.pods, "unschedulable", pods_reason(verdict.reasons, verdict.against), details, verdict.reasons)
+        _waiting(
+            verdict.pods,
+            "unschedulable",
+            pods_reason(verdict.reasons, verdict.against),
+            details,
+            verdict.reasons,
+        )
         for verdict in plan.unschedulable
     ]
     rows += [
-        _waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details) for up in plan.scale_ups
+        _waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details)
+        for up in plan.scale_ups
     ]
     room = "there is room on nodes that exist or are on their way"
     rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
-    rows += [_waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details) for ignored in plan.ignored]
-    chosen = (msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod))) for row in rows)
+    rows += [
+        _waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details)
+        for ignored in plan.ignored
+    ]
+    chosen = (
+        msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod)))
+        for row in rows
+    )
     return [row for row in chosen if row.pods]
 
 
@@ -359,6 +425,9 @@ def _waiting(
 ) -> WaitingPods:
     """Return one row. Groups that could not help are before those that could, later."""
     word, tone = _WORDS[decision]
-    ordered = sorted(reasons.items(), key=lambda item: (any(reason.code in PASSING for reason in item[1]), item[0]))
+    ordered = sorted(
+        reasons.items(),
+        key=lambda item: (any(reason.code in PASSING for reason in item[1]), item[0]),
+    )
     groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
     return WaitingPods(tuple(pods), word, tone, reason, groups)

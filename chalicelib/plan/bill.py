@@ -1,9 +1,10 @@
 """What a cluster's machines cost per hour, divided into what the money is for (docs/bill.md).
 
-Pods count with their requests, as the scheduler counts them; use is not in a snapshot. The price of a node is divided
-among its resources by the rates of spec.prices, otherwise with a core as dear as 8 GiB or a tenth of a GPU. Each part
-of a resource then belongs to one row. Shares are computed as floats in an order that does not depend on the input, and
-rounded once per group, so that the rows are what is paid, to the millionth.
+Pods count with their requests, as the scheduler counts them; use is not in a snapshot. The price of
+a node is divided among its resources by the rates of spec.prices, otherwise with a core as dear as
+8 GiB or a tenth of a GPU. Each part of a resource then belongs to one row. Shares are computed as
+floats in an order that does not depend on the input, and rounded once per group, so that the rows
+are what is paid, to the millionth.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.bill import MILLION, MOST_ROWS, Bill, ClusterBill, CostParts, MachineCost, SpotCost, WorkloadCost
+from chalicelib.model.bill import (
+    MILLION,
+    MOST_ROWS,
+    Bill,
+    ClusterBill,
+    CostParts,
+    MachineCost,
+    SpotCost,
+    WorkloadCost,
+)
 from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, PodClass
@@ -47,32 +57,44 @@ class PriceTags:
 
     def __init__(self, state: ClusterState) -> None:
         self._book = price_book(
-            state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
+            state.policy.prices,
+            state.snapshot.groups,
+            state.now,
+            spot=state.policy.spot is not None,
         )
         self._groups = {name: group.group for name, group in state.groups.items()}
         self._prices = state.policy.prices
 
     def of_node(self, node: Node, group: str) -> tuple[int, str] | None:
-        """Return the price of a node per hour, and its currency; None if it is unknown. A provider's price that
-        cannot be compared with the others is in its own currency. group: its id, "" for none."""
+        """Return the price of a node per hour, and its currency; None if it is unknown. A
+        provider's price that cannot be compared with the others is in its own currency.
+        group: its id, "" for none."""
         price = self._book.paid(node, self._groups.get(group))
-        return (price.amount, price.currency) if price is not None and price.amount <= DEAREST * MILLION else None
+        return (
+            (price.amount, price.currency)
+            if price is not None and price.amount <= DEAREST * MILLION
+            else None
+        )
 
     def is_spot_price(self, node: Node, group: NodeGroup) -> bool:
-        """Return whether what a node of a spot group costs is a price of spot, not that of its type on demand."""
+        """Return whether what a node of a spot group costs is a price of spot, not
+        that of its type on demand."""
         price = self._book.paid(node, group)
         listed = self._prices is not None and instance_type(node) in self._prices.spot
-        return price is not None and ((listed and self._book.spot) or price.source is PriceSource.PROVIDER)
+        return price is not None and (
+            (listed and self._book.spot) or price.source is PriceSource.PROVIDER
+        )
 
     def on_demand(self, node: Node) -> int | None:
-        """Return what the list says that a node costs on demand, in millionths; None if it says nothing."""
+        """Return what the list says that a node costs on demand, in millionths;
+        None if it says nothing."""
         listed = node_price(node, self._prices) if self._prices is not None else None
         return round(listed * MILLION) if listed is not None and listed <= DEAREST else None
 
 
 def cluster_bill(state: ClusterState) -> ClusterBill | None:
-    """Return the bill of a cluster, None where no machine has a price. Namespaces and controllers beyond MOST_ROWS are
-    one row."""
+    """Return the bill of a cluster, None where no machine has a price. Namespaces and controllers
+    beyond MOST_ROWS are one row."""
     tags = PriceTags(state)
     machines = _Machines(state, tags)
     if not machines.accounts:
@@ -82,10 +104,15 @@ def cluster_bill(state: ClusterState) -> ClusterBill | None:
     cells = _Cells(machines, usage, wanted)
     currencies = sorted({currency for currency, _ in machines.accounts})
     least = bound(state, tags.of_node) if len(currencies) == 1 else None
-    spots = _SpotPrices(state, tags) if any(group.group.spot for group in state.groups.values()) else None
+    spots = (
+        _SpotPrices(state, tags)
+        if any(group.group.spot for group in state.groups.values())
+        else None
+    )
     bills = [
         msgspec.structs.replace(
-            cells.bill(currency, least), spot=spots.cost(machines, currency) if spots is not None else None
+            cells.bill(currency, least),
+            spot=spots.cost(machines, currency) if spots is not None else None,
         )
         for currency in currencies
     ]
@@ -94,13 +121,16 @@ def cluster_bill(state: ClusterState) -> ClusterBill | None:
 
 
 class _Machines:
-    """What is paid. nodes: the priced ones, by name; price, account: of each. accounts: sorted. spare: by account, the
-    price of instances without a node; count: machines by account. pools: of groups that share one."""
+    """What is paid. nodes: the priced ones, by name; price, account: of each. accounts: sorted.
+    spare: by account, the price of instances without a node; count: machines by account. pools:
+    of groups that share one."""
 
     def __init__(self, state: ClusterState, tags: PriceTags) -> None:
         of_nodes: list[tuple[int, Node, int, Account]] = []
         self.unpriced = 0
-        for at in sorted(range(len(state.snapshot.nodes)), key=lambda at: state.snapshot.nodes[at].name):
+        for at in sorted(
+            range(len(state.snapshot.nodes)), key=lambda at: state.snapshot.nodes[at].name
+        ):
             node = state.snapshot.nodes[at]
             group = state.group_of.get(node.name, "")
             priced = tags.of_node(node, group)
@@ -109,8 +139,14 @@ class _Machines:
             else:
                 of_nodes.append((at, node, priced[0], (priced[1], group)))
         spare = list(self._without_node(state, tags))
-        self.pools = {name: group.group.pool.id for name, group in state.groups.items() if group.group.pool is not None}
-        self.accounts = sorted({account for *_, account in of_nodes} | {account for account, *_ in spare})
+        self.pools = {
+            name: group.group.pool.id
+            for name, group in state.groups.items()
+            if group.group.pool is not None
+        }
+        self.accounts = sorted(
+            {account for *_, account in of_nodes} | {account for account, *_ in spare}
+        )
         index = {account: at for at, account in enumerate(self.accounts)}
         self.rows = [at for at, *_ in of_nodes]
         self.nodes = [node for _, node, *_ in of_nodes]
@@ -126,10 +162,14 @@ class _Machines:
         for at, price in zip(self.account.tolist(), self.price.tolist(), strict=True):
             self.paid[at] += price
 
-    def _without_node(self, state: ClusterState, tags: PriceTags) -> Iterable[tuple[Account, int, int]]:
-        """Yield account, price and number of instances that are billed and have no node; count those without a
-        price."""
-        joined = {word for node in state.snapshot.nodes for word in (node.name, node.provider_id) if word}
+    def _without_node(
+        self, state: ClusterState, tags: PriceTags
+    ) -> Iterable[tuple[Account, int, int]]:
+        """Yield account, price and number of instances that are billed and have no node;
+        count those without a price."""
+        joined = {
+            word for node in state.snapshot.nodes for word in (node.name, node.provider_id) if word
+        }
         for name, group in sorted(state.groups.items()):
             ids = {
                 instance.id
@@ -139,7 +179,9 @@ class _Machines:
             ids -= set(group.contested)  # their nodes are billed
             if not ids:
                 continue
-            template = group.template.node if group.template is not None else next(iter(group.nodes), None)
+            template = (
+                group.template.node if group.template is not None else next(iter(group.nodes), None)
+            )
             priced = tags.of_node(template, name) if template is not None else None
             if priced is None:
                 self.unpriced += len(ids)
@@ -148,23 +190,33 @@ class _Machines:
 
 
 class _SpotPrices:
-    """What nodes cost on spot and on demand: the least price of a group with this type of machine, by currency."""
+    """What nodes cost on spot and on demand: the least price of a group with this type
+    of machine, by currency."""
 
     def __init__(self, state: ClusterState, tags: PriceTags) -> None:
         self._state, self._tags = state, tags
         self._least: dict[tuple[bool, str, str], int] = {}
         for name, group in sorted(state.groups.items()):
-            example = group.template.node if group.template is not None else next(iter(group.nodes), None)
+            example = (
+                group.template.node if group.template is not None else next(iter(group.nodes), None)
+            )
             priced = tags.of_node(example, name) if example is not None else None
-            if example is None or priced is None or (group.group.spot and not tags.is_spot_price(example, group.group)):
+            if (
+                example is None
+                or priced is None
+                or (group.group.spot and not tags.is_spot_price(example, group.group))
+            ):
                 continue
             key = (group.group.spot, instance_type(example), priced[1])
             self._least[key] = min(priced[0], self._least.get(key, priced[0]))
 
     def cost(self, machines: _Machines, currency: str) -> SpotCost:
-        """Return what the nodes of spot groups save, and what nodes on demand in place of them cost more."""
+        """Return what the nodes of spot groups save, and what nodes on demand in
+        place of them cost more."""
         nodes = compared = saved = fallback = premium = 0
-        for node, price, at in zip(machines.nodes, machines.price.tolist(), machines.account.tolist(), strict=True):
+        for node, price, at in zip(
+            machines.nodes, machines.price.tolist(), machines.account.tolist(), strict=True
+        ):
             if machines.accounts[at][0] != currency:
                 continue
             group = self._state.groups.get(machines.accounts[at][1])
@@ -176,36 +228,41 @@ class _SpotPrices:
                 if other is not None and self._tags.is_spot_price(node, group.group):
                     compared, saved = compared + 1, saved + other - price
             elif (
-                is_fallback(node, group, self._state) and (spot := self._least.get((True, kind, currency))) is not None
+                is_fallback(node, group, self._state)
+                and (spot := self._least.get((True, kind, currency))) is not None
             ):
                 fallback, premium = fallback + 1, premium + price - spot
         return SpotCost(nodes, compared, saved, fallback, premium)
 
 
 class _Usage:
-    """How the resources of the priced nodes are used: [N,3] for cpu, memory and GPUs. unit: price of one unit. labels:
-    (namespace, controller) of each owner. node, owner, cost [P], [P,3]: the price of what an owner's pods request on a
-    node. daemons, overhead, free: [N,3] prices. room: [N,3] free amounts."""
+    """How the resources of the priced nodes are used: [N,3] for cpu, memory and GPUs. unit: price
+    of one unit. labels: (namespace, controller) of each owner. node, owner, cost [P], [P,3]: the
+    price of what an owner's pods request on a node. daemons, overhead, free: [N,3] prices. room:
+    [N,3] free amounts."""
 
     def __init__(self, state: ClusterState, machines: _Machines) -> None:
         snapshot, count = state.snapshot, len(machines.nodes)
-        offers: Floats = np.array([_three(node.allocatable) for node in machines.nodes], dtype=np.float64).reshape(
-            count, 3
-        )
-        capacity: Floats = np.array([_three(node.capacity) for node in machines.nodes], dtype=np.float64).reshape(
-            count, 3
-        )
+        offers: Floats = np.array(
+            [_three(node.allocatable) for node in machines.nodes], dtype=np.float64
+        ).reshape(count, 3)
+        capacity: Floats = np.array(
+            [_three(node.capacity) for node in machines.nodes], dtype=np.float64
+        ).reshape(count, 3)
         capacity = np.maximum(capacity, offers)
         self.unit = _unit_prices(machines.price, capacity, _weights(state.policy.prices))
         self.labels, owner_of = _owners(snapshot)
-        node_at: Ints = np.full(len(snapshot.nodes) + 1, -1, dtype=np.int64)  # the last: pods without a node
+        # the last: pods without a node
+        node_at: Ints = np.full(len(snapshot.nodes) + 1, -1, dtype=np.int64)
         node_at[machines.rows] = np.arange(count)
         where = node_at[state.occupancy.where]
         placed: Bools = where >= 0
         cls = state.occupancy.cls[placed]
         width = len(self.labels) + 1
         pairs, pair_of = np.unique(where[placed] * width + owner_of[cls], return_inverse=True)
-        requests = np.array([_three(row.requests) for row in snapshot.classes], dtype=np.float64).reshape(-1, 3)
+        requests = np.array(
+            [_three(row.requests) for row in snapshot.classes], dtype=np.float64
+        ).reshape(-1, 3)
         requested = _sums(requests[cls], pair_of, len(pairs))
         node, owner = pairs // width, pairs % width
         used = _sums(requested, node, count)
@@ -220,11 +277,15 @@ class _Usage:
 
 
 class _Wanted:
-    """Free room that is there on purpose, by account. Room that serves a minimum size serves headroom and rules too, so
-    the largest of the three counts; entries of the headroom add up, as do cpu and memory of rules."""
+    """Free room that is there on purpose, by account. Room that serves a minimum size serves
+    headroom and rules too, so the largest of the three counts; entries of the headroom add up, as
+    do cpu and memory of rules."""
 
     def __init__(self, state: ClusterState, machines: _Machines, usage: _Usage) -> None:
-        gone = [state.buckets[node.name] is Bucket.DELETED or node.name in state.leaving for node in machines.nodes]
+        gone = [
+            state.buckets[node.name] is Bucket.DELETED or node.name in state.leaving
+            for node in machines.nodes
+        ]
         self.leaving: Bools = np.array(gone, dtype=np.bool_)
         stays, size = ~self.leaving, len(machines.accounts)
         self._accounts = machines.accounts
@@ -241,10 +302,18 @@ class _Wanted:
         paid: Floats = np.array(machines.paid, dtype=np.float64)
         count: Floats = np.array(machines.count, dtype=np.float64)
         wanted: Floats = np.zeros(len(self._accounts))
-        minima: list[tuple[tuple[str, ...], int]] = [((name,), group.group.min) for name, group in state.groups.items()]
-        shared = {group.group.pool.id: group.group.pool for group in state.groups.values() if group.group.pool}
+        minima: list[tuple[tuple[str, ...], int]] = [
+            ((name,), group.group.min) for name, group in state.groups.items()
+        ]
+        shared = {
+            group.group.pool.id: group.group.pool
+            for group in state.groups.values()
+            if group.group.pool
+        }
         minima += [
-            (pool.groups, pool.min - shared[name].elsewhere) for name, pool in pools(state).items() if name in shared
+            (pool.groups, pool.min - shared[name].elsewhere)
+            for name, pool in pools(state).items()
+            if name in shared
         ]
         for groups, least in minima:
             chosen = self._chosen(groups)
@@ -267,9 +336,14 @@ class _Wanted:
         return wanted
 
     def _rules(self, state: ClusterState) -> Floats:
-        """Return what the allocatable costs that metric rules want above the requests of the pods."""
+        """Return what the allocatable costs that metric rules want above
+        the requests of the pods."""
         wanted: Floats = np.zeros((2, len(self._accounts)))
-        rules = [item for item in sources(state).bound if item.rule.metric is not None and item.verdict is None]
+        rules = [
+            item
+            for item in sources(state).bound
+            if item.rule.metric is not None and item.verdict is None
+        ]
         rates = Rates(state) if rules else None
         for item in rules:
             above, metric = threshold(item.rule, state), item.rule.metric
@@ -283,7 +357,8 @@ class _Wanted:
         return total
 
     def _reserved(self, groups: Iterable[str], amounts: Sequence[float]) -> Floats:
-        """Return the price of amounts of free room of these groups, by account, as far as they have it."""
+        """Return the price of amounts of free room of these groups, by
+        account, as far as they have it."""
         chosen = self._chosen(groups)
         room: Floats = np.where(chosen[:, None], self._room, 0.0)
         part = np.minimum(1.0, np.array(amounts) / np.maximum(room.sum(axis=0), 1.0))
@@ -303,7 +378,9 @@ class _Cells:
         size, owners = len(machines.accounts), len(usage.labels)
         account = machines.account
         at_node = usage.cost.sum(axis=1)
-        keys, cell_of = np.unique(account[usage.node] * max(owners, 1) + usage.owner, return_inverse=True)
+        keys, cell_of = np.unique(
+            account[usage.node] * max(owners, 1) + usage.owner, return_inverse=True
+        )
         workload = np.bincount(cell_of, weights=at_node, minlength=len(keys))
         free = usage.free.sum(axis=1)
         lost = np.where(wanted.leaving, free, 0.0)
@@ -322,12 +399,20 @@ class _Cells:
             amount = float(wanted.amount[at])
             shares = [*workload[inside].tolist(), *rest, amount, float(wanted.waste[at]) - amount]
             whole = apportioned(machines.paid[at], shares)
-            of_owners, (daemons, overhead, unusable, kept, avoidable) = whole[: len(inside)], whole[len(inside) :]
+            of_owners, (daemons, overhead, unusable, kept, avoidable) = (
+                whole[: len(inside)],
+                whole[len(inside) :],
+            )
             self._owners.append(
-                {int(keys[cell]) % max(owners, 1): cost for cell, cost in zip(inside, of_owners, strict=True)}
+                {
+                    int(keys[cell]) % max(owners, 1): cost
+                    for cell, cost in zip(inside, of_owners, strict=True)
+                }
             )
             self._parts.append(
-                CostParts(machines.paid[at], sum(of_owners), daemons, overhead, kept, avoidable, unusable)
+                CostParts(
+                    machines.paid[at], sum(of_owners), daemons, overhead, kept, avoidable, unusable
+                )
             )
 
     def bill(self, currency: str, least: int | None) -> Bill:
@@ -340,7 +425,9 @@ class _Cells:
             currency,
             parts,
             self._machine_costs(groups),
-            self._machine_costs({at: machines.pools.get(group, group) for at, group in groups.items()}),
+            self._machine_costs(
+                {at: machines.pools.get(group, group) for at, group in groups.items()}
+            ),
             self._workload_costs(chosen, lambda label: label[0]),
             self._workload_costs(chosen, "/".join),
             -1 if least is None else min(least, parts.paid),
@@ -359,7 +446,8 @@ class _Cells:
     def _workload_costs(
         self, chosen: Sequence[int], name_of: Callable[[tuple[str, str]], str]
     ) -> tuple[WorkloadCost, ...]:
-        """Return what pods cost by a name that is made of namespace and controller, the dearest first."""
+        """Return what pods cost by a name that is made of namespace and
+        controller, the dearest first."""
         usage, labels = self._usage, self._usage.labels
         names = sorted({name_of(label) for label in labels})
         at_name = {name: at for at, name in enumerate(names)}
@@ -372,7 +460,9 @@ class _Cells:
         here, stays = inside[usage.node], inside & self._stays
         by_resource = _sums(usage.cost[here], name_at[usage.owner[here]], len(names))
         total = by_resource.sum(axis=0)
-        idle = (by_resource / np.where(total > 0, total, 1.0) * usage.free[stays].sum(axis=0)).sum(axis=1)
+        idle = (by_resource / np.where(total > 0, total, 1.0) * usage.free[stays].sum(axis=0)).sum(
+            axis=1
+        )
         waste = sum(self._parts[at].waste for at in chosen)
         shares = apportioned(waste, [*idle.tolist(), max(0.0, waste - float(idle.sum()))])
         rows = [
@@ -390,13 +480,15 @@ def shortened(rows: Sequence[WorkloadCost], most: int = MOST_ROWS) -> tuple[Work
         return first
     return (
         *first,
-        WorkloadCost("", sum(row.workload for row in others), sum(row.idle for row in others), len(others)),
+        WorkloadCost(
+            "", sum(row.workload for row in others), sum(row.idle for row in others), len(others)
+        ),
     )
 
 
 def apportioned(total: int, shares: Sequence[float]) -> list[int]:
-    """Return shares that add up to about `total` as whole numbers that add up to it: rounded down, and the rest to
-    those that lost most, the first of them first."""
+    """Return shares that add up to about `total` as whole numbers that add up to it: rounded down,
+    and the rest to those that lost most, the first of them first."""
     whole = [int(share) for share in shares]
     rest = total - sum(whole)
     order = sorted(range(len(shares)), key=lambda at: (whole[at] - shares[at], at))
@@ -429,13 +521,16 @@ def _weights(prices: NodePrices | None) -> Floats:
 
 
 def _unit_prices(price: Ints, capacity: Floats, weights: Floats) -> Floats:
-    """Return [N,3] the price of one millicore, byte and GPU of each node; 0 for what it does not have."""
+    """Return [N,3] the price of one millicore, byte and GPU of each node; 0
+    for what it does not have."""
     value = capacity * weights
     usual = capacity * (np.array(_USUAL_WEIGHTS) / np.array(_UNITS))
     value = np.where(value.sum(axis=1, keepdims=True) > 0, value, usual)
     total = value.sum(axis=1, keepdims=True)
     part = np.where(total > 0, value / np.where(total > 0, total, 1.0), 0.0)
-    unit: Floats = np.where(capacity > 0, price[:, None] * part / np.where(capacity > 0, capacity, 1.0), 0.0)
+    unit: Floats = np.where(
+        capacity > 0, price[:, None] * part / np.where(capacity > 0, capacity, 1.0), 0.0
+    )
     return unit
 
 
@@ -448,14 +543,22 @@ def _sums(rows: Floats, at: Ints, count: int) -> Floats:
 
 
 def _owners(snapshot: Snapshot) -> tuple[list[tuple[str, str]], Ints]:
-    """Return (namespace, top-level controller) of all owners, sorted, and the owner of each class, from 1; 0 for pods
-    that come with their node."""
-    above = {(item.kind, item.namespace, item.name): item.owner for item in snapshot.controllers if item.owner}
+    """Return (namespace, top-level controller) of all owners, sorted, and the owner of each class,
+    from 1; 0 for pods that come with their node."""
+    above = {
+        (item.kind, item.namespace, item.name): item.owner
+        for item in snapshot.controllers
+        if item.owner
+    }
 
     def label(pod_class: PodClass) -> tuple[str, str]:
         owner: Owner | None = pod_class.owner
         for _ in range(_MOST_STEPS):
-            higher = above.get((owner.kind, pod_class.namespace, owner.name)) if owner is not None else None
+            higher = (
+                above.get((owner.kind, pod_class.namespace, owner.name))
+                if owner is not None
+                else None
+            )
             if higher is None:
                 break
             owner = higher

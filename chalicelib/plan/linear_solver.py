@@ -1,6 +1,8 @@
-"""Linear and integer programmes, solved by HiGHS: its only caller, so that every search has the same options.
+"""Linear and integer programmes, solved by HiGHS: its only caller, so that every
+search has the same options.
 
-HiGHS is loaded when it is first needed. Most policies never need it, and a cold start should not wait for it.
+HiGHS is loaded when it is first needed. Most policies never need it, and a cold
+start should not wait for it.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ Entries = tuple[list[int], list[float]]  # of a column: rows, values
 class Solver:
     """One linear program, minimised by HiGHS; rows are added first, then columns in pieces.
 
-    HiGHS is imported on first use, and runs silent, single-threaded, seeded, and without time limits: its limits are
-    counts, so that the same input gives the same plan on any machine.
+    HiGHS is imported on first use, and runs silent, single-threaded, seeded, and without
+    time limits: its limits are counts, so that the same input gives the same plan on any machine.
     """
 
     def __init__(self, **options: bool | float | str) -> None:
@@ -79,7 +81,8 @@ class Solver:
         )
 
     def unplaced_columns(self, asks: int, upper: Any) -> None:
-        """Add a column per ask: its unplaced pods, at the cost LEFT; their rows are the first ones."""
+        """Add a column per ask: its unplaced pods, at the cost LEFT; their
+        rows are the first ones."""
         self.columns(np.full(asks, LEFT), upper, [([ask], [1.0]) for ask in range(asks)])
 
     def bounds(self, lower: Any, upper: Any) -> None:
@@ -93,7 +96,8 @@ class Solver:
         )
 
     def dual(self, *, preferred: bool) -> None:
-        """Select dual simplex (after bounds have changed) or primal simplex (after columns were added)."""
+        """Select dual simplex (after bounds have changed) or primal simplex
+        (after columns were added)."""
         self.model.setOptionValue("simplex_strategy", _DUAL if preferred else _PRIMAL)
 
     def whole(self, columns: Any) -> None:
@@ -102,7 +106,8 @@ class Solver:
         self.model.changeColsIntegrality(len(columns), np.asarray(columns, dtype=np.int32), kind)
 
     def run(self) -> tuple[float, Any, Any]:
-        """Return objective, value of each column, dual value of each row. Raises Trouble if there is no solution."""
+        """Return objective, value of each column, dual value of each row. Raises Trouble
+        if there is no solution."""
         self.model.run()
         solution = self.model.getSolution()
         if not solution.value_valid:

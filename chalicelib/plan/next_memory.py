@@ -1,8 +1,8 @@
 """Builds the next memory: merges what this pass observed with what was known.
 
-It contains sizes, size mismatches, instances seen without a node and templates learned from real nodes, with scale-up
-requests and back-off as judged by plan/state/scale_up_requests.py. What a pass could not check is kept. See
-docs/reference/node-groups.md "State across passes".
+It contains sizes, size mismatches, instances seen without a node and templates learned from real
+nodes, with scale-up requests and back-off as judged by plan/state/scale_up_requests.py. What a pass
+could not check is kept. See docs/reference/node-groups.md "State across passes".
 """
 
 from __future__ import annotations
@@ -49,10 +49,14 @@ _DAY = 86_400.0
 
 
 def next_memory(
-    state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, operations: Sequence[Operation] = ()
+    state: ClusterState,
+    scale_up: ScaleUpPlan,
+    disruption: DisruptionPlan,
+    operations: Sequence[Operation] = (),
 ) -> Memory:
-    """Return the memory for the next pass. scale_up: the result of scaling rules. disruption: the scale-down verdict of
-    each judged node, and the circuit breaker. operations: new ones of the plan."""
+    """Return the memory for the next pass. scale_up: the result of scaling rules.
+    disruption: the scale-down verdict of each judged node, and the circuit breaker.
+    operations: new ones of the plan."""
     memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
     for group in state.groups.values():
@@ -62,12 +66,17 @@ def next_memory(
         if learnt is not None:
             templates[group.id] = _with_storage(learnt, group)
     # What is known of a group that could not be read stays.
-    unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
-    unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
+    unread_groups = {
+        name: group for name, group in memory.groups.items() if name not in state.groups
+    }
+    unread_templates = {
+        name: template for name, template in memory.templates.items() if name not in state.groups
+    }
     drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     nodes = {**_paused(state, disruption), **disruption.memory}
     nodes |= {
-        name: msgspec.structs.replace(nodes.get(name, NodeMemory()), fallback=True) for name in _fallback_nodes(state)
+        name: msgspec.structs.replace(nodes.get(name, NodeMemory()), fallback=True)
+        for name in _fallback_nodes(state)
     }
     return msgspec.structs.replace(
         memory,
@@ -75,7 +84,9 @@ def next_memory(
         | {
             group.id: _with_attempts(
                 _with_spot(
-                    _with_renewals(_group(group, drains[group.id], state, scale_up), group, disruption),
+                    _with_renewals(
+                        _group(group, drains[group.id], state, scale_up), group, disruption
+                    ),
                     group,
                     state,
                     scale_up,
@@ -100,17 +111,26 @@ def next_memory(
     )
 
 
-def _with_renewals(memory: GroupMemory, group: NodeGroupState, disruption: DisruptionPlan) -> GroupMemory:
+def _with_renewals(
+    memory: GroupMemory, group: NodeGroupState, disruption: DisruptionPlan
+) -> GroupMemory:
     """Return a group's next memory with its renewals, if this pass could judge them."""
     if disruption.renewals is None or group.group.error:
         return memory
     renewals = dict(disruption.renewals.get(group.id, {}))
-    return memory if renewals == memory.renewals else msgspec.structs.replace(memory, renewals=renewals)
+    return (
+        memory
+        if renewals == memory.renewals
+        else msgspec.structs.replace(memory, renewals=renewals)
+    )
 
 
-def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> GroupMemory:
-    """Return a group's next memory with its interruptions and its purchases as a fallback. Without spec.spot no notice
-    is remembered, so that none of now holds when spec.spot returns; the rest stays as it is."""
+def _with_spot(
+    memory: GroupMemory, group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan
+) -> GroupMemory:
+    """Return a group's next memory with its interruptions and its purchases as a fallback.
+    Without spec.spot no notice is remembered, so that none of now holds when spec.spot returns;
+    the rest stays as it is."""
     if group.group.error:
         return memory
     if state.policy.spot is None:
@@ -119,19 +139,35 @@ def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, 
         left: InterruptionRisk | None = msgspec.structs.replace(memory.risk, notices={})
         return msgspec.structs.replace(memory, risk=left if left != InterruptionRisk() else None)
     bought = [growth.group for growth in scale_up.scale_ups]
-    risk, since = next_risk(group, state), next_fallback(group, bought, scale_up.fallback, state.now)
-    memory = memory if since == memory.fallback_since else msgspec.structs.replace(memory, fallback_since=since)
+    risk, since = (
+        next_risk(group, state),
+        next_fallback(group, bought, scale_up.fallback, state.now),
+    )
+    memory = (
+        memory
+        if since == memory.fallback_since
+        else msgspec.structs.replace(memory, fallback_since=since)
+    )
     return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
 
 
 def _with_storage(learnt: LearntTemplate, group: NodeGroupState) -> LearntTemplate:
-    """Return a group's learnt template with what a new node offers of storage that is published per node."""
+    """Return a group's learnt template with what a new node offers of storage
+    that is published per node."""
     known = dict(group.learnt_storage)
-    return learnt if not known or known == learnt.capacities else msgspec.structs.replace(learnt, capacities=known)
+    return (
+        learnt
+        if not known or known == learnt.capacities
+        else msgspec.structs.replace(learnt, capacities=known)
+    )
 
 
 def _with_attempts(
-    memory: GroupMemory, group: NodeGroupState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, now: float
+    memory: GroupMemory,
+    group: NodeGroupState,
+    scale_up: ScaleUpPlan,
+    disruption: DisruptionPlan,
+    now: float,
 ) -> GroupMemory:
     """Return a group's next memory with what this pass buys for one of its zones."""
     attempts, classes = memory.attempts, scale_up.for_storage.get(group.id)
@@ -140,8 +176,14 @@ def _with_attempts(
             attempts = with_purchases(attempts, bought, group.nodes, now)
     if classes:
         attempts = attempts or PurchaseAttempts()
-        attempts = msgspec.structs.replace(attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)})
-    return memory if attempts is memory.attempts else msgspec.structs.replace(memory, attempts=attempts)
+        attempts = msgspec.structs.replace(
+            attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)}
+        )
+    return (
+        memory
+        if attempts is memory.attempts
+        else msgspec.structs.replace(memory, attempts=attempts)
+    )
 
 
 def _fallback_nodes(state: ClusterState) -> list[str]:
@@ -156,7 +198,8 @@ def _fallback_nodes(state: ClusterState) -> list[str]:
 
 
 def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:
-    """Return what consolidation remembers: moves of one day, of a limited number of owners; nothing where it is off."""
+    """Return what consolidation remembers: moves of one day, of a limited number of owners;
+    nothing where it is off."""
     memory = disruption.consolidation or state.memory.consolidation
     if state.policy.consolidation.mode is ConsolidationMode.OFF or memory == NOTHING:
         return NOTHING
@@ -170,7 +213,10 @@ def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> Consolida
 
 
 def _group(
-    group: NodeGroupState, drained: dict[str, DrainedOwner], state: ClusterState, scale_up: ScaleUpPlan
+    group: NodeGroupState,
+    drained: dict[str, DrainedOwner],
+    state: ClusterState,
+    scale_up: ScaleUpPlan,
 ) -> GroupMemory:
     now = state.now
     if group.group.error:
@@ -200,9 +246,12 @@ def _group(
     )
 
 
-def _request(group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> ScaleUpRequest | None:
-    """Return a group's request. Where further nodes are bought, the plan relies on where it placed all pods, so the
-    nodes that were coming already are now coming for those that it placed there."""
+def _request(
+    group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan
+) -> ScaleUpRequest | None:
+    """Return a group's request. Where further nodes are bought, the plan relies on
+    where it placed all pods, so the nodes that were coming already are now coming for
+    those that it placed there."""
     request, on_upcoming = group.memory.request, scale_up.on_upcoming.get(group.id)
     if request is None or on_upcoming is None:
         return request
@@ -216,26 +265,37 @@ def _all_read(state: ClusterState) -> bool:
 
 
 def _unregistered(state: ClusterState) -> dict[str, float]:
-    """Return instance -> first seen without a node. An instance missing from all lists is gone if all lists were read;
-    otherwise it is kept for a day. An instant from the future was written by a wrong clock."""
+    """Return instance -> first seen without a node. An instance missing from all lists is gone
+    if all lists were read; otherwise it is kept for a day. An instant from the future was
+    written by a wrong clock."""
     before, now = state.memory.unregistered, state.now
-    present = {i: min(before.get(i, now), now) for group in state.groups.values() for i in group.unregistered}
+    present = {
+        i: min(before.get(i, now), now)
+        for group in state.groups.values()
+        for i in group.unregistered
+    }
     if _all_read(state):
         return present
     listed = {instance.id for group in state.groups.values() for instance in group.group.instances}
-    return {i: since for i, since in before.items() if i not in listed and now - since < _KEPT} | present
+    return {
+        i: since for i, since in before.items() if i not in listed and now - since < _KEPT
+    } | present
 
 
 def _paused(state: ClusterState, disruption: DisruptionPlan) -> dict[str, NodeMemory]:
-    """Return nodes that could not be judged, whose timers therefore pause: their group was not read, or their instance
-    is missing from a list that is shorter than the vendor's own target."""
+    """Return nodes that could not be judged, whose timers therefore pause: their group was not
+    read, or their instance is missing from a list that is shorter than the vendor's own target."""
     groups = [group.group for group in state.groups.values()]
-    short = any(len({instance.id for instance in group.instances}) < group.target for group in groups)
+    short = any(
+        len({instance.id for instance in group.instances}) < group.target for group in groups
+    )
     if _all_read(state) and not short:
         return {}
     unjudged = {
         node.name: paused_timer(state.memory.nodes[node.name], state.now)
         for node in state.snapshot.nodes
-        if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in disruption.memory
+        if node.name in state.memory.nodes
+        and node.name not in state.group_of
+        and node.name not in disruption.memory
     }
     return {name: memory for name, memory in unjudged.items() if memory is not None}

@@ -1,15 +1,18 @@
-"""The planner's entry point. Pure: the same snapshot, policy, memory, instant and seed give the same plan, byte for
-byte.
+"""The planner's entry point. Pure: the same snapshot, policy, memory, instant and seed give the
+same plan, byte for byte.
 
 Stages, with their inputs and outputs:
 
-1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules apply now, groups, health,
-   back-offs, open scale-up requests, what joins teach) and the virtual pods of headroom.
+1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules
+   apply now, groups, health, back-offs, open scale-up requests, what joins teach) and the
+   virtual pods of headroom.
 2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
-3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
-4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
-5. Disruption: the simulated cluster after scale-up -> DisruptionPlan. Evacuates nodes that their vendor takes back,
-   removes nodes that stay unneeded, and consolidates nodes that are needed.
+3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods.
+   Stages 4 and 5 change it.
+4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes
+   on the simulated cluster.
+5. Disruption: the simulated cluster after scale-up -> DisruptionPlan. Evacuates nodes that their
+   vendor takes back, removes nodes that stay unneeded, and consolidates nodes that are needed.
 6. Repairs: state -> at most one Repair per group.
 7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
 8. Next memory: the outputs of 1, 4 and 5 -> Memory.
@@ -60,13 +63,14 @@ def plan_cluster(
 ) -> tuple[Plan, Memory]:
     """Return the plan with the reasons for what is not done, and the memory of the next pass.
 
-    now: epoch seconds. seed: for expanders that draw at random. assume_unneeded_for: for a what-if; every unneeded node
-    counts as unneeded for this many seconds. clock: for the time limits of a pass; without a clock there are none, and
-    the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
-    was found, and reports the rest as not checked. A stage that exceeds its share all the same is left out, so that a
-    pass always ends with a plan. wait: whether pods may wait for a scheduler that still refuses others; False where
-    nobody looks again, as for a report: a note then says what a pass would wait for. on_state: gets the cluster state,
-    for reports that need its sums.
+    now: epoch seconds. seed: for expanders that draw at random. assume_unneeded_for: for a what-if;
+    every unneeded node counts as unneeded for this many seconds. clock: for the time limits of a
+    pass; without a clock there are none, and the plan is exactly repeatable. within: seconds by
+    that clock after which searches stop; the plan then holds what was found, and reports the rest
+    as not checked. A stage that exceeds its share all the same is left out, so that a pass always
+    ends with a plan. wait: whether pods may wait for a scheduler that still refuses others; False
+    where nobody looks again, as for a report: a note then says what a pass would wait for.
+    on_state: gets the cluster state, for reports that need its sums.
     """
     budget = TimeBudget(clock, within)
 
@@ -75,7 +79,9 @@ def plan_cluster(
     if on_state is not None:
         on_state(state)
     resolved = count_late_successors(resolve_scale_up_requests(adopt_growths(state)))
-    state, headroom = headroom_demand(with_new_node_storage(judge_attempts(count_joins(resolved, memory))))
+    state, headroom = headroom_demand(
+        with_new_node_storage(judge_attempts(count_joins(resolved, memory)))
+    )
 
     pending = collect_pending_pods(state, wait=wait)
 
@@ -88,7 +94,9 @@ def plan_cluster(
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
     simulated.wait_for_nothing()
-    grown = {increase.group: increase.to_size - increase.from_size for increase in scale_up.scale_ups}
+    grown = {
+        increase.group: increase.to_size - increase.from_size for increase in scale_up.scale_ups
+    }
 
     def removals(*, judged: bool) -> DisruptionPlan:
         budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)

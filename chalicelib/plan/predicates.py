@@ -1,8 +1,8 @@
 """The filters of kube-scheduler that look at one node and one pod, in the scheduler's order.
 
-Here: `static_mask` and `tally` of a class over all rows, and `reasons` for one row. The first filter that fails gives
-the reason; NodeResourcesFit names every resource that is short. Not here: filters over other pods
-(simulation/pod_topology.py) and over volumes (volumes).
+Here: `static_mask` and `tally` of a class over all rows, and `reasons` for one row. The first
+filter that fails gives the reason; NodeResourcesFit names every resource that is short. Not here:
+filters over other pods (simulation/pod_topology.py) and over volumes (volumes).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 _CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _SHOWN_VALUES = 5  # of a requirement that is not met
 
-# -- NodeUnschedulable: a cordoned node takes only pods that tolerate `node.kubernetes.io/unschedulable:NoSchedule`
+# -- NodeUnschedulable: a cordoned node takes only pods that tolerate
+# `node.kubernetes.io/unschedulable:NoSchedule`
 
 
 def unschedulable_mask(_at: int, pod_class: PodClass, table: NodeTable) -> Bools:
@@ -38,21 +39,29 @@ def unschedulable_mask(_at: int, pod_class: PodClass, table: NodeTable) -> Bools
     return ~table.cordoned
 
 
-def unschedulable_reasons(_at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def unschedulable_reasons(
+    _at: int, pod_class: PodClass, table: NodeTable, row: int
+) -> tuple[Reason, ...]:
     """Return one reason if the row is cordoned and the class does not tolerate the taint."""
-    cordoned = table.nodes[row].unschedulable and untolerated(pod_class.tolerations, (_CORDON,)) is not None
+    cordoned = (
+        table.nodes[row].unschedulable
+        and untolerated(pod_class.tolerations, (_CORDON,)) is not None
+    )
     return (Reason.of(ReasonCode.UNSCHEDULABLE_NODE),) if cordoned else ()
 
 
-# -- TaintToleration: every NoSchedule or NoExecute taint needs a matching toleration; PreferNoSchedule never blocks
+# -- TaintToleration: every NoSchedule or NoExecute taint needs a matching toleration;
+# PreferNoSchedule never blocks
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration matches a taint: effect empty or equal; key equal, or empty with Exists; operator
-    Exists, or Equal with the same value."""
+    """Return whether a toleration matches a taint: effect empty or equal; key equal, or empty with
+    Exists; operator Exists, or Equal with the same value."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
-    if toleration.key != taint.key and not (toleration.key == "" and toleration.operator == "Exists"):
+    if toleration.key != taint.key and not (
+        toleration.key == "" and toleration.operator == "Exists"
+    ):
         return False
     if toleration.operator == "Exists":
         return True
@@ -62,7 +71,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """Return the first blocking taint without a matching toleration."""
     return next(
-        (taint for taint in taints if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)),
+        (
+            taint
+            for taint in taints
+            if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)
+        ),
         None,
     )
 
@@ -76,7 +89,9 @@ def taint_mask(_at: int, pod_class: PodClass, table: NodeTable) -> Bools:
         for taint in {taint for taints in sets for taint in taints}
         if untolerated(pod_class.tolerations, (taint,)) is not None
     }
-    verdicts = np.fromiter((barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets))
+    verdicts = np.fromiter(
+        (barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets)
+    )
     allowed: Bools = verdicts[ids]
     return allowed
 
@@ -122,18 +137,26 @@ def matches_node(pod_class: PodClass, name: str, labels: dict[str, str]) -> bool
     )
 
 
-def affinity_reasons(_at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def affinity_reasons(
+    _at: int, pod_class: PodClass, table: NodeTable, row: int
+) -> tuple[Reason, ...]:
     """Return one reason if the row does not match."""
     node = table.nodes[row]
     if matches_node(pod_class, node.name, node.labels):
         return ()
-    return (Reason.of(ReasonCode.NODE_AFFINITY, term=unmet_requirement(pod_class, node.name, node.labels)),)
+    return (
+        Reason.of(
+            ReasonCode.NODE_AFFINITY, term=unmet_requirement(pod_class, node.name, node.labels)
+        ),
+    )
 
 
 def unmet_requirement(pod_class: PodClass, name: str, labels: dict[str, str]) -> str:
-    """Name the first requirement that a node does not meet, and the node's value: `zone In a,b: has c`.
+    """Name the first requirement that a node does not meet, and the
+    node's value: `zone In a,b: has c`.
 
-    Of several alternative terms only the first is named, with their number. Long lists of values are cut.
+    Of several alternative terms only the first is named, with their number. Long
+    lists of values are cut.
     """
     for key, value in pod_class.node_selector.items():
         if labels.get(key) != value:
@@ -141,7 +164,10 @@ def unmet_requirement(pod_class: PodClass, name: str, labels: dict[str, str]) ->
     terms = pod_class.required_affinity or ()
     alternatives = f" (first of {len(terms)} terms)" if len(terms) > 1 else ""
     for term in terms[:1]:
-        for values, requirements in ((labels, term.expressions), ({"metadata.name": name}, term.fields)):
+        for values, requirements in (
+            (labels, term.expressions),
+            ({"metadata.name": name}, term.fields),
+        ):
             for requirement in requirements:
                 if not requirement.matches(values):
                     shown = ",".join(requirement.values[:_SHOWN_VALUES])
@@ -172,8 +198,9 @@ def ports_reasons(_at: int, pod_class: PodClass, table: NodeTable, row: int) -> 
     return (Reason.of(ReasonCode.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()
 
 
-# -- NodeResourcesFit: compares requests with what is allocatable and not yet requested by other pods. Equal amounts
-# fit. A resource that is not requested is not checked, so an overcommitted node still takes a pod without requests.
+# -- NodeResourcesFit: compares requests with what is allocatable and not yet requested by other
+# pods. Equal amounts fit. A resource that is not requested is not checked, so an overcommitted node
+# still takes a pod without requests.
 
 
 def resources_mask(at: int, _pod_class: PodClass, table: NodeTable) -> Bools:
@@ -181,14 +208,19 @@ def resources_mask(at: int, _pod_class: PodClass, table: NodeTable) -> Bools:
     return table.fitting(at)
 
 
-def resource_reasons(at: int, _pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def resource_reasons(
+    at: int, _pod_class: PodClass, table: NodeTable, row: int
+) -> tuple[Reason, ...]:
     """Return one reason per resource that is short, `Too many pods` first."""
     need, free = table.columns.need(at), table.free[row]
     return tuple(
         Reason.of(ReasonCode.TOO_MANY_PODS, offers=int(table.allocatable[row][column]))
         if name == PODS
         else Reason.of(
-            ReasonCode.INSUFFICIENT, resource=name, needs=int(need[column]), offers=max(0, int(free[column]))
+            ReasonCode.INSUFFICIENT,
+            resource=name,
+            needs=int(need[column]),
+            offers=max(0, int(free[column])),
         )
         for column, name in enumerate(table.columns.names)
         if need[column] > 0 and need[column] > free[column]
@@ -199,13 +231,17 @@ def resource_shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Rea
     """Return per resource how many of these rows are short of it."""
     need, shortages = table.columns.need(at), []
     for column, name in enumerate(table.columns.names):
-        short = int((rows & (table.free[:, column] < need[column])).sum()) if need[column] > 0 else 0
+        short = (
+            int((rows & (table.free[:, column] < need[column])).sum()) if need[column] > 0 else 0
+        )
         if short:
             best = max(0, int(table.free[rows, column].max()))
             reason = (
                 Reason.of(ReasonCode.TOO_MANY_PODS, offers=best)
                 if name == PODS
-                else Reason.of(ReasonCode.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best)
+                else Reason.of(
+                    ReasonCode.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best
+                )
             )
             shortages.append((reason, short))
     return shortages
@@ -235,10 +271,12 @@ def static_mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     return allowed
 
 
-def tally(at: int, pod_class: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
-    """Count how many of these rows each predicate rejects, as the scheduler reports it (`9 Insufficient cpu`), and
-    return the rows that pass all of them. The first failing predicate of a row counts; a row short of two resources
-    counts for both."""
+def tally(
+    at: int, pod_class: PodClass, table: NodeTable, rows: Bools
+) -> tuple[list[tuple[Reason, int]], Bools]:
+    """Count how many of these rows each predicate rejects, as the scheduler reports it (`9
+    Insufficient cpu`), and return the rows that pass all of them. The first failing predicate of a
+    row counts; a row short of two resources counts for both."""
     counts: list[tuple[Reason, int]] = []
     passing = rows.copy()
     for name, mask, why in TABLE:
@@ -248,46 +286,63 @@ def tally(at: int, pod_class: PodClass, table: NodeTable, rows: Bools) -> tuple[
         if name == "NodeResourcesFit":
             counts += resource_shortages(at, table, failing)
         else:
-            counts.append((why(at, pod_class, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
+            counts.append(
+                (why(at, pod_class, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum()))
+            )
         passing &= ~failing
     return counts, passing
 
 
 def room_reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """Return why a row has no room for one more pod of a class, () if it has: without the predicates of the node."""
+    """Return why a row has no room for one more pod of a class, () if it has: without
+    the predicates of the node."""
     table_only = TABLE[len(STATIC) :]
-    return next((failing for _, _, why in table_only if (failing := why(at, pod_class, table, row))), ())
+    return next(
+        (failing for _, _, why in table_only if (failing := why(at, pod_class, table, row))), ()
+    )
 
 
 def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """Return why a row does not take one more pod of a class: the first failing predicate's reasons, () if it fits."""
+    """Return why a row does not take one more pod of a class: the first failing
+    predicate's reasons, () if it fits."""
     return next((failing for _, _, why in TABLE if (failing := why(at, pod_class, table, row))), ())
 
 
 # -- what is not simulated
 
 # With its name in the answer, in the order of the answer.
-_FEATURES: tuple[tuple[Callable[[PodClass, frozenset[str]], bool], Callable[[PodClass], str]], ...] = (
-    (lambda cls, _: bool(cls.excess), lambda cls: cls.excess),  # it exceeds a reading limit (snapshot/input_limits.py)
+_FEATURES: tuple[
+    tuple[Callable[[PodClass, frozenset[str]], bool], Callable[[PodClass], str]], ...
+] = (
+    # it exceeds a reading limit (snapshot/input_limits.py)
+    (lambda cls, _: bool(cls.excess), lambda cls: cls.excess),
     (lambda cls, _: bool(cls.resource_claims), lambda _: "resource claims"),
-    (lambda cls, schedulers: cls.scheduler not in schedulers, lambda cls: f"scheduler {cls.scheduler}"),
+    (
+        lambda cls, schedulers: cls.scheduler not in schedulers,
+        lambda cls: f"scheduler {cls.scheduler}",
+    ),
 )
 
 
 class NotSimulated:
-    """Reports what is not simulated, so that such a pod never silently fits: a class with one of these features is
-    neither promised a node nor moved to one. Schedulers named in the policy count as the default scheduler under
-    another name."""
+    """Reports what is not simulated, so that such a pod never silently fits: a class with one of
+    these features is neither promised a node nor moved to one. Schedulers named in the policy count
+    as the default scheduler under another name."""
 
     def __init__(self, classes: Sequence[PodClass], options: Options) -> None:
         self._classes = classes
         self._schedulers = frozenset(
-            {"default-scheduler", *options.bypassed_scheduler_names, *options.allowed_scheduler_names}
+            {
+                "default-scheduler",
+                *options.bypassed_scheduler_names,
+                *options.allowed_scheduler_names,
+            }
         )
         self._reasons: dict[int, tuple[Reason, ...]] = {}
 
     def reasons(self, at: int) -> tuple[Reason, ...]:
-        """Return one reason per feature that is not simulated; () for a class that is fully simulated."""
+        """Return one reason per feature that is not simulated; () for a class
+        that is fully simulated."""
         if at not in self._reasons:
             cls = self._classes[at]
             self._reasons[at] = tuple(

@@ -1,20 +1,22 @@
-"""Computes the hourly price of nodes and pods from the policy's price list (Policy.prices), otherwise from the
-provider's prices.
+"""Computes the hourly price of nodes and pods from the policy's price list (Policy.prices),
+otherwise from the provider's prices.
 
-A node costs the price of its instance type; without one, its capacity by the rates; without rates, the price that its
-provider reports for a node of its group (NodeGroup.price). A node of a spot group costs the price of its instance type
-in `spot`; without one, what its provider reports; only then the others. `node` is added in any case. Either cpu or
-memory may be omitted and then costs nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no
-price by the list.
+A node costs the price of its instance type; without one, its capacity by the rates; without rates,
+the price that its provider reports for a node of its group (NodeGroup.price). A node of a spot
+group costs the price of its instance type in `spot`; without one, what its provider reports; only
+then the others. `node` is added in any case. Either cpu or memory may be omitted and then costs
+nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no price by the list.
 
-Currencies are not converted and not mixed. Prices are compared in one currency (`PriceBook.currency`); a provider's
-price in another one is not used, and its nodes have no price (`NoPrice`, which names both). A currency that nobody
-states counts as the only one that is stated, if there is only one.
+Currencies are not converted and not mixed. Prices are compared in one currency
+(`PriceBook.currency`); a provider's price in another one is not used, and its nodes have no price
+(`NoPrice`, which names both). A currency that nobody states counts as the only one that is stated,
+if there is only one.
 
-Pods have no instance type, so they need rates. If the list has none, rates are derived from the existing nodes whose
-type is listed or whose provider reports a price. A GiB of memory counts as an eighth of a core and a GPU as ten cores,
-close to what clouds charge; a core costs the price of all these types together, divided by their total size. Pod prices
-only weigh options against each other; they are not used for billing.
+Pods have no instance type, so they need rates. If the list has none, rates are derived from the
+existing nodes whose type is listed or whose provider reports a price. A GiB of memory counts as an
+eighth of a core and a GPU as ten cores, close to what clouds charge; a core costs the price of all
+these types together, divided by their total size. Pod prices only weigh options against each other;
+they are not used for billing.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ class PriceSource(StrEnum):
 
 
 class Price(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The hourly price of a node. amount: in millionths of the currency. currency: ISO 4217 code, "" if nobody states
-    it. date: YYYY-MM-DD, of the policy's list or of the provider's answer; "" if unknown."""
+    """The hourly price of a node. amount: in millionths of the currency. currency: ISO 4217
+    code, "" if nobody states it. date: YYYY-MM-DD, of the policy's list or of the
+    provider's answer; "" if unknown."""
 
     amount: int
     currency: str = ""
@@ -69,10 +72,10 @@ class NoPrice(msgspec.Struct, frozen=True):
 
 
 class PriceBook(msgspec.Struct, frozen=True):
-    """The prices of a pass. currency: in which prices are compared, "" if nobody states one, or if providers state
-    several and the policy none. stated: the currencies of all providers' prices, sorted. now: the date of prices that
-    were read in this pass. spot: nodes of spot groups have prices of their own, because the policy has a list of them
-    or spec.spot."""
+    """The prices of a pass. currency: in which prices are compared, "" if nobody states one, or if
+    providers state several and the policy none. stated: the currencies of all providers' prices,
+    sorted. now: the date of prices that were read in this pass. spot: nodes of spot groups have
+    prices of their own, because the policy has a list of them or spec.spot."""
 
     prices: NodePrices | None = None
     currency: str = ""
@@ -84,15 +87,24 @@ class PriceBook(msgspec.Struct, frozen=True):
         """Return the price of a node. group: that it is in, None if it is in none."""
         listed = node_price(node, self.prices)
         if group is not None and group.spot and self.spot:
-            listed = _spot_price(node, self.prices) or (None if is_price(self.own(group)) else listed)
+            listed = _spot_price(node, self.prices) or (
+                None if is_price(self.own(group)) else listed
+            )
         if listed is not None:
-            return Price(_millionths(listed), self.currency, PriceSource.POLICY, (self.prices or _NO_LIST).as_of)
+            return Price(
+                _millionths(listed),
+                self.currency,
+                PriceSource.POLICY,
+                (self.prices or _NO_LIST).as_of,
+            )
         if group is not None and is_price(group.price):
             return self._of_provider(group)
         detail = unpriced(node, self.prices)
         if group is None or not group.price_error:
             return NoPrice(detail)
-        return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
+        return NoPrice(
+            group.price_error if self.prices is None else f"{detail}; {group.price_error}"
+        )
 
     def hourly(self, node: Node, group: NodeGroup) -> float | None:
         """Return the same in units of the currency, not rounded; None if the node has no price."""
@@ -104,46 +116,66 @@ class PriceBook(msgspec.Struct, frozen=True):
         return node_price(node, self.prices, own)
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
+        """Return the price of a new node of the group. example_node: one of its
+        nodes, if it has no template."""
         node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
-        return self._of_provider(group) if is_price(group.price) else NoPrice("it has no node template")
+        return (
+            self._of_provider(group)
+            if is_price(group.price)
+            else NoPrice("it has no node template")
+        )
 
     def paid(self, node: Node, group: NodeGroup | None) -> Price | None:
-        """Return what a node costs for bills: in its provider's currency where that cannot be compared with the others.
-        None if it is unknown."""
+        """Return what a node costs for bills: in its provider's currency where that cannot be
+        compared with the others. None if it is unknown."""
         price = self.of_node(node, group)
         if isinstance(price, Price):
             return price
         return self.named(group) if group is not None and self.foreign(group) else None
 
     def named(self, group: NodeGroup) -> Price | None:
-        """Return what the group's provider states, in its own currency, whether it can be compared or not."""
+        """Return what the group's provider states, in its own currency, whether
+        it can be compared or not."""
         if not is_price(group.price):
             return None
-        return Price(_millionths(group.price), group.currency, PriceSource.PROVIDER, self._date(group))
+        return Price(
+            _millionths(group.price), group.currency, PriceSource.PROVIDER, self._date(group)
+        )
 
     def own(self, group: NodeGroup) -> float:
         """Return the provider's price if it can be compared (`own` of node_price), otherwise 0."""
         return 0.0 if self.foreign(group) else group.price
 
     def foreign(self, group: NodeGroup) -> str:
-        """Return why the provider's price cannot be compared with the others; "" if it can, or if there is none."""
+        """Return why the provider's price cannot be compared with the others; "" if it
+        can, or if there is none."""
         if not is_price(group.price) or not group.currency or group.currency == self.currency:
             return ""
         both = " and ".join(self.stated)
         if self.currency:
-            return f"its provider's price is in {group.currency}, and spec.prices are in {self.currency}"
+            return (
+                f"its provider's price is in {group.currency}, and spec.prices are in "
+                f"{self.currency}"
+            )
         if self.prices is None:
-            return f"providers state prices in {both}, which are not converted; give spec.prices in one currency"
-        return f"providers state prices in {both}, and spec.prices name no currency; add prices.currency"
+            return (
+                f"providers state prices in {both}, which are not converted; give spec.prices in "
+                "one currency"
+            )
+        return (
+            f"providers state prices in {both}, and spec.prices name no currency; add "
+            "prices.currency"
+        )
 
     def _of_provider(self, group: NodeGroup) -> Price | NoPrice:
         if detail := self.foreign(group):
             return NoPrice(detail)
         fee = (self.prices or _NO_LIST).node
-        return Price(_millionths(group.price + fee), self.currency, PriceSource.PROVIDER, self._date(group))
+        return Price(
+            _millionths(group.price + fee), self.currency, PriceSource.PROVIDER, self._date(group)
+        )
 
     def _date(self, group: NodeGroup) -> str:
         return date_of(group.priced_at or self.now)
@@ -156,12 +188,17 @@ def price_book(
     stated = tuple(sorted({group.currency for group in groups if is_price(group.price)} - {""}))
     currency = prices.currency if prices is not None else ""
     return PriceBook(
-        prices, currency or (stated[0] if len(stated) == 1 else ""), stated, now, spot or bool(prices and prices.spot)
+        prices,
+        currency or (stated[0] if len(stated) == 1 else ""),
+        stated,
+        now,
+        spot or bool(prices and prices.spot),
     )
 
 
 def date_of(at: float) -> str:
-    """Return the date of an instant (epoch seconds) in UTC as YYYY-MM-DD; "" for 0 and for no possible date."""
+    """Return the date of an instant (epoch seconds) in UTC as YYYY-MM-DD; "" for 0
+    and for no possible date."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") if at > 0 else ""
     except (OverflowError, ValueError, OSError):
@@ -180,7 +217,8 @@ class Rates(msgspec.Struct, frozen=True):
     gpu: float
 
     def of(self, amounts: Amounts) -> float:
-        """Return the price of these amounts; cpu in millicores, memory in bytes, every GPU resource in pieces."""
+        """Return the price of these amounts; cpu in millicores, memory in bytes,
+        every GPU resource in pieces."""
         return (
             self.cpu * amounts.get(CPU, 0) / 1000
             + self.memory * amounts.get(MEMORY, 0) / _GIB
@@ -189,8 +227,11 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def instance_type(node: Node) -> str:
-    """Return the instance type by the node's label, the stable label first; empty if there is none."""
-    return next((node.labels[label] for label in INSTANCE_TYPE_LABELS if node.labels.get(label)), "")
+    """Return the instance type by the node's label, the stable label first; empty if there is
+    none."""
+    return next(
+        (node.labels[label] for label in INSTANCE_TYPE_LABELS if node.labels.get(label)), ""
+    )
 
 
 def has_gpu(node: Node) -> bool:
@@ -199,8 +240,8 @@ def has_gpu(node: Node) -> bool:
 
 
 def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float | None:
-    """Return the hourly price of a node, None if it is unknown. own: its provider's price (NodeGroup.price), 0 for
-    none."""
+    """Return the hourly price of a node, None if it is unknown. own: its provider's price
+    (NodeGroup.price), 0 for none."""
     prices = prices or _NO_LIST
     price = prices.instance_types.get(instance_type(node))
     amounts = _capacity(node)
@@ -213,24 +254,30 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
 
 
 def _spot_price(node: Node, prices: NodePrices | None) -> float | None:
-    """Return the listed price of a node of a spot group, None if the list has none for its instance type."""
+    """Return the listed price of a node of a spot group, None if the list has
+    none for its instance type."""
     price = prices.spot.get(instance_type(node)) if prices is not None else None
     return None if price is None or prices is None else price + prices.node
 
 
-def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
-    """Return the rates for pod prices, or None if the list has no rates and no node has a listed type or a provider's
-    price. own: the providers' prices, one for each node, or none."""
+def pod_rates(
+    prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()
+) -> Rates | None:
+    """Return the rates for pod prices, or None if the list has no rates and no node has a listed
+    type or a provider's price. own: the providers' prices, one for each node, or none."""
     prices = prices or _NO_LIST
     if prices.cpu is None and prices.memory is None:
-        # Over the types, independent of the order of the nodes; a type counts once for each of its prices.
+        # Over the types, independent of the order of the nodes; a type counts
+        # once for each of its prices.
         cores: dict[tuple[str, float], float] = {}
         in_cores = Rates(1.0, 1 / _GIB_PER_CORE, _CORES_PER_GPU)
         for node, own_price in zip(nodes, own or repeat(0.0), strict=False):
             name = instance_type(node)
             price = prices.instance_types.get(name, own_price if is_price(own_price) else None)
             if price is not None:
-                cores[name, price] = max(cores.get((name, price), 0.0), in_cores.of(_capacity(node)))
+                cores[name, price] = max(
+                    cores.get((name, price), 0.0), in_cores.of(_capacity(node))
+                )
         total = fsum(cores.values())
         if total <= 0:
             return None
@@ -246,10 +293,18 @@ def unpriced(node: Node, prices: NodePrices | None) -> str:
     """Describe briefly what the list lacks for a node without a price."""
     if prices is None:
         return "its provider names no price, and no spec.prices are given"
-    if (prices.cpu is not None or prices.memory is not None) and prices.gpu is None and _gpus(_capacity(node)):
+    if (
+        (prices.cpu is not None or prices.memory is not None)
+        and prices.gpu is None
+        and _gpus(_capacity(node))
+    ):
         return "it has GPUs, and prices.gpu is not given"
     name = instance_type(node)
-    return f"{name} is not in prices.instanceTypes" if name else "it has no instance type label, and no rate is given"
+    return (
+        f"{name} is not in prices.instanceTypes"
+        if name
+        else "it has no instance type label, and no rate is given"
+    )
 
 
 def is_price(own: float) -> bool:

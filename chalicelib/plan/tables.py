@@ -1,8 +1,10 @@
-"""Nodes as a table: one row per node, one column per resource and per label key; free room as whole numbers.
+"""Nodes as a table: one row per node, one column per resource and per label key;
+free room as whole numbers.
 
-This makes the planner fast: a predicate runs once per pod class for all rows, and placing k pods of a class is
-arithmetic over a column. Real nodes, upcoming nodes and the templates of groups are all rows, so there is one set of
-predicates. The table is a private copy of the pass and changes only through its own methods.
+This makes the planner fast: a predicate runs once per pod class for all rows, and placing k pods of
+a class is arithmetic over a column. Real nodes, upcoming nodes and the templates of groups are all
+rows, so there is one set of predicates. The table is a private copy of the pass and changes only
+through its own methods.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from chalicelib.model.pod import ANY_ADDRESS, HostPort, PodClass
 from chalicelib.model.resources import PODS
 from chalicelib.model.selector import Requirement
 
-# Importing numpy.typing takes longer at a cold start than a planner module, and it has no effect at run time.
+# Importing numpy.typing takes longer at a cold start than a planner module, and it
+# has no effect at run time.
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -29,20 +32,24 @@ else:
 
 # Amounts are capped so that sums of many of them fit into 64 bits.
 LARGEST = 2**56
-# Upper bound of pods per node, whatever the node reports, so that products of counts fit into 64 bits as well.
+# Upper bound of pods per node, whatever the node reports, so that products of counts
+# fit into 64 bits as well.
 MOST_PODS = 2**20
-# Upper bound of the counted pod requests of one node. A node at this bound is blocked because its sums are not exact.
+# Upper bound of the counted pod requests of one node. A node at this bound is blocked
+# because its sums are not exact.
 OVERFULL = 2**61
 _MISSING = -1
-_FEW_ROWS = 500  # up to here one operation on all asked columns is faster than one operation per column
+# up to here one operation on all asked columns is faster than one operation per column
+_FEW_ROWS = 500
 
 
 class HeldPorts:
-    """A multiset of the host ports in use on one node, indexed by port and protocol: the same port may occur twice, on
-    an overcommitted node.
+    """A multiset of the host ports in use on one node, indexed by port and protocol: the same port
+    may occur twice, on an overcommitted node.
 
-    A pod may name hundreds of ports, and a node may run hundreds of pods. Comparing every pair would let one tenant
-    make a pass arbitrarily slow; here a check costs one look-up per requested port.
+    A pod may name hundreds of ports, and a node may run hundreds of pods. Comparing
+    every pair would let one tenant make a pass arbitrarily slow; here a check costs one
+    look-up per requested port.
     """
 
     def __init__(self, ports: Iterable[HostPort] = ()) -> None:
@@ -69,17 +76,20 @@ class HeldPorts:
                 del self._addresses[(port.port, port.protocol)]
 
     def clash(self, requested: Sequence[HostPort]) -> HostPort | None:
-        """Return the first requested port in use: same port and protocol, and the same address or one of the two covers
-        all addresses."""
+        """Return the first requested port in use: same port and protocol, and the same address or
+        one of the two covers all addresses."""
         for port in requested:
             addresses = self._addresses.get((port.port, port.protocol))
-            if addresses and (port.address == ANY_ADDRESS or port.address in addresses or ANY_ADDRESS in addresses):
+            if addresses and (
+                port.address == ANY_ADDRESS or port.address in addresses or ANY_ADDRESS in addresses
+            ):
                 return port
         return None
 
 
 class PortRivals:
-    """Finds the classes that request a port that a class requests, computed once per class and pass."""
+    """Finds the classes that request a port that a class requests, computed
+    once per class and pass."""
 
     def __init__(self, ports: Sequence[Sequence[HostPort]]) -> None:
         """ports: the host ports of every class."""
@@ -88,12 +98,15 @@ class PortRivals:
         self._rivals: dict[int, frozenset[int]] = {}
 
     def of(self, cls: int) -> frozenset[int]:
-        """Return the classes, including this one, whose pods cannot share a node with a pod of this class."""
+        """Return the classes, including this one, whose pods cannot share a node
+        with a pod of this class."""
         if self._by_port is None:
             self._by_port = {}
             for other, ports in enumerate(self._ports):
                 for port in ports:
-                    self._by_port.setdefault((port.port, port.protocol), []).append((other, port.address))
+                    self._by_port.setdefault((port.port, port.protocol), []).append(
+                        (other, port.address)
+                    )
         if cls not in self._rivals:
             self._rivals[cls] = frozenset(
                 other
@@ -105,18 +118,22 @@ class PortRivals:
 
 
 class ResourceColumns:
-    """Maps resources to columns; fixed when the pass begins. `pods` is always column 0; resources that no class
-    requests have no column."""
+    """Maps resources to columns; fixed when the pass begins. `pods` is always column 0; resources
+    that no class requests have no column."""
 
     def __init__(self, classes: Sequence[PodClass]) -> None:
-        self.names: tuple[str, ...] = (PODS, *sorted({name for cls in classes for name in cls.requests} - {PODS}))
+        self.names: tuple[str, ...] = (
+            PODS,
+            *sorted({name for cls in classes for name in cls.requests} - {PODS}),
+        )
         self._index = {name: at for at, name in enumerate(self.names)}
         self._vectors: dict[int, Ints] = {}
         self._asked: dict[int, tuple[Ints, Ints]] = {}
         self._classes = classes
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
-        """Return amounts as a row; unknown names are ignored (no node offers them, no class requests them)."""
+        """Return amounts as a row; unknown names are ignored (no node offers them,
+        no class requests them)."""
         row = np.zeros(len(self.names), dtype=np.int64)
         for name, amount in amounts.items():
             at = self._index.get(name)
@@ -126,7 +143,8 @@ class ResourceColumns:
         return row
 
     def need(self, cls: int) -> Ints:
-        """Return the requests of one pod of a class, including 1 of `pods`. Cached; do not modify it."""
+        """Return the requests of one pod of a class, including 1 of `pods`.
+        Cached; do not modify it."""
         row = self._vectors.get(cls)
         if row is None:
             row = self.vector(self._classes[cls].requests)
@@ -135,7 +153,8 @@ class ResourceColumns:
         return row
 
     def asked(self, cls: int) -> tuple[Ints, Ints]:
-        """Return the columns that a class requests, and the amounts; a request of 0 is not checked."""
+        """Return the columns that a class requests, and the amounts; a
+        request of 0 is not checked."""
         asked = self._asked.get(cls)
         if asked is None:
             need = self.need(cls)
@@ -151,18 +170,22 @@ class ResourceColumns:
 class NodeTable:
     """Rows of nodes with their allocatable and free resources.
 
-    index: name -> its first row. A cluster may have a node that is named like a simulated one, and its row comes first.
+    index: name -> its first row. A cluster may have a node that is named like a simulated one,
+    and its row comes first.
     """
 
     def __init__(self, nodes: Sequence[Node], columns: ResourceColumns) -> None:
         self.nodes = list(nodes)
         self.columns = columns
         self.index = {node.name: row for row, node in reversed(tuple(enumerate(self.nodes)))}
-        self.allocatable: Ints = np.array([columns.vector(node.allocatable) for node in self.nodes], dtype=np.int64)
+        self.allocatable: Ints = np.array(
+            [columns.vector(node.allocatable) for node in self.nodes], dtype=np.int64
+        )
         if not self.nodes:
             self.allocatable = np.zeros((0, len(columns.names)), dtype=np.int64)
         self.free: Ints = self.allocatable.copy()
-        self.overfull: frozenset[int] = frozenset()  # rows whose pods request more than can be counted
+        # rows whose pods request more than can be counted
+        self.overfull: frozenset[int] = frozenset()
         self.ports: dict[int, HeldPorts] = {}
         self._labels: dict[str, tuple[Ints, dict[str, int]]] = {}
         self._taints: tuple[Ints, dict[tuple[Taint, ...], int]] | None = None
@@ -174,13 +197,16 @@ class NodeTable:
         return len(self.nodes)
 
     def label(self, key: str) -> tuple[Ints, dict[str, int]]:
-        """Return the values of a label as codes per row (-1: missing) and the code of each value."""
+        """Return the values of a label as codes per row (-1: missing) and the code of each
+        value."""
         label = self._labels.get(key)
         if label is None:
             codes: dict[str, int] = {}
             column = np.fromiter(
                 (
-                    _MISSING if (value := node.labels.get(key)) is None else codes.setdefault(value, len(codes))
+                    _MISSING
+                    if (value := node.labels.get(key)) is None
+                    else codes.setdefault(value, len(codes))
                     for node in self.nodes
                 ),
                 dtype=np.int64,
@@ -190,11 +216,12 @@ class NodeTable:
         return label
 
     def having(self, key: str, values: Iterable[str]) -> Bools:
-        """Return the rows with one of these values of a label. Thousands of volumes ask this: one value costs one
-        comparison, however many values the column has."""
+        """Return the rows with one of these values of a label. Thousands of volumes ask this: one
+        value costs one comparison, however many values the column has."""
         codes, code_of = self.label(key)
         codes_of_values = [code_of[value] for value in values if value in code_of]
-        verdicts = np.zeros(len(code_of) + 1, dtype=np.bool_)  # the last entry is for code -1: the label is missing
+        # the last entry is for code -1: the label is missing
+        verdicts = np.zeros(len(code_of) + 1, dtype=np.bool_)
         verdicts[codes_of_values] = True
         rows: Bools = codes == codes_of_values[0] if len(codes_of_values) == 1 else verdicts[codes]
         return rows
@@ -204,16 +231,21 @@ class NodeTable:
         if requirement.operator == "In":
             return self.having(requirement.key, requirement.values)
         codes, code_of = self.label(requirement.key)
-        verdicts = [requirement.matches({requirement.key: value}) for value in code_of]  # in the order of their codes
+        # in the order of their codes
+        verdicts = [requirement.matches({requirement.key: value}) for value in code_of]
         verdicts.append(requirement.matches({}))  # code -1: the label is missing
         rows: Bools = np.array(verdicts, dtype=np.bool_)[codes]
         return rows
 
     def matching_fields(self, fields: Iterable[Requirement]) -> Bools:
-        """Return the rows that meet all of these field requirements; `metadata.name` is the only field there is."""
+        """Return the rows that meet all of these field requirements; `metadata.name` is
+        the only field there is."""
         rows: Bools = np.ones(len(self.nodes), dtype=np.bool_)
         for field in fields:
-            named = (field.key == "metadata.name" and field.matches({"metadata.name": n.name}) for n in self.nodes)
+            named = (
+                field.key == "metadata.name" and field.matches({"metadata.name": n.name})
+                for n in self.nodes
+            )
             rows &= np.fromiter(named, dtype=np.bool_, count=len(self.nodes))
         return rows
 
@@ -222,14 +254,16 @@ class NodeTable:
         if self._taints is None:
             sets: dict[tuple[Taint, ...], int] = {}
             ids = np.fromiter(
-                (sets.setdefault(node.taints, len(sets)) for node in self.nodes), dtype=np.int64, count=len(self.nodes)
+                (sets.setdefault(node.taints, len(sets)) for node in self.nodes),
+                dtype=np.int64,
+                count=len(self.nodes),
             )
             self._taints = (ids, sets)
         return self._taints[0], tuple(self._taints[1])
 
     def extend(self, nodes: Sequence[Node], free: Ints) -> None:
-        """Append rows that differ only in their names and in the labels of one node. free: room of each, (rows,
-        columns)."""
+        """Append rows that differ only in their names and in the labels of one node. free: room
+        of each, (rows, columns)."""
         model, count = nodes[0], len(nodes)
         at = len(self.nodes)
         for row, node in enumerate(nodes, at):
@@ -242,8 +276,14 @@ class NodeTable:
         for key, (column, codes) in self._labels.items():
             differs = model.labels.get(key) != nodes[-1].labels.get(key)
             values = [node.labels.get(key) for node in (nodes if differs else nodes[:1])]
-            more = [_MISSING if value is None else codes.setdefault(value, len(codes)) for value in values]
-            self._labels[key] = (np.concatenate([column, np.resize(np.array(more, dtype=np.int64), count)]), codes)
+            more = [
+                _MISSING if value is None else codes.setdefault(value, len(codes))
+                for value in values
+            ]
+            self._labels[key] = (
+                np.concatenate([column, np.resize(np.array(more, dtype=np.int64), count)]),
+                codes,
+            )
         if self._taints is not None:
             ids, sets = self._taints
             code = sets.setdefault(model.taints, len(sets))
@@ -261,15 +301,18 @@ class NodeTable:
             self.cordoned[:count],
         )
         self.ports = {row: ports for row, ports in self.ports.items() if row < count}
-        self._labels = {key: (column[:count], codes) for key, (column, codes) in self._labels.items()}
+        self._labels = {
+            key: (column[:count], codes) for key, (column, codes) in self._labels.items()
+        }
         if self._taints is not None:
             self._taints = (self._taints[0][:count], self._taints[1])
 
     def put(self, cls: int, rows: Ints, counts: Ints, ports: Sequence[HostPort] = ()) -> None:
-        """Occupy rows (each named once) with pods of a class; negative counts free them. Never refuses, because real
-        nodes may be overcommitted."""
+        """Occupy rows (each named once) with pods of a class; negative counts free them. Never
+        refuses, because real nodes may be overcommitted."""
         columns, need = self.columns.asked(cls)
-        if len(rows) == 1:  # the most frequent case: basic indexing costs a fraction of a gather and a scatter
+        # the most frequent case: basic indexing costs a fraction of a gather and a scatter
+        if len(rows) == 1:
             self.free[rows[0]][columns] -= counts[0] * need
         else:
             for column, amount in zip(columns, need, strict=True):
@@ -284,7 +327,8 @@ class NodeTable:
                 del self.ports[row]
 
     def occupy(self, rows: Ints, classes: Ints, ports: Sequence[tuple[HostPort, ...]]) -> None:
-        """Take room for many pods at once: row and class of each; ports: the host ports of every class."""
+        """Take room for many pods at once: row and class of each; ports: the
+        host ports of every class."""
         if not len(rows):
             return
         present, which = np.unique(classes, return_inverse=True)
@@ -292,7 +336,9 @@ class NodeTable:
         for column in range(len(self.columns.names)):
             amounts = needs[:, column]
             if amounts.any():
-                used = np.bincount(rows, weights=amounts[which].astype(np.float64), minlength=len(self.nodes))
+                used = np.bincount(
+                    rows, weights=amounts[which].astype(np.float64), minlength=len(self.nodes)
+                )
                 self.overfull |= frozenset(np.flatnonzero(used >= OVERFULL).tolist())
                 self.free[:, column] -= np.minimum(used, OVERFULL).astype(np.int64)
         holding = np.array([bool(ports[int(cls)]) for cls in present])
@@ -309,8 +355,8 @@ class NodeTable:
         return self.ports[row].clash(requested) if row in self.ports else None
 
     def room(self, cls: int, *, single: bool) -> Ints:
-        """Return how many more pods of a class each row takes by its resources; at most 1 if the class uses host
-        ports."""
+        """Return how many more pods of a class each row takes by its resources; at most 1 if
+        the class uses host ports."""
         columns, need = self.columns.asked(cls)
         counts: Ints = np.maximum(least_fit(self.free, columns, need), 0)
         return np.minimum(counts, 1) if single else counts
@@ -323,7 +369,8 @@ class NodeTable:
 
 
 def least_fit(free: Ints, columns: Ints, need: Ints) -> Ints:
-    """Return how often `need` of the requested columns fits into each row; negative if a row is overcommitted."""
+    """Return how often `need` of the requested columns fits into each row; negative
+    if a row is overcommitted."""
     if len(free) <= _FEW_ROWS:
         few: Ints = np.minimum.reduce(free.T[columns] // need[:, None])
         return few

@@ -1,5 +1,6 @@
-"""Builds what-if inputs: the same cluster with more pods, without some nodes, or with other bounds. A snapshot and a
-memory are derived from a snapshot and a memory, so that the planner needs no special case.
+"""Builds what-if inputs: the same cluster with more pods, without some nodes, or with other
+bounds. A snapshot and a memory are derived from a snapshot and a memory, so that the
+planner needs no special case.
 
 This module makes no decisions and writes nothing.
 """
@@ -24,12 +25,14 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import learn, settled_node, stated_template
 
-_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # set by the API server on bound pods
+# set by the API server on bound pods
+_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _SETTLED = 31.0  # seconds after which the planner no longer waits for more pods (2, with GPUs 30)
 
 
 class AddedPods(msgspec.Struct, frozen=True):
-    """Pods to add: `count` of one class. keep_name: a single pod with its own name, which is used if it is free."""
+    """Pods to add: `count` of one class. keep_name: a single pod with its own name,
+    which is used if it is free."""
 
     namespace: str
     name: str
@@ -39,7 +42,8 @@ class AddedPods(msgspec.Struct, frozen=True):
 
 
 class RemovedNode(msgspec.Struct, frozen=True):
-    """The pods of a removed node. again: pods that need a node again; lost: pods that nothing recreates."""
+    """The pods of a removed node. again: pods that need a node again; lost:
+    pods that nothing recreates."""
 
     node: str
     group: str = ""
@@ -58,8 +62,8 @@ class GroupBounds(msgspec.Struct, frozen=True):
 def with_pods(
     snapshot: Snapshot, additions: Sequence[AddedPods], now: float, options: Options
 ) -> tuple[Snapshot, tuple[tuple[str, ...], ...]]:
-    """Return the snapshot with added pods that the scheduler has refused, old enough to count; and their names per
-    entry.
+    """Return the snapshot with added pods that the scheduler has refused, old enough to count;
+    and their names per entry.
 
     If a name is taken, and for several pods, `-added-1`, `-added-2` … is appended.
     """
@@ -76,7 +80,9 @@ def with_pods(
         pods += added
         names.append(tuple(pod.key for pod in added))
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
-    return msgspec.structs.replace(snapshot, pods=tuple(pods), classes=tuple(classes.all)), tuple(names)
+    return msgspec.structs.replace(snapshot, pods=tuple(pods), classes=tuple(classes.all)), tuple(
+        names
+    )
 
 
 class _Classes:
@@ -99,8 +105,8 @@ def _value(pod_class: PodClass) -> bytes:
 
 
 def as_new(pod_class: PodClass, node: Node | None) -> PodClass:
-    """Return the class of a pod as its controller would recreate it: without the labels that binding it to `node`
-    copied, and with ephemeral volumes whose claims do not exist yet."""
+    """Return the class of a pod as its controller would recreate it: without the labels that
+    binding it to `node` copied, and with ephemeral volumes whose claims do not exist yet."""
     own = {
         key: value
         for key, value in pod_class.labels.items()
@@ -128,8 +134,8 @@ def _free_names(added_pods: AddedPods, used: set[str]) -> list[str]:
 
 
 def _refused(pod: Pod, pod_class: PodClass, now: float, options: Options) -> Pod:
-    """Return the pod without a node, as it is some time after the scheduler has refused it: its age is above every
-    waiting time. Scheduling gates still block it."""
+    """Return the pod without a node, as it is some time after the scheduler has refused it: its age
+    is above every waiting time. Scheduling gates still block it."""
     try:
         own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
     except BadInput:
@@ -149,10 +155,11 @@ def _refused(pod: Pod, pod_class: PodClass, now: float, options: Options) -> Pod
 def without_nodes(
     snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options
 ) -> tuple[Snapshot, Memory, tuple[RemovedNode, ...]]:
-    """Return the cluster without these nodes: each Node, its instance and one of the group's target size are removed.
+    """Return the cluster without these nodes: each Node, its instance and one of the group's
+    target size are removed.
 
-    Their pods need a node again if a controller recreates them; the rest goes with the node. If a group's template
-    depends on a removed node, it is learned first. Unknown names are ignored.
+    Their pods need a node again if a controller recreates them; the rest goes with the node. If a
+    group's template depends on a removed node, it is learned first. Unknown names are ignored.
     """
     removed = {node.name: node for node in snapshot.nodes if node.name in set(names)}
     group_of: dict[str, str] = {}
@@ -166,7 +173,9 @@ def without_nodes(
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
             known = memory.templates.get(group.id)
             stated = stated_template(group, options)
-            learnt = learn(settled_node(members, now, options), known, now, options, node_labels, stated)
+            learnt = learn(
+                settled_node(members, now, options), known, now, options, node_labels, stated
+            )
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_without_instances(group, own))
@@ -178,7 +187,9 @@ def without_nodes(
         if op.spec.kind not in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
         or not {target.node for target in op.spec.targets} <= set(removed)
     )
-    csi_nodes = tuple(csi_node for csi_node in snapshot.storage.csi_nodes if csi_node.name not in removed)
+    csi_nodes = tuple(
+        csi_node for csi_node in snapshot.storage.csi_nodes if csi_node.name not in removed
+    )
     return (
         msgspec.structs.replace(
             snapshot,
@@ -195,14 +206,17 @@ def without_nodes(
             nodes={name: node for name, node in memory.nodes.items() if name not in removed},
         ),
         tuple(
-            RemovedNode(name, group_of.get(name, ""), tuple(again.get(name, ())), tuple(lost.get(name, ())))
+            RemovedNode(
+                name, group_of.get(name, ""), tuple(again.get(name, ())), tuple(lost.get(name, ()))
+            )
             for name in sorted(removed)
         ),
     )
 
 
 def owned_by(group: NodeGroup, node: Node) -> bool:
-    """Return whether a node is one of a group's instances, by the instance's node or provider id."""
+    """Return whether a node is one of a group's instances, by the
+    instance's node or provider id."""
     return any(
         instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
         for instance in group.instances
@@ -214,13 +228,16 @@ def _without_instances(group: NodeGroup, removed: Mapping[str, Node]) -> NodeGro
         return group
     ids = {node.provider_id for node in removed.values() if node.provider_id}
     instances = tuple(i for i in group.instances if i.node not in removed and i.id not in ids)
-    return msgspec.structs.replace(group, instances=instances, target=max(0, group.target - len(removed)))
+    return msgspec.structs.replace(
+        group, instances=instances, target=max(0, group.target - len(removed))
+    )
 
 
 def _pods_without_nodes(
     snapshot: Snapshot, removed: Mapping[str, Node], classes: _Classes, now: float, options: Options
 ) -> tuple[tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
-    """Return the pods afterwards, and per removed node: those that are recreated and those that are not."""
+    """Return the pods afterwards, and per removed node: those that are
+    recreated and those that are not."""
     pods: list[Pod] = []
     again: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}
@@ -236,7 +253,9 @@ def _pods_without_nodes(
             lost.setdefault(pod.node, []).append(pod.key)
         else:
             again.setdefault(pod.node, []).append(pod.key)
-            recreated = msgspec.structs.replace(pod, cls=classes.intern(as_new(cls, removed[pod.node])))
+            recreated = msgspec.structs.replace(
+                pod, cls=classes.intern(as_new(cls, removed[pod.node]))
+            )
             pods.append(_refused(recreated, cls, now, options))
     return tuple(pods), again, lost
 
@@ -244,15 +263,19 @@ def _pods_without_nodes(
 def with_bounds(
     snapshot: Snapshot, memory: Memory, name: str, bounds: GroupBounds, now: float, options: Options
 ) -> tuple[Snapshot, Memory]:
-    """Return the cluster with different bounds or another target size for one group, which must exist.
+    """Return the cluster with different bounds or another target size for one
+    group, which must exist.
 
-    size: the target requested from the provider; nodes beyond the existing ones count as upcoming, and nothing else is
-    in flight for the group. Raises BadInput for a size below the number of existing nodes.
+    size: the target requested from the provider; nodes beyond the existing ones count as
+    upcoming, and nothing else is in flight for the group. Raises BadInput for a size below the
+    number of existing nodes.
     """
     group = next(group for group in snapshot.groups if group.id == name)
     place = f"--group {name}"
     changed = msgspec.structs.replace(
-        group, min=group.min if bounds.min is None else bounds.min, max=group.max if bounds.max is None else bounds.max
+        group,
+        min=group.min if bounds.min is None else bounds.min,
+        max=group.max if bounds.max is None else bounds.max,
     )
     if changed.max < changed.min:
         raise BadInput(place, f"max {changed.max} is below min {changed.min}", "give both")
@@ -269,14 +292,21 @@ def with_bounds(
     return msgspec.structs.replace(snapshot, groups=groups), memory
 
 
-def _with_request(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
+def _with_request(
+    memory: Memory, group: NodeGroup, increase: int, now: float, options: Options
+) -> Memory:
     """Return the memory in which exactly this many nodes of a group are upcoming."""
-    request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
+    request = (
+        ScaleUpRequest(increase, now, now + provision_time(group, options))
+        if increase > 0
+        else None
+    )
     before = memory.groups.get(group.id, GroupMemory())
     operations = tuple(
         op
         for op in memory.operations
-        if op.spec.group != group.id or op.spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+        if op.spec.group != group.id
+        or op.spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
     )
     groups = {**memory.groups, group.id: msgspec.structs.replace(before, request=request)}
     return msgspec.structs.replace(memory, operations=operations, groups=groups)

@@ -1,8 +1,9 @@
-"""Checks what a deployment lets a policy name: no local files, no foreign hosts, no secrets of other clusters.
+"""Checks what a deployment lets a policy name: no local files, no foreign hosts, no
+secrets of other clusters.
 
-The functions carry out a policy with permissions that its author does not have. A document is therefore checked when it
-is applied, and again whenever a function reads it: it may have been stored before a rule existed, or without this
-program.
+The functions carry out a policy with permissions that its author does not have. A document is
+therefore checked when it is applied, and again whenever a function reads it: it may have been
+stored before a rule existed, or without this program.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from chalicelib.policy.secret_names import named_in, never, problem, remedy
 
 
 class Purpose(Enum):
-    """STORED: the document is applied, or read by a function. VALIDATED: an operator asks whether it could be applied.
-    PLANNED: a command reads it together with files of the workstation."""
+    """STORED: the document is applied, or read by a function. VALIDATED: an operator asks whether
+    it could be applied. PLANNED: a command reads it together with files of the workstation."""
 
     STORED = auto()
     VALIDATED = auto()
@@ -29,14 +30,17 @@ class Purpose(Enum):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """cluster: the name that the document is stored under; empty to use the name in the document."""
+    """cluster: the name that the document is stored under; empty to use the name in the
+    document."""
 
     deployment: Deployment
     purpose: Purpose = Purpose.STORED
     cluster: str = ""
 
 
-def check_admission(partial: PartialPolicy, name: str, admission: Admission, diagnostics: Diagnostics) -> None:
+def check_admission(
+    partial: PartialPolicy, name: str, admission: Admission, diagnostics: Diagnostics
+) -> None:
     """Report what the deployment does not permit. name: the cluster's, as in the document."""
     for check in _CHECKS:
         check(partial, admission.cluster or name, admission, diagnostics)
@@ -47,7 +51,9 @@ def _files(partial: PartialPolicy, _: str, admission: Admission, diagnostics: Di
     if "kubeconfig_file" in (partial.kubernetes or {}):
         paths.append((*SPEC, "kubernetes", "kubeconfigFile"))
     for provider, settings in (partial.providers or {}).items():
-        paths += [(*SPEC, "providers", provider, key) for key in sorted(settings) if key.endswith("File")]
+        paths += [
+            (*SPEC, "providers", provider, key) for key in sorted(settings) if key.endswith("File")
+        ]
     for path in paths:
         if admission.purpose is Purpose.STORED:
             diagnostics.problem(path, FILE_PROBLEM, FILE_REMEDY)
@@ -56,13 +62,16 @@ def _files(partial: PartialPolicy, _: str, admission: Admission, diagnostics: Di
 
 
 def _hosts(partial: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
-    deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are reported above
+    # files are reported above
+    deployment = msgspec.structs.replace(admission.deployment, files=True)
     for provider, settings in (partial.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
             diagnostics.problem((*SPEC, "providers", provider, key), what, instead)
 
 
-def _secrets(partial: PartialPolicy, cluster: str, admission: Admission, diagnostics: Diagnostics) -> None:
+def _secrets(
+    partial: PartialPolicy, cluster: str, admission: Admission, diagnostics: Diagnostics
+) -> None:
     if admission.purpose is Purpose.PLANNED:
         return  # a command reads files instead of secrets
     deployment = admission.deployment
@@ -82,8 +91,16 @@ def _secrets(partial: PartialPolicy, cluster: str, admission: Admission, diagnos
             diagnostics.problem(path, what, instead)
         elif what:
             diagnostics.warn(
-                path, f"outscaler apply refuses this unless the deployment shares it: it {what}; {instead}"
+                path,
+                (
+                    f"outscaler apply refuses this unless the deployment shares it: it {what}; "
+                    f"{instead}"
+                ),
             )
 
 
-_CHECKS: tuple[Callable[[PartialPolicy, str, Admission, Diagnostics], None], ...] = (_files, _hosts, _secrets)
+_CHECKS: tuple[Callable[[PartialPolicy, str, Admission, Diagnostics], None], ...] = (
+    _files,
+    _hosts,
+    _secrets,
+)

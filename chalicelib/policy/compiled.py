@@ -1,15 +1,18 @@
 """The compiled form of a policy: what a function reads instead of the YAML text.
 
-To parse YAML and to import the policy reader would cost every cold start, so `outscaler apply` stores its Policy, too:
+To parse YAML and to import the policy reader would cost every cold start, so `outscaler
+apply` stores its Policy, too:
 
-    20 characters: the version of the form   32 bytes: SHA-256 of the text   zlib of the Policy as MessagePack
+    20 characters: the version of the form   32 bytes: SHA-256 of the text   zlib of the Policy as
+                                                                             MessagePack
 
-The text stays the document. A form of another version, of another text, or with anything wrong in it is not used: the
-text is read again, which also reports what is wrong. The version changes with the release, with FORMAT, and with every
-type, field and default of the Policy, so no release uses the form of another.
+The text stays the document. A form of another version, of another text, or with anything wrong in
+it is not used: the text is read again, which also reports what is wrong. The version changes with
+the release, with FORMAT, and with every type, field and default of the Policy, so no release uses
+the form of another.
 
-The decoder checks types. What depends on the deployment or on the machine (secrets, hosts, files, time zones) and the
-sanity of the numbers is checked again whenever the form is read.
+The decoder checks types. What depends on the deployment or on the machine (secrets, hosts, files,
+time zones) and the sanity of the numbers is checked again whenever the form is read.
 """
 
 from __future__ import annotations
@@ -40,12 +43,15 @@ LARGEST = 4 * 2**20
 _VERSION, _DIGEST = DIGITS, 32
 _MOST = 2**63
 _SCAN_INTERVAL = (5.0, 3600.0)  # as policy/document.py has it
-_MAY_BE_NEGATIVE = frozenset({"priority", "expendable_pods_priority_cutoff", "drain_priority_config"})
+_MAY_BE_NEGATIVE = frozenset(
+    {"priority", "expendable_pods_priority_cutoff", "drain_priority_config"}
+)
 
 
 class NotUsable(Exception):
-    """The compiled form cannot be used; the text says the same. other: it is of another release or text, or the
-    deployment does not permit the policy, so that nothing is wrong with the form itself."""
+    """The compiled form cannot be used; the text says the same. other: it is of another
+    release or text, or the deployment does not permit the policy, so that nothing is
+    wrong with the form itself."""
 
     def __init__(self, why: str, *, other: bool = False) -> None:
         super().__init__(why)
@@ -53,7 +59,8 @@ class NotUsable(Exception):
 
 
 def compiled(policy: Policy, text: str) -> bytes | None:
-    """The compiled form of the policy that `text` says; None where it would be too large to be read."""
+    """The compiled form of the policy that `text` says; None where it would
+    be too large to be read."""
     data = msgspec.msgpack.encode(policy)
     if len(data) > LARGEST:
         return None
@@ -61,7 +68,8 @@ def compiled(policy: Policy, text: str) -> bytes | None:
 
 
 def decompiled(form: bytes, text: str, cluster: str, deployment: Deployment) -> Policy:
-    """The policy in a compiled form, which the cluster of that name has stored with this text. Raises NotUsable."""
+    """The policy in a compiled form, which the cluster of that name has stored with
+    this text. Raises NotUsable."""
     if form[:_VERSION] != form_version().encode():
         raise NotUsable("it is of another release", other=True)
     if form[_VERSION : _VERSION + _DIGEST] != _digest(text):
@@ -75,7 +83,8 @@ def decompiled(form: bytes, text: str, cluster: str, deployment: Deployment) -> 
 
 
 def form_version() -> str:
-    """20 hexadecimal digits that stand for the release, the format, and the types of a Policy with their defaults."""
+    """20 hexadecimal digits that stand for the release, the format, and the types of a
+    Policy with their defaults."""
     return form_of(Policy, FORMAT, chalicelib.__version__)
 
 
@@ -99,7 +108,11 @@ def _decoded(packed: bytes) -> Policy:
 def _implausible(policy: Policy) -> str:
     """What no document can say, in spite of right types; empty if there is none."""
     for name, number in _numbers(policy, ""):
-        if not math.isfinite(number) or abs(number) > _MOST or (number < 0 and name not in _MAY_BE_NEGATIVE):
+        if (
+            not math.isfinite(number)
+            or abs(number) > _MOST
+            or (number < 0 and name not in _MAY_BE_NEGATIVE)
+        ):
             return f"{name} is out of bounds"
     if not _SCAN_INTERVAL[0] <= policy.scan_interval <= _SCAN_INTERVAL[1]:
         return "scan_interval is out of bounds"
@@ -134,11 +147,15 @@ def _no_clock(policy: Policy) -> str:
         *policy.schedules,
         *(policy.notifications.quiet_hours if policy.notifications is not None else ()),
     )
-    zones = {entry.time_zone for entry in (*timed, *policy.rules)} | {policy.scale_up.cron_time_zone}
+    zones = {entry.time_zone for entry in (*timed, *policy.rules)} | {
+        policy.scale_up.cron_time_zone
+    }
     if not timed and zones <= {"UTC"}:
         return ""
     from chalicelib.model.errors import BadInput
-    from chalicelib.schedules.maintenance_windows import check_cron, check_zone  # as in policy/sections.py
+
+    # as in policy/sections.py
+    from chalicelib.schedules.maintenance_windows import check_cron, check_zone
 
     try:
         for zone in zones:
@@ -156,6 +173,8 @@ def _permitted(policy: Policy, cluster: str, deployment: Deployment) -> bool:
         return False
     for provider, settings in policy.providers.items():
         with_files = msgspec.structs.replace(deployment, files=True)  # files are refused here
-        if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, with_files)):
+        if any(key.endswith("File") for key in settings) or any(
+            mistakes(provider, settings, with_files)
+        ):
             return False
     return not any(problem(name, cluster, (use,), deployment) for _, name, use in named_by(policy))

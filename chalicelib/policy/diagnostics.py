@@ -1,7 +1,8 @@
-"""The nodes of a document, and its mistakes: collected by path and reported at once, in the order of the text.
+"""The nodes of a document, and its mistakes: collected by path and reported at once,
+in the order of the text.
 
-Readers and checks use paths only; Diagnostics finds the line of a path in the text. A path that is not in the text (a
-missing value) is reported at the line of the nearest existing parent.
+Readers and checks use paths only; Diagnostics finds the line of a path in the text. A path that is
+not in the text (a missing value) is reported at the line of the nearest existing parent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """Text as written. plain: without quotes. size: 1, and more for a long text, because aliases repeat it, too."""
+    """Text as written. plain: without quotes. size: 1, and more for a long text,
+    because aliases repeat it, too."""
 
     text: str
     plain: bool
@@ -56,7 +58,8 @@ Node = Scalar | Sequence | Mapping
 
 
 def show_path(path: Path) -> str:
-    """Format ("spec", "nodeGroups", 1, "max") as `spec.nodeGroups[1].max`; other keys are quoted: `labels["a/b"]`."""
+    """Format ("spec", "nodeGroups", 1, "max") as `spec.nodeGroups[1].max`; other keys
+    are quoted: `labels["a/b"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -74,11 +77,14 @@ def quote(text: str) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that was probably intended, or an empty text. Case and dashes are ignored."""
+    """Return the known word that was probably intended, or an empty text.
+    Case and dashes are ignored."""
     import difflib  # only for mistakes: functions that read no document start without it
 
     folded = {name.replace("-", "").lower(): name for name in known}
-    near = difflib.get_close_matches(word.replace("-", "").replace("_", "").lower(), folded, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(
+        word.replace("-", "").replace("_", "").lower(), folded, n=1, cutoff=0.75
+    )
     return folded[near[0]] if near else ""
 
 
@@ -112,8 +118,8 @@ class Diagnostics:
         return self._lines.get(path, 1)
 
     def has_problem_under(self, path: Path) -> bool:
-        """Return whether there is a problem at or below the path, so that a rule about it would only repeat the
-        problem."""
+        """Return whether there is a problem at or below the path, so that a rule about it would
+        only repeat the problem."""
         return any(reported[: len(path)] == path for reported in self._reported)
 
     def warnings(self) -> tuple[str, ...]:
@@ -121,9 +127,12 @@ class Diagnostics:
         return tuple(text for _, text in sorted(self._warnings, key=lambda entry: entry[0]))
 
     def check(self, further: tuple[BadInput, ...] = ()) -> None:
-        """Raise InputErrors if there is any problem. further: problems found by other code, which come last."""
+        """Raise InputErrors if there is any problem. further: problems found by
+        other code, which come last."""
         if self._problems or further:
-            in_order = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
+            in_order = tuple(
+                problem for _, problem in sorted(self._problems, key=lambda entry: entry[0])
+            )
             raise InputErrors(in_order + further)
 
     def _where(self, path: Path, line: int) -> str:
@@ -131,7 +140,8 @@ class Diagnostics:
         return f"{where}: {show_path(path)}" if path else where
 
     def _index(self, node: Node, path: Path) -> None:
-        """Index lines by path; duplicate keys are reported here, because a mapping would drop one of them."""
+        """Index lines by path; duplicate keys are reported here, because a
+        mapping would drop one of them."""
         self._lines.setdefault(path, node.line)
         if isinstance(node, Sequence):
             for index, item in enumerate(node.items):
@@ -141,7 +151,12 @@ class Diagnostics:
                 below = (*path, key.text)
                 first = self._lines.get(below)
                 if first is not None:
-                    self.problem(below, f"is already given in line {first}", "keep one of the two", line=key.line)
+                    self.problem(
+                        below,
+                        f"is already given in line {first}",
+                        "keep one of the two",
+                        line=key.line,
+                    )
                     continue
                 self._lines[below] = key.line
                 self._index(value, below)

@@ -1,8 +1,9 @@
-"""The sections of spec that say which needed nodes go, and how many at once: consolidation, nodeLifecycle, spot and
-disruptionBudgets.
+"""The sections of spec that say which needed nodes go, and how many at once: consolidation,
+nodeLifecycle, spot and disruptionBudgets.
 
-What one section alone decides is checked here; disruption_validation.py has the rest. What each key does is in
-docs/reference/consolidation.md, docs/reference/node-lifecycle.md and docs/reference/spot.md.
+What one section alone decides is checked here; disruption_validation.py has the rest.
+What each key does is in docs/reference/consolidation.md, docs/reference/node-lifecycle.md
+and docs/reference/spot.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _NODES = "a number of nodes or a percentage, such as 3 or 10%"
 def _parse_node_limit(value: str) -> NodeLimit:
     match = re.fullmatch(r"(0|[1-9][0-9]{0,8})( ?%)?", value)
     if match is None or (match[2] and int(match[1]) > 100):
-        raise BadInput("", f"{quote(value)} is not a number of nodes or a percentage", f"write {_NODES}")
+        raise BadInput(
+            "", f"{quote(value)} is not a number of nodes or a percentage", f"write {_NODES}"
+        )
     return NodeLimit(share=int(match[1]) / 100) if match[2] else NodeLimit(nodes=int(match[1]))
 
 
@@ -65,7 +68,7 @@ _NODE_LIMIT = scalar(
     lambda: {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+ ?%?$"},
 )
 
-# -- spec.consolidation --------------------------------------------------------------------------------------------
+# -- spec.consolidation ----------------------------------------------------------------------------
 
 
 def _share_of(kind: ValueType) -> ValueType:
@@ -84,7 +87,9 @@ _PERCENT = percent(0, 100)
 def _read_savings(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     share = _PERCENT.read(node, path, diagnostics)
     if share == 100:
-        diagnostics.problem(path, "would forbid every replacement", "write less than 100%, or mode: remove")
+        diagnostics.problem(
+            path, "would forbid every replacement", "write less than 100%, or mode: remove"
+        )
         return UNSET
     return share
 
@@ -93,15 +98,21 @@ CONSOLIDATION = section(
     Field(
         "mode",
         choice(tuple(ConsolidationMode), ConsolidationMode, "off, shadow, remove or full"),
-        "shadow: plan and explain, touch nothing. remove: drain nodes into room that exists, buy nothing. full: buy "
+        "shadow: plan and explain, touch nothing. remove: drain nodes into room that exists, buy "
+        "nothing. full: buy "
         "cheaper nodes, too.",
         default="off",
     ),
-    Field("groups", GROUPS, "Ids or names of the groups, or of their pools; all groups with a price if not given."),
+    Field(
+        "groups",
+        GROUPS,
+        "Ids or names of the groups, or of their pools; all groups with a price if not given.",
+    ),
     Field(
         "aggressiveness",
         number(1.0, 10.0, "2"),
-        "A move must bring more than 1/aggressiveness of its pool's price per share of its pool's disruption, from 1 "
+        "A move must bring more than 1/aggressiveness of its pool's price per share of its pool's "
+        "disruption, from 1 "
         "to 10. 1: hardly any replacement.",
         default="2",
     ),
@@ -114,7 +125,10 @@ CONSOLIDATION = section(
     Field(
         "quietTime",
         duration(0.0, _DAY),
-        "No pod came to the node or left it for so long, up to 24h; pods of DaemonSets do not count.",
+        (
+            "No pod came to the node or left it for so long, up to 24h; pods of DaemonSets do not "
+            "count."
+        ),
         default="10m",
     ),
     Field("minNodeAge", duration(), "Younger nodes are not consolidated.", default="30m"),
@@ -127,18 +141,25 @@ CONSOLIDATION = section(
     Field(
         "priceSettleTime",
         duration(0.0, _DAY),
-        "For so long after a price changed, up to 24h, what is bought counts at the highest and what goes at the "
+        "For so long after a price changed, up to 24h, what is bought counts at the highest and "
+        "what goes at the "
         "lowest price of that time.",
         default="30m",
     ),
     Field(
         "maxSurge",
         _NODE_LIMIT,
-        "Most nodes of a pool that are bought for moves and not yet paid back by a removal; a percentage of 1% and "
+        "Most nodes of a pool that are bought for moves and not yet paid back by a removal; a "
+        "percentage of 1% and "
         "more is at least one node.",
         default="10%",
     ),
-    Field("maxReplacements", whole(1, 1000), "Most replacements under way in the cluster.", default="3"),
+    Field(
+        "maxReplacements",
+        whole(1, 1000),
+        "Most replacements under way in the cluster.",
+        default="3",
+    ),
     Field(
         "movesPerPodPerDay",
         whole(0, 10_000),
@@ -146,22 +167,33 @@ CONSOLIDATION = section(
         default="4",
     ),
     Field("splitNodes", BOOLEAN, "One node may become several cheaper ones.", default="true"),
-    Field("spotToSpot", BOOLEAN, "Spot nodes may be replaced by cheaper spot nodes.", default="false"),
+    Field(
+        "spotToSpot", BOOLEAN, "Spot nodes may be replaced by cheaper spot nodes.", default="false"
+    ),
     Field(
         "minCheaperGroups",
         whole(1, 1000),
-        "With spotToSpot: so many groups must be cheaper, because a single cheap one is soon sold out.",
+        (
+            "With spotToSpot: so many groups must be cheaper, because a single cheap one is soon "
+            "sold out."
+        ),
         default="3",
     ),
     Field(
         "replaceTimeout",
         duration(60.0, _DAY),
-        "How long bought nodes may take, from 1m to 24h; the group's maxNodeProvisionTime if not given.",
+        (
+            "How long bought nodes may take, from 1m to 24h; the group's maxNodeProvisionTime if "
+            "not given."
+        ),
     ),
     Field(
         "effort",
         choice(tuple(Effort), Effort, "low, normal or high"),
-        "How long the search looks for a better plan: 3, 10 or 30 rounds of at most 500, 2,000 or 20,000 branch nodes.",
+        (
+            "How long the search looks for a better plan: 3, 10 or 30 rounds of at most 500, 2,000 "
+            "or 20,000 branch nodes."
+        ),
         default="normal",
     ),
 )
@@ -177,30 +209,48 @@ def _read_consolidation(node: Node, path: Path, diagnostics: Diagnostics) -> Any
 def _consistent(values: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Report settings that contradict each other or have no effect."""
     switch = (*path, "spotToSpot")
-    if "min_cheaper_groups" in values and not values.get("spot_to_spot") and not diagnostics.has_problem_under(switch):
+    if (
+        "min_cheaper_groups" in values
+        and not values.get("spot_to_spot")
+        and not diagnostics.has_problem_under(switch)
+    ):
         diagnostics.problem(
-            (*path, "minCheaperGroups"), "belongs to spotToSpot: true", "take minCheaperGroups out, or add that"
+            (*path, "minCheaperGroups"),
+            "belongs to spotToSpot: true",
+            "take minCheaperGroups out, or add that",
         )
     surge = values.get("max_surge")
-    if values.get("mode") is ConsolidationMode.FULL and surge is not None and not (surge.nodes or surge.share):
+    if (
+        values.get("mode") is ConsolidationMode.FULL
+        and surge is not None
+        and not (surge.nodes or surge.share)
+    ):
         diagnostics.problem(
             (*path, "maxSurge"),
             "leaves no room for a new node beside the old one",
             "write at least 1, or mode: remove",
         )
     usual = Consolidation()
-    age, quiet = values.get("min_node_age", usual.min_node_age), values.get("quiet_time", usual.quiet_time)
+    age, quiet = (
+        values.get("min_node_age", usual.min_node_age),
+        values.get("quiet_time", usual.quiet_time),
+    )
     if age < quiet:
-        key, other = ("minNodeAge", "quietTime") if "min_node_age" in values else ("quietTime", "minNodeAge")
+        key, other = (
+            ("minNodeAge", "quietTime") if "min_node_age" in values else ("quietTime", "minNodeAge")
+        )
         relation = "longer, so minNodeAge" if key == "minNodeAge" else "shorter, so it"
         diagnostics.warn((*path, key), f"{other} is {relation} has no effect")
 
 
 CONSOLIDATION_TYPE = ValueType(
-    nested(CONSOLIDATION).name, _read_consolidation, nested(CONSOLIDATION).show, nested(CONSOLIDATION).form
+    nested(CONSOLIDATION).name,
+    _read_consolidation,
+    nested(CONSOLIDATION).show,
+    nested(CONSOLIDATION).form,
 )
 
-# -- spec.nodeLifecycle --------------------------------------------------------------------------------------------
+# -- spec.nodeLifecycle ----------------------------------------------------------------------------
 
 _LEAST_AGE = 3600.0
 _LIFETIME = duration(example="720h")
@@ -214,17 +264,25 @@ def _read_age(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return age
 
 
-_STATUSES = {"True": "True", "False": "False", "Unknown": "Unknown", "true": "True", "false": "False"}
+_STATUSES = {
+    "True": "True",
+    "False": "False",
+    "Unknown": "Unknown",
+    "true": "True",
+    "false": "False",
+}
 _STATUS = choice(("True", "False", "Unknown"))
 
 
 def _read_status(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-    # A condition's status is a text in Kubernetes; JSON and editors turn a bare True into a boolean.
+    # A condition's status is a text in Kubernetes; JSON and editors turn a
+    # bare True into a boolean.
     return _STATUSES.get(scalar_text(node)) or _STATUS.read(node, path, diagnostics)
 
 
 _STATUS_LIST = listed(
-    ValueType("status", _read_status, form=lambda: {"enum": [True, False, *_STATUSES]}), name="list of statuses"
+    ValueType("status", _read_status, form=lambda: {"enum": [True, False, *_STATUSES]}),
+    name="list of statuses",
 )
 
 
@@ -237,7 +295,11 @@ def _read_statuses(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if statuses == ():
         diagnostics.problem(path, "is an empty list", "take status out to mean True")
         return UNSET
-    twice = next((status for status in statuses if statuses.count(status) > 1), "") if statuses is not UNSET else ""
+    twice = (
+        next((status for status in statuses if statuses.count(status) > 1), "")
+        if statuses is not UNSET
+        else ""
+    )
     if twice:
         diagnostics.problem(path, f"names {twice} twice", "name each status once")
         return UNSET
@@ -249,7 +311,10 @@ REPAIR_RULE = section(
         "condition",
         text(
             "the type of a node's condition",
-            r"(?!.{317})([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+            (
+                r"(?!.{317})([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-"
+                r"Za-z0-9])?"
+            ),
             "something like Ready or KernelDeadlock",
         ),
         "Type of a condition of the Node, such as Ready or KernelDeadlock.",
@@ -278,10 +343,15 @@ REPAIR_RULE = section(
     Field(
         "action",
         choice(tuple(RepairAction), RepairAction, "restart or replace"),
-        "restart: drained and restarted once, replaced if it is sick again. replace: another node takes its place.",
+        (
+            "restart: drained and restarted once, replaced if it is sick again. replace: another "
+            "node takes its place."
+        ),
         default="replace",
     ),
-    Field("groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
+    Field(
+        "groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."
+    ),
 )
 
 
@@ -296,10 +366,13 @@ _SOUND = {
 
 
 def _sick_by(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
-    """Refuse a rule by which every sound node is sick; warn of a flap that is longer than the illness."""
+    """Refuse a rule by which every sound node is sick; warn of a flap that is
+    longer than the illness."""
     usual = RepairRule("", 0.0)
     sound = _SOUND.get(rule.get("condition", ""))
-    if sound in rule.get("status", usual.status) and not diagnostics.has_problem_under((*path, "status")):
+    if sound in rule.get("status", usual.status) and not diagnostics.has_problem_under(
+        (*path, "status")
+    ):
         diagnostics.problem(
             (*path, "status") if "status" in rule else (*path, "condition"),
             f"makes every node sick: {rule['condition']} is {sound} on a sound one",
@@ -307,7 +380,8 @@ def _sick_by(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None
         )
     if "after" in rule and rule.get("flap_time", usual.flap_time) > rule["after"]:
         diagnostics.warn(
-            (*path, "flapTime"), "is longer than after, so a node may be repaired whose condition is long over"
+            (*path, "flapTime"),
+            "is longer than after, so a node may be repaired whose condition is long over",
         )
 
 
@@ -328,7 +402,10 @@ NODE_LIFECYCLE = section(
     Field(
         "groups",
         GROUPS,
-        "Ids or names of the groups, or of their pools, to which age and drift apply; all groups if not given.",
+        (
+            "Ids or names of the groups, or of their pools, to which age and drift apply; all "
+            "groups if not given."
+        ),
     ),
     Field(
         "jitter",
@@ -348,7 +425,11 @@ NODE_LIFECYCLE = section(
         "What happens to nodes that are not as their group is defined now.",
         default="report",
     ),
-    Field("repair", REPAIRS, "Which conditions make a node sick, and what is done then; nothing if not given."),
+    Field(
+        "repair",
+        REPAIRS,
+        "Which conditions make a node sick, and what is done then; nothing if not given.",
+    ),
     Field(
         "maxUnhealthy",
         _share_of(_PERCENT),
@@ -358,7 +439,8 @@ NODE_LIFECYCLE = section(
     Field(
         "annotations",
         BOOLEAN,
-        "The annotation karpenter.sh/do-not-disrupt of pods and nodes holds expired and drifted nodes. It never holds "
+        "The annotation karpenter.sh/do-not-disrupt of pods and nodes holds expired and drifted "
+        "nodes. It never holds "
         "a repair.",
         default="true",
     ),
@@ -369,7 +451,10 @@ def _has_effect(values: dict[str, Any], path: Path, diagnostics: Diagnostics) ->
     """Warn of settings that belong to something that is not asked for."""
     ages, repairs = "max_node_age" in values, bool(values.get("repair"))
     drift = values.get("drift", NodeLifecycle().drift)
-    age_rule, never = "has no effect without maxNodeAge", "has no effect: nodes have no maxNodeAge, and drift is"
+    age_rule, never = (
+        "has no effect without maxNodeAge",
+        "has no effect: nodes have no maxNodeAge, and drift is",
+    )
     for attribute, key, in_force, text_of_warning in (
         ("jitter", "jitter", ages, age_rule),
         ("expiry_grace", "expiryGrace", ages, age_rule),
@@ -399,11 +484,15 @@ def _repairs_differ(values: dict[str, Any], path: Path, diagnostics: Diagnostics
 def _warn_of_no_value(effect: str, node: Node, path: Path, diagnostics: Diagnostics) -> None:
     """Warn of a section that is on only because its key stands there. effect: what it does then."""
     if isinstance(node, Scalar) and node.is_null:
-        diagnostics.warn(path, f"has no value and counts as {{}}: {effect}; take the line out, or write {{}}")
+        diagnostics.warn(
+            path, f"has no value and counts as {{}}: {effect}; take the line out, or write {{}}"
+        )
 
 
 def _read_lifecycle(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-    _warn_of_no_value("nodes that are not as their group is defined now are reported", node, path, diagnostics)
+    _warn_of_no_value(
+        "nodes that are not as their group is defined now are reported", node, path, diagnostics
+    )
     values = nested(NODE_LIFECYCLE).read(node, path, diagnostics)
     if values is not UNSET:
         _repairs_differ(values, path, diagnostics)
@@ -412,10 +501,13 @@ def _read_lifecycle(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
 
 
 NODE_LIFECYCLE_TYPE = ValueType(
-    nested(NODE_LIFECYCLE).name, _read_lifecycle, nested(NODE_LIFECYCLE).show, nested(NODE_LIFECYCLE).form
+    nested(NODE_LIFECYCLE).name,
+    _read_lifecycle,
+    nested(NODE_LIFECYCLE).show,
+    nested(NODE_LIFECYCLE).form,
 )
 
-# -- spec.spot -----------------------------------------------------------------------------------------------------
+# -- spec.spot -------------------------------------------------------------------------------------
 
 
 _SPOT_SHARE = percent(1, 100)
@@ -423,7 +515,9 @@ _SPOT_SHARE = percent(1, 100)
 
 def _read_spot_share(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if re.fullmatch(r"0 ?%?", scalar_text(node)):
-        diagnostics.problem(path, "would forbid every spot node", "write at least 1%, or set max: 0 for the group")
+        diagnostics.problem(
+            path, "would forbid every spot node", "write at least 1%, or set max: 0 for the group"
+        )
         return UNSET
     return _SPOT_SHARE.read(node, path, diagnostics)
 
@@ -432,25 +526,33 @@ SPOT = section(
     Field(
         "groups",
         GROUPS,
-        "Ids or names of the groups, or of their pools, whose nodes are spot nodes; those that their provider or a "
+        "Ids or names of the groups, or of their pools, whose nodes are spot nodes; those that "
+        "their provider or a "
         "label calls spot if not given.",
     ),
     Field(
         "interruptions",
         choice(tuple(InterruptionAction), InterruptionAction, "act or report"),
-        "act: a node that its vendor takes back is replaced and drained before it goes. report: only told.",
+        (
+            "act: a node that its vendor takes back is replaced and drained before it goes. "
+            "report: only told."
+        ),
         default="act",
     ),
     Field(
         "avoidAfterInterruption",
         duration(0.0, 31 * _DAY),
-        "For so long after an interruption, up to 744h, nodes of the group are bought only if nothing else fits.",
+        (
+            "For so long after an interruption, up to 744h, nodes of the group are bought only if "
+            "nothing else fits."
+        ),
         default="30m",
     ),
     Field(
         "returnAfter",
         duration(0.0, 31 * _DAY),
-        "Nodes that were bought on demand because spot groups failed move back when such a group had no failure and no "
+        "Nodes that were bought on demand because spot groups failed move back when such a group "
+        "had no failure and no "
         "interruption for so long, up to 744h. It is consolidation that moves them.",
         default="1h",
     ),
@@ -460,11 +562,14 @@ SPOT = section(
         "Largest part of a pool's nodes that one spot group may hold.",
         default="100%",
     ),
-    Field("onDemandBase", whole(0, 100_000), "So many nodes of each pool stay on demand.", default="0"),
+    Field(
+        "onDemandBase", whole(0, 100_000), "So many nodes of each pool stay on demand.", default="0"
+    ),
     Field(
         "rebalance",
         choice(tuple(RebalanceAction), RebalanceAction, "ignore or prefer"),
-        "What a vendor's recommendation to leave a node counts. prefer: new pods avoid the node, and consolidation "
+        "What a vendor's recommendation to leave a node counts. prefer: new pods avoid the node, "
+        "and consolidation "
         "takes it first.",
         default="ignore",
     ),
@@ -478,20 +583,30 @@ def _read_spot(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
 
 SPOT_TYPE = ValueType(nested(SPOT).name, _read_spot, nested(SPOT).show, nested(SPOT).form)
 
-# -- spec.disruptionBudgets ----------------------------------------------------------------------------------------
+# -- spec.disruptionBudgets ------------------------------------------------------------------------
 
-_LIMITED = tuple(reason for reason in DisruptionReason if reason is not DisruptionReason.INTERRUPTED)
+_LIMITED = tuple(
+    reason for reason in DisruptionReason if reason is not DisruptionReason.INTERRUPTED
+)
 _REASON = choice(_LIMITED, DisruptionReason)
-_REASONS_OF_KARPENTER = {"Underutilized": "consolidation", "Empty": "unneeded", "Drifted": "drifted"}
+_REASONS_OF_KARPENTER = {
+    "Underutilized": "consolidation",
+    "Empty": "unneeded",
+    "Drifted": "drifted",
+}
 
 
 def _read_reason(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     word = scalar_text(node)
     if word in {"interruption", "interrupted"}:
-        diagnostics.problem(path, f"{quote(word)} cannot be limited: those nodes go anyway", "take it out")
+        diagnostics.problem(
+            path, f"{quote(word)} cannot be limited: those nodes go anyway", "take it out"
+        )
         return UNSET
     if word in _REASONS_OF_KARPENTER:
-        diagnostics.problem(path, f"{quote(word)} is Karpenter's word", f"write {_REASONS_OF_KARPENTER[word]}")
+        diagnostics.problem(
+            path, f"{quote(word)} is Karpenter's word", f"write {_REASONS_OF_KARPENTER[word]}"
+        )
         return UNSET
     return _REASON.read(node, path, diagnostics)
 
@@ -504,7 +619,11 @@ def _read_reasons(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if reasons == ():
         diagnostics.problem(path, "is an empty list", "take reasons out to mean all but unneeded")
         return UNSET
-    twice = next((reason for reason in reasons if reasons.count(reason) > 1), None) if reasons is not UNSET else None
+    twice = (
+        next((reason for reason in reasons if reasons.count(reason) > 1), None)
+        if reasons is not UNSET
+        else None
+    )
     if twice is not None:
         diagnostics.problem(path, f"names {twice} twice", "name each reason once")
         return UNSET
@@ -516,20 +635,36 @@ DISRUPTION_BUDGET = section(
     Field(
         "nodes",
         _NODE_LIMIT,
-        "Most nodes of each pool that are on their way out or not ready; a percentage of the pool's nodes is rounded "
+        "Most nodes of each pool that are on their way out or not ready; a percentage of the "
+        "pool's nodes is rounded "
         "down, but 1% and more is at least one node. 0: none goes.",
         required=True,
         example="nodes: 10%",
     ),
-    Field("groups", GROUPS, "Ids or names of the groups, or of their pools, each by itself; all pools if not given."),
+    Field(
+        "groups",
+        GROUPS,
+        "Ids or names of the groups, or of their pools, each by itself; all pools if not given.",
+    ),
     Field(
         "reasons",
         ValueType(_REASONS.name, _read_reasons, _REASONS.show, _REASONS.form),
-        f"What it limits: {', '.join(_LIMITED)}; all but unneeded if not given. Interruptions are never limited.",
+        (
+            f"What it limits: {', '.join(_LIMITED)}; all but unneeded if not given. Interruptions "
+            "are never limited."
+        ),
     ),
-    Field("cron", CRON, "When it begins to hold: minute, hour, day of the month, month, day of the week."),
+    Field(
+        "cron",
+        CRON,
+        "When it begins to hold: minute, hour, day of the month, month, day of the week.",
+    ),
     ZONE_OF_CRON,
-    Field("duration", duration(60.0, 31 * _DAY), "How long it then holds, from 1m to 744h, in real time."),
+    Field(
+        "duration",
+        duration(60.0, 31 * _DAY),
+        "How long it then holds, from 1m to 744h, in real time.",
+    ),
 )
 
 
@@ -546,5 +681,10 @@ def _both_or_neither(budget: dict[str, Any], path: Path, diagnostics: Diagnostic
 
 
 DISRUPTION_BUDGETS = listed_sections(
-    DISRUPTION_BUDGET, "budget", 50, "{name: always, nodes: 10%}", ends_before_it_opens_again, _both_or_neither
+    DISRUPTION_BUDGET,
+    "budget",
+    50,
+    "{name: always, nodes: 10%}",
+    ends_before_it_opens_again,
+    _both_or_neither,
 )

@@ -1,6 +1,7 @@
 """The document's own keys, section by section, and the JSON schema of the whole.
 
-Options, providers and the sections of spec have tables of their own. Every key is either accepted or reported.
+Options, providers and the sections of spec have tables of their own. Every key is
+either accepted or reported.
 """
 
 from __future__ import annotations
@@ -8,7 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import ClusterReading, Metrics, Mode
-from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS, NODE_LIFECYCLE_TYPE, SPOT_TYPE
+from chalicelib.policy.disruption_sections import (
+    CONSOLIDATION_TYPE,
+    DISRUPTION_BUDGETS,
+    NODE_LIFECYCLE_TYPE,
+    SPOT_TYPE,
+)
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
@@ -40,10 +46,16 @@ from chalicelib.policy.value_types import (
 API_VERSION = "outscaler.dev/v1"
 KIND = "Cluster"
 
-METADATA = section(Field("name", DNS_LABEL, "The cluster's name in every command, route and table.", required=True))
+METADATA = section(
+    Field("name", DNS_LABEL, "The cluster's name in every command, route and table.", required=True)
+)
 
 KUBERNETES = section(
-    Field("kubeconfigSecret", SECRET, "Secret that holds a kubeconfig with a token or a client certificate."),
+    Field(
+        "kubeconfigSecret",
+        SECRET,
+        "Secret that holds a kubeconfig with a token or a client certificate.",
+    ),
     Field("kubeconfigFile", FILE, "Kubeconfig file; for commands on a workstation only."),
     Field(
         "eksCluster",
@@ -53,8 +65,10 @@ KUBERNETES = section(
     Field(
         "inClusterKubeconfigSecret",
         SECRET,
-        "What upstream calls in-cluster, which does not exist for a Lambda function: kubeconfig of this "
-        "cluster if none of the above is given, otherwise of clusterapi's management cluster (see its "
+        "What upstream calls in-cluster, which does not exist for a Lambda function: kubeconfig of "
+        "this "
+        "cluster if none of the above is given, otherwise of clusterapi's management cluster (see "
+        "its "
         "cloudConfigAuthoritative).",
     ),
     Field("context", PLAIN_NAME, "Context of the kubeconfig; its current one if not given."),
@@ -66,7 +80,8 @@ KUBERNETES = section(
     Field(
         "watcherSecret",
         SECRET,
-        "Secret with which outscaler-watcher seals what it reads in the cluster; passes then use what it posts. "
+        "Secret with which outscaler-watcher seals what it reads in the cluster; passes then use "
+        "what it posts. "
         "Its name continues the use kubeconfig, such as PREFIX/NAME/kubeconfig-watcher.",
     ),
     Field(
@@ -80,7 +95,9 @@ KUBERNETES = section(
 NODE_GROUP = section(
     Field(
         "provider",
-        scalar("provider", provider_name, "a provider's name", form=lambda: {"enum": list(PROVIDERS)}),
+        scalar(
+            "provider", provider_name, "a provider's name", form=lambda: {"enum": list(PROVIDERS)}
+        ),
         "Which of spec.providers owns the group.",
         required=True,
     ),
@@ -95,7 +112,8 @@ NODE_GROUP = section(
     Field(
         "priority",
         whole(-(2**31)),
-        "For the priority expander, if the cluster has no ConfigMap cluster-autoscaler-priority-expander: the "
+        "For the priority expander, if the cluster has no ConfigMap "
+        "cluster-autoscaler-priority-expander: the "
         "highest is chosen.",
         default="0",
     ),
@@ -105,7 +123,13 @@ WEBHOOK = section(
     Field("secret", SECRET, "Secret that senders sign or authenticate with.", required=True),
     Field(
         "reasons",
-        listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9:._-]{0,127}", "something like FailedScheduling")),
+        listed(
+            text(
+                "an Event's reason",
+                r"[A-Za-z][A-Za-z0-9:._-]{0,127}",
+                "something like FailedScheduling",
+            )
+        ),
         "Event reasons that request a pass, instead of the built-in list.",
     ),
     Field(
@@ -116,7 +140,9 @@ WEBHOOK = section(
     ),
 )
 
-NODE_GROUPS = listed_sections(NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}")
+NODE_GROUPS = listed_sections(
+    NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}"
+)
 
 SPEC = section(
     Field(
@@ -145,21 +171,41 @@ SPEC = section(
         required=True,
         example="providers: {clusterapi: {}}",
     ),
-    Field("nodeGroups", NODE_GROUPS, "Bounds and priorities for groups, where the provider's own are not wanted."),
-    Field("options", ValueType("options", read_options, form=options_form), "Upstream's flags, in lowerCamelCase."),
+    Field(
+        "nodeGroups",
+        NODE_GROUPS,
+        "Bounds and priorities for groups, where the provider's own are not wanted.",
+    ),
+    Field(
+        "options",
+        ValueType("options", read_options, form=options_form),
+        "Upstream's flags, in lowerCamelCase.",
+    ),
     Field(
         "prices",
         nested(PRICES),
-        "What machines cost per hour, for consolidation and for the expanders price and least-cost.",
+        (
+            "What machines cost per hour, for consolidation and for the expanders price and "
+            "least-cost."
+        ),
     ),
-    Field("maxDisruption", nested(MAX_DISRUPTION), "The circuit breaker: limits of removals; none if not given."),
     Field(
-        "consolidation", CONSOLIDATION_TYPE, "Whether needed nodes go, too, where their pods fit a cheaper place; off."
+        "maxDisruption",
+        nested(MAX_DISRUPTION),
+        "The circuit breaker: limits of removals; none if not given.",
+    ),
+    Field(
+        "consolidation",
+        CONSOLIDATION_TYPE,
+        "Whether needed nodes go, too, where their pods fit a cheaper place; off.",
     ),
     Field(
         "disruptionBudgets",
         DISRUPTION_BUDGETS,
-        "Most nodes of a pool that are on their way out at once, by reason and time; one of 10% if not given.",
+        (
+            "Most nodes of a pool that are on their way out at once, by reason and time; one of "
+            "10% if not given."
+        ),
     ),
     Field(
         "nodeLifecycle",
@@ -174,9 +220,17 @@ SPEC = section(
     Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),
     Field("scaleUp", nested(SCALE_UP), "What may make groups grow."),
     Field("rules", RULES, "Cron and metric rules that add nodes."),
-    Field("schedules", SCHEDULES, "Windows of a clock in which bounds, headroom or the mode are others."),
+    Field(
+        "schedules",
+        SCHEDULES,
+        "Windows of a clock in which bounds, headroom or the mode are others.",
+    ),
     Field("headroom", HEADROOMS, "Spare capacity that is kept free."),
-    Field("webhook", nested(WEBHOOK), "Authentication of events that request a pass; none are accepted if not given."),
+    Field(
+        "webhook",
+        nested(WEBHOOK),
+        "Authentication of events that request a pass; none are accepted if not given.",
+    ),
     Field(
         "notifications",
         nested(NOTIFICATIONS),
@@ -190,17 +244,23 @@ SPEC = section(
     ),
     Field(
         "reading",
-        choice(tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"),
-        "What a pass reads. changes: what has changed since an earlier pass of the same process, everything where "
-        "there was none. full: everything. verify: changes, compared with full lists of the same versions; a "
+        choice(
+            tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"
+        ),
+        "What a pass reads. changes: what has changed since an earlier pass of the same process, "
+        "everything where "
+        "there was none. full: everything. verify: changes, compared with full lists of the same "
+        "versions; a "
         "difference is an error in the log.",
         default="changes",
     ),
     Field(
         "metrics",
         choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),
-        "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
-        "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
+        "What is written for CloudWatch, which charges for each series. off: nothing. summary: at "
+        "most six "
+        "series, each only while it is not zero. full: every series. GET /metrics has every series "
+        "in any case.",
         default="summary",
     ),
 )
@@ -214,17 +274,33 @@ ROOT = section(
         example=f"apiVersion: {API_VERSION}",
     ),
     Field("kind", choice((KIND,)), f"Always {KIND}.", required=True, example=f"kind: {KIND}"),
-    Field("metadata", nested(METADATA), "The cluster's name.", required=True, example="metadata: {name: NAME}"),
-    Field("spec", nested(SPEC), "Everything else.", required=True, example="spec with kubernetes and providers"),
-    refused={field.key: ("belongs under spec", f"indent it, as spec.{field.key}") for field in SPEC.fields},
+    Field(
+        "metadata",
+        nested(METADATA),
+        "The cluster's name.",
+        required=True,
+        example="metadata: {name: NAME}",
+    ),
+    Field(
+        "spec",
+        nested(SPEC),
+        "Everything else.",
+        required=True,
+        example="spec with kubernetes and providers",
+    ),
+    refused={
+        field.key: ("belongs under spec", f"indent it, as spec.{field.key}")
+        for field in SPEC.fields
+    },
 )
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a document, for editors that complete and check YAML while an author types.
+    """Return the JSON schema of a document, for editors that complete and check
+    YAML while an author types.
 
-    It may accept a document that `outscaler validate` refuses, because rules across keys are not in it; it refuses no
-    document that validate accepts.
+    It may accept a document that `outscaler validate` refuses, because rules across keys are not in
+    it; it refuses no document that validate accepts.
     """
     draft = "http://json-schema.org/draft-07/schema#"
     return {"$schema": draft, "title": "Outscaler policy", **section_form(ROOT)}

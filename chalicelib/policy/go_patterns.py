@@ -1,8 +1,10 @@
-"""Go's regular expressions, in which upstream's users write the priorities' ConfigMap and `syncMachineLabels`.
+"""Go's regular expressions, in which upstream's users write the priorities' ConfigMap
+and `syncMachineLabels`.
 
-Python's `re` has another syntax, and a pattern such as `(a+)+$` could occupy a function until its timeout. RE2 is the
-engine that Go's package was made after: the same syntax, and a search takes time in proportion to pattern times text.
-It is imported when the first pattern is compiled, because most clusters have none.
+Python's `re` has another syntax, and a pattern such as `(a+)+$` could occupy a function until its
+timeout. RE2 is the engine that Go's package was made after: the same syntax, and a search takes
+time in proportion to pattern times text. It is imported when the first pattern is compiled, because
+most clusters have none.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ _ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)  # a quotation, or o
 
 
 class Pattern:
-    """A compiled pattern. size: instructions of its program; a search takes at most that many steps per byte."""
+    """A compiled pattern. size: instructions of its program; a search takes at most
+    that many steps per byte."""
 
     __slots__ = ("_program", "size")
 
     def __init__(self, text: str) -> None:
         """Raises BadInput without a place for a pattern that Go refuses, or that is too large."""
         if len(text) > MOST_CHARACTERS:
-            raise BadInput("", f"a pattern of {len(text)} characters is too long", f"at most {MOST_CHARACTERS}")
+            raise BadInput(
+                "", f"a pattern of {len(text)} characters is too long", f"at most {MOST_CHARACTERS}"
+            )
         if "C" in (escape[1] for escape in _ESCAPES.finditer(text)):
             raise BadInput("", r"invalid escape sequence: \C")  # RE2 has it, Go does not
         engine = importlib.import_module("re2")
@@ -50,5 +55,6 @@ class Pattern:
 
 @lru_cache(maxsize=2048)  # more than a ConfigMap may have (policy/priority_configmap.MOST_RULES)
 def pattern(text: str) -> Pattern:
-    """A pattern in Go's syntax; raises BadInput without a place for one that Go refuses, or that is too large."""
+    """A pattern in Go's syntax; raises BadInput without a place for one that Go
+    refuses, or that is too large."""
     return Pattern(text)

@@ -1,8 +1,8 @@
 """Reads HorizontalNodeAutoscaler objects of a cluster as scaling rules.
 
-These objects are often hand-written, so every mistake is reported at once, with its path and a correction; an object
-with one mistake is refused as a whole. Keys and enumerations are case-insensitive, because the vendor's own pages write
-them in several ways.
+These objects are often hand-written, so every mistake is reported at once, with its path and a
+correction; an object with one mistake is refused as a whole. Keys and enumerations are
+case-insensitive, because the vendor's own pages write them in several ways.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _TRIGGERS = {"cron": "cronTrigger", "metric": "metricTrigger"}
 
 
 def obeyed(policy: Policy) -> bool:
-    """Return whether such objects are in force in a cluster (scaleUp.horizontalNodeAutoscalers; if not set, where the
-    vendor's groups are scaled)."""
+    """Return whether such objects are in force in a cluster (scaleUp.horizontalNodeAutoscalers; if
+    not set, where the vendor's groups are scaled)."""
     setting = policy.scale_up.horizontal_node_autoscalers
     return "huaweicloud" in policy.providers if setting is None else setting
 
@@ -36,9 +36,10 @@ def obeyed(policy: Policy) -> bool:
 def read_object(raw: Mapping[str, Any]) -> RuleObject:
     """Read one object, as decoded from JSON or YAML; never raises, for any input.
 
-    problems: why it is refused (it then has no rules); warnings: what is ignored. The rules have `source`
-    namespace/name, the object's targets as groups, and time zone UTC (the caller replaces it by the policy's). A
-    disabled object stays disabled even if it has mistakes: refusing it would leave its last version in force.
+    problems: why it is refused (it then has no rules); warnings: what is ignored. The rules have
+    `source` namespace/name, the object's targets as groups, and time zone UTC (the caller replaces
+    it by the policy's). A disabled object stays disabled even if it has mistakes: refusing it would
+    leave its last version in force.
     """
     report = ObjectReport()
     top = ObjectFields.of(raw, "", ("apiVersion", "kind", "metadata", "spec", "status"), report)
@@ -52,7 +53,9 @@ def read_object(raw: Mapping[str, Any]) -> RuleObject:
     namespace = namespace or NAMESPACE
     _check_identity(top, name, namespace)
     identified = not report.problems
-    spec = ObjectFields.of(top.get("spec") or {}, "spec", ("disable", "targetNodepoolIds", "rules"), report)
+    spec = ObjectFields.of(
+        top.get("spec") or {}, "spec", ("disable", "targetNodepoolIds", "rules"), report
+    )
     disabled = spec is not None and spec.flag("disable")
     rules = _rules(spec, f"{namespace}/{name}", _targets(spec)) if spec is not None else ()
     only_warned = disabled and identified
@@ -68,11 +71,12 @@ def read_object(raw: Mapping[str, Any]) -> RuleObject:
     )
 
 
-# -- one object's fields -------------------------------------------------------------------------------------------
+# -- one object's fields ---------------------------------------------------------------------------
 
 
 class ObjectReport:
-    """Problems and warnings about an object: one sentence each, with its place; the first MOST_SENTENCES of each."""
+    """Problems and warnings about an object: one sentence each, with its place; the
+    first MOST_SENTENCES of each."""
 
     def __init__(self) -> None:
         self._problems: list[str] = []
@@ -103,15 +107,18 @@ def _capped(sentences: Sequence[str]) -> tuple[str, ...]:
 
 
 class ObjectFields:
-    """One mapping with case-insensitive keys. A key that is null counts as absent, as in Kubernetes."""
+    """One mapping with case-insensitive keys. A key that is null counts as
+    absent, as in Kubernetes."""
 
     def __init__(self, values: Mapping[str, Any], place: str, report: ObjectReport) -> None:
         self._values, self.place, self.report = values, place, report
 
     @classmethod
-    def of(cls, raw: Any, place: str, known: Sequence[str] | None, report: ObjectReport) -> ObjectFields | None:
-        """Return the fields of a mapping; None, with a problem, for any other value. known: permitted names, None to
-        permit all."""
+    def of(
+        cls, raw: Any, place: str, known: Sequence[str] | None, report: ObjectReport
+    ) -> ObjectFields | None:
+        """Return the fields of a mapping; None, with a problem, for any other value. known:
+        permitted names, None to permit all."""
         if not isinstance(raw, Mapping):
             report.problem(place, f"{_shown(raw)} is not a mapping", "write its fields by name")
             return None
@@ -122,8 +129,14 @@ class ObjectFields:
             folded = (key if isinstance(key, str) else _shown(key)).casefold()
             if known is not None and folded not in spellings:
                 fields.warn(_shown(key).strip('"'), "is no field of it, and passed over")
-            elif folded in values and value is not None and not (isinstance(value, str) and value == values[folded]):
-                fields.problem(spellings.get(folded, folded), "is there twice, in two spellings", "leave one")
+            elif (
+                folded in values
+                and value is not None
+                and not (isinstance(value, str) and value == values[folded])
+            ):
+                fields.problem(
+                    spellings.get(folded, folded), "is there twice, in two spellings", "leave one"
+                )
             elif value is not None:
                 values[folded] = value
         return fields
@@ -147,14 +160,17 @@ class ObjectFields:
     def unknown(self, name: str, remedy: str) -> None:
         """Report a field whose value is missing or not known."""
         value = self.get(name)
-        self.problem(name, "is missing" if value is None else f"{_shown(value)} is not known", remedy)
+        self.problem(
+            name, "is missing" if value is None else f"{_shown(value)} is not known", remedy
+        )
 
     def nested(self, name: str, known: Sequence[str]) -> ObjectFields | None:
         """Return the fields of a mapping in it, as `of` does."""
         return ObjectFields.of(self.get(name), self.at(name), known, self.report)
 
     def items(self, name: str, remedy: str) -> Sequence[Any] | None:
-        """Return a list's items, none where it is absent; None, with a problem, for any other value."""
+        """Return a list's items, none where it is absent; None, with a
+        problem, for any other value."""
         value = self.get(name)
         if value is not None and not isinstance(value, list | tuple):
             self.problem(name, f"{_shown(value)} is not a list", remedy)
@@ -169,11 +185,14 @@ class ObjectFields:
         return value is True
 
     def only(self, name: str, words: Sequence[str]) -> None:
-        """Check a field that has only one permitted value: absent counts as that value, and any other is a problem."""
+        """Check a field that has only one permitted value: absent counts as that value,
+        and any other is a problem."""
         value = self.get(name)
         if value is None:
             self.warn(name, f"is missing, and taken as {words[0]}")
-        elif not isinstance(value, str) or value.strip().casefold() not in {word.casefold() for word in words}:
+        elif not isinstance(value, str) or value.strip().casefold() not in {
+            word.casefold() for word in words
+        }:
             self.problem(name, f"{_shown(value)} is not known", f"write {words[0]}")
 
 
@@ -186,7 +205,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, str):
-        text = "".join(letter if letter.isprintable() else "?" for letter in value[: _LONGEST_TEXT + 1])
+        text = "".join(
+            letter if letter.isprintable() else "?" for letter in value[: _LONGEST_TEXT + 1]
+        )
         return f'"{text}"' if len(text) <= _LONGEST_TEXT else f'"{text[:_LONGEST_TEXT]}…"'
     try:
         return str(value)[:_LONGEST_TEXT]
@@ -206,7 +227,7 @@ def _created(text: str) -> float:
         return 0.0
 
 
-# -- its parts -----------------------------------------------------------------------------------------------------
+# -- its parts -------------------------------------------------------------------------------------
 
 
 def _check_identity(top_fields: ObjectFields, name: str, namespace: str) -> None:
@@ -233,7 +254,11 @@ def _targets(spec_fields: ObjectFields) -> tuple[str, ...]:
         return ()
     targets: dict[str, None] = {}
     for index, uid in enumerate(ids):
-        if not isinstance(uid, str) or not uid.strip().isprintable() or not 0 < len(uid.strip()) <= _LONGEST_NAME:
+        if (
+            not isinstance(uid, str)
+            or not uid.strip().isprintable()
+            or not 0 < len(uid.strip()) <= _LONGEST_NAME
+        ):
             problem = f"{_shown(uid)} is not the uid of a node pool"
             spec_fields.problem(f"targetNodepoolIds[{index}]", problem, "write it as text")
         else:
@@ -265,7 +290,9 @@ def _rules(spec_fields: ObjectFields, source: str, targets: tuple[str, ...]) -> 
             fields.warn("disable", "is true, so that the rule is passed over")
             continue
         if rule.metric is not None and metrics.setdefault(rule.metric, name) != name:
-            problem = f"is a second rule for {rule.metric.value}, beside {_shown(metrics[rule.metric])}"
+            problem = (
+                f"is a second rule for {rule.metric.value}, beside {_shown(metrics[rule.metric])}"
+            )
             fields.report.problem(fields.place, problem, "leave one")
         rules.append(rule)
     return tuple(rules)
@@ -283,14 +310,17 @@ def _name(fields: ObjectFields, names: set[str]) -> str:
         problem = f"{_shown(name)} is too long or not plain text"
         fields.problem("ruleName", problem, f"write at most {_LONGEST_NAME} characters")
     if name in names:
-        fields.problem("ruleName", f"{_shown(name)} is there twice", "give every rule a name of its own")
+        fields.problem(
+            "ruleName", f"{_shown(name)} is there twice", "give every rule a name of its own"
+        )
         return fields.place
     names.add(name)
     return name
 
 
 def _rule(fields: ObjectFields, rule: Rule) -> Rule:
-    """Return the rule with its trigger and action; mistakes are reported, and the rule is then unusable."""
+    """Return the rule with its trigger and action; mistakes are reported, and
+    the rule is then unusable."""
     kind = fields.get("type")
     trigger = _TRIGGERS.get(_text(kind).strip().casefold())
     if trigger is None:
@@ -333,7 +363,9 @@ def _cron(rule_fields: ObjectFields) -> str:
 
 def _measure(rule_fields: ObjectFields) -> tuple[Metric | None, int]:
     """Return the metric, and the percent above which the rule fires; 0: automatic."""
-    fields = rule_fields.nested("metricTrigger", ("metricName", "metricOperation", "metricValue", "unit"))
+    fields = rule_fields.nested(
+        "metricTrigger", ("metricName", "metricOperation", "metricValue", "unit")
+    )
     if fields is None:
         return None, 1
     name = _text(fields.get("metricName")).strip().casefold()
@@ -349,7 +381,9 @@ def _threshold(fields: ObjectFields) -> int:
     value = fields.get("metricValue")
     remedy = f'write a whole number from "1" to "100", or "{_AUTOMATIC}" for automatic'
     if isinstance(value, int | float) and not isinstance(value, bool):
-        fields.problem("metricValue", f"{_shown(value)} is a number", f'write it as text, "{_shown(value)}"')
+        fields.problem(
+            "metricValue", f"{_shown(value)} is a number", f'write it as text, "{_shown(value)}"'
+        )
         return 1
     if not isinstance(value, str):
         fields.unknown("metricValue", remedy)
@@ -357,17 +391,25 @@ def _threshold(fields: ObjectFields) -> int:
     text = value.strip()
     if text == _AUTOMATIC:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and str(int(text)) == text and 1 <= int(text) <= 100):
+    if not (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= 3
+        and str(int(text)) == text
+        and 1 <= int(text) <= 100
+    ):
         fields.problem("metricValue", f"{_shown(value)} is not a percentage", remedy)
         return 1
     return int(text)
 
 
 def _action(rule_fields: ObjectFields, *, cron: bool, automatic: bool) -> int:
-    """Return the number of nodes to add; 0: as many as needed. automatic: the threshold is automatic, and so is the
-    action."""
+    """Return the number of nodes to add; 0: as many as needed. automatic: the threshold is
+    automatic, and so is the action."""
     if rule_fields.get("action") is None:
-        rule_fields.problem("action", "is missing", "write action: {type: ScaleUp, unit: Node, value: 1}")
+        rule_fields.problem(
+            "action", "is missing", "write action: {type: ScaleUp, unit: Node, value: 1}"
+        )
         return 1
     fields = rule_fields.nested("action", ("type", "unit", "value"))
     if fields is None:
@@ -380,9 +422,14 @@ def _action(rule_fields: ObjectFields, *, cron: bool, automatic: bool) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_NODES:
         problem = "is missing" if value is None else f"{_shown(value)} is not such a number"
         automatic_values = "" if cron else "; 0, -1 or nothing: as many as needed"
-        fields.problem("value", problem, f"write how many nodes to add, 1 or more{automatic_values}")
+        fields.problem(
+            "value", problem, f"write how many nodes to add, 1 or more{automatic_values}"
+        )
         return 1
     if automatic:
-        fields.warn("value", f"is passed over: with metricValue {_AUTOMATIC} as many nodes as needed are added")
+        fields.warn(
+            "value",
+            f"is passed over: with metricValue {_AUTOMATIC} as many nodes as needed are added",
+        )
         return 0
     return value

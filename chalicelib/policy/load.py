@@ -1,7 +1,7 @@
 """Loads a policy from text: read, validate, and only then build.
 
-The last valid version stays in force while a document is invalid, so this module never returns a partial policy: the
-result is either all mistakes, or a Policy that all other code may rely on.
+The last valid version stays in force while a document is invalid, so this module never returns a
+partial policy: the result is either all mistakes, or a Policy that all other code may rely on.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _LISTS: dict[str, type[msgspec.Struct]] = {
 def load(
     text: str, *, place: str, admission: Admission | None = None, ask: Ask | None = None
 ) -> tuple[Policy, tuple[str, ...]]:
-    """Return (policy, warnings) for one policy document. place: the file's name, for messages. admission: the
-    document's purpose and its deployment; None: do not check what a deployment permits. ask: the providers'
-    validation; None: the providers are not asked.
+    """Return (policy, warnings) for one policy document. place: the file's name, for messages.
+    admission: the document's purpose and its deployment; None: do not check what a deployment
+    permits. ask: the providers' validation; None: the providers are not asked.
 
-    Raises InputErrors with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`. The
-    providers' mistakes come last, without a line.
+    Raises InputErrors with every mistake, in the order of the text: `policy.yaml:14:
+    spec.nodeGroups[1].max`. The providers' mistakes come last, without a line.
     """
     try:
         root = read(text, place=place)
@@ -86,7 +86,9 @@ def load(
         )
         for check in CHECKS:
             check(partial, diagnostics)
-        mistakes = provider_mistakes(partial, root, name, ask, diagnostics) if ask is not None else ()
+        mistakes = (
+            provider_mistakes(partial, root, name, ask, diagnostics) if ask is not None else ()
+        )
         if admission is not None:
             check_admission(partial, name, admission, diagnostics)
     diagnostics.check(not_reported(mistakes, place, diagnostics))
@@ -94,15 +96,21 @@ def load(
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of the text with normalised line ends: equal digests mean the same document."""
+    """Return the SHA-256 of the text with normalised line ends: equal
+    digests mean the same document."""
     return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _policy(name: str, spec: dict[str, Any]) -> Policy:
     """Build the policy after all checks, so no required value can be missing."""
-    values = {attribute: value for attribute, value in spec.items() if attribute in Policy.__struct_fields__}
+    values = {
+        attribute: value
+        for attribute, value in spec.items()
+        if attribute in Policy.__struct_fields__
+    }
     for attribute, struct in _SECTIONS.items():
-        # An absent section is an empty object and not the default itself, so that stored policies keep their bytes.
+        # An absent section is an empty object and not the default itself, so that stored
+        # policies keep their bytes.
         if attribute in values or attribute in _STORED_EMPTY:
             values[attribute] = struct(**values.get(attribute, {}))
     for attribute, struct in _LISTS.items():
@@ -116,6 +124,10 @@ def _policy(name: str, spec: dict[str, Any]) -> Policy:
     if "notifications" in values:
         notices = dict(values["notifications"])
         webhook = notices.pop("webhook", None)
-        notices["quiet_hours"] = tuple(QuietHours(**window) for window in notices.get("quiet_hours", ()))
-        values["notifications"] = Notifications(**notices, webhook=NoticeWebhook(**webhook) if webhook else None)
+        notices["quiet_hours"] = tuple(
+            QuietHours(**window) for window in notices.get("quiet_hours", ())
+        )
+        values["notifications"] = Notifications(
+            **notices, webhook=NoticeWebhook(**webhook) if webhook else None
+        )
     return Policy(name=name, **values)

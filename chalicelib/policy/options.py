@@ -1,8 +1,10 @@
-"""spec.options: every upstream flag under its lowerCamelCase name, and how this version handles each.
+"""spec.options: every upstream flag under its lowerCamelCase name, and how
+this version handles each.
 
-All flags are known, so that a document made from an existing command line loses no line silently. Options in force are
-read into model.Options; the others are checked the same way and reported in a warning; an option that has another place
-in the document, or would mean something different here, is refused.
+All flags are known, so that a document made from an existing command line loses no line silently.
+Options in force are read into model.Options; the others are checked the same way and reported in a
+warning; an option that has another place in the document, or would mean something different here,
+is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ import msgspec
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, closest
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, PRICED_EXPANDERS, OptionDefinition, Status
+from chalicelib.policy.option_tables import (
+    AVAILABLE_EXPANDERS,
+    GROUPS,
+    PRICED_EXPANDERS,
+    OptionDefinition,
+    Status,
+)
 from chalicelib.policy.schema import entries_of, unknown_key
 from chalicelib.policy.value_types import UNSET, Form
 
@@ -25,14 +33,16 @@ _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields
 
 
 class OptionValues(msgspec.Struct, frozen=True):
-    """Content of spec.options. in_force: attribute of model.Options -> value; others: name -> value, checked only."""
+    """Content of spec.options. in_force: attribute of model.Options -> value; others:
+    name -> value, checked only."""
 
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
 
 
 def attribute(option: OptionDefinition) -> str:
-    """Return the field of model.Options that an option is read into; empty for options not in force."""
+    """Return the field of model.Options that an option is read into; empty
+    for options not in force."""
     return option.alias_of or _ATTRIBUTES.get(option.name, "")
 
 
@@ -47,7 +57,8 @@ def default_text(option: OptionDefinition) -> str:
 
 
 def options_form() -> Form:
-    """Return the JSON schema of spec.options, without the options that have another place in the document."""
+    """Return the JSON schema of spec.options, without the options that have
+    another place in the document."""
     forms: dict[str, Form] = {}
     for row in ROWS.values():
         if row.status is not Status.ELSEWHERE:
@@ -63,7 +74,9 @@ def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> Opt
     others: dict[str, Any] = {}
     for key, value_node in (entries_of(node, path, diagnostics) or {}).items():
         row = find_row(key, path, diagnostics)
-        value = row.kind.read(value_node, (*path, row.name), diagnostics) if row is not None else UNSET
+        value = (
+            row.kind.read(value_node, (*path, row.name), diagnostics) if row is not None else UNSET
+        )
         if row is None or value is UNSET:
             continue
         if row.status is Status.IN_FORCE:
@@ -107,11 +120,15 @@ _WARNINGS = {
 }
 
 
-def warn_if_without_effect(option: OptionDefinition, value: Any, path: Path, diagnostics: Diagnostics) -> None:
-    """Warn of an option that is not simply in force; a behaviour that is always on is reported only to documents that
-    disable it."""
+def warn_if_without_effect(
+    option: OptionDefinition, value: Any, path: Path, diagnostics: Diagnostics
+) -> None:
+    """Warn of an option that is not simply in force; a behaviour that is always on is reported only
+    to documents that disable it."""
     if option.status is not Status.ALWAYS or value is False:
-        diagnostics.warn(path, f"{_WARNINGS[option.status]}{': ' if option.note else ''}{option.note}")
+        diagnostics.warn(
+            path, f"{_WARNINGS[option.status]}{': ' if option.note else ''}{option.note}"
+        )
 
 
 def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
@@ -123,7 +140,9 @@ def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnost
     for name in in_force.get("bypassed_scheduler_names", ()):
         if allowed and name not in allowed:
             problem = f"{name} is not among allowedSchedulerNames"
-            diagnostics.problem((*path, "bypassedSchedulerNames"), problem, "add it there too, or take it out here")
+            diagnostics.problem(
+                (*path, "bypassedSchedulerNames"), problem, "add it there too, or take it out here"
+            )
     first, longest = (
         in_force.get(name, getattr(defaults, name))
         for name in ("initial_node_group_backoff_duration", "max_node_group_backoff_duration")
@@ -133,7 +152,10 @@ def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnost
         name = "initial" if "initial_node_group_backoff_duration" in in_force else "max"
         diagnostics.warn(
             (*path, f"{name}NodeGroupBackoffDuration"),
-            f"the first back-off, {format_duration(first)}, is longer than the longest, {format_duration(longest)}",
+            (
+                f"the first back-off, {format_duration(first)}, is longer than the longest, "
+                f"{format_duration(longest)}"
+            ),
         )
     if in_force.get("balancing_label") and in_force.get("balancing_ignore_label"):
         diagnostics.warn(
@@ -153,7 +175,9 @@ def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnost
         )
     if option_values.others.get("enableDynamicResourceAllocation") is False:
         diagnostics.problem(
-            (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
+            (*path, "enableDynamicResourceAllocation"),
+            "false is refused, as upstream refuses it",
+            "take the line out",
         )
 
 
@@ -165,16 +189,28 @@ def _check_expanders(chain: Sequence[str], path: Path, diagnostics: Diagnostics)
         if chain.count(name) > 1:
             diagnostics.problem(path, f"names {name} twice", "name each expander once")
     if "grpc" in chain:
-        diagnostics.problem(path, "grpc asks a server of yours, which this version cannot", available)
+        diagnostics.problem(
+            path, "grpc asks a server of yours, which this version cannot", available
+        )
     if "random" in chain[:-1]:
-        diagnostics.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
+        diagnostics.problem(
+            path,
+            "names another expander after random",
+            "random leaves nothing to choose: put it last",
+        )
 
 
 def check_prices(
-    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, diagnostics: Diagnostics
+    chain: Sequence[str],
+    *,
+    listed: bool,
+    unpriced: Sequence[str] | None,
+    path: Path,
+    diagnostics: Diagnostics,
 ) -> None:
-    """Check that expanders that use prices have them. listed: whether there are spec.prices; unpriced: the policy's
-    providers that do not state what their nodes cost, None where none does."""
+    """Check that expanders that use prices have them. listed: whether there are
+    spec.prices; unpriced: the policy's providers that do not state what their nodes
+    cost, None where none does."""
     wanting = " and ".join(name for name in dict.fromkeys(chain) if name in PRICED_EXPANDERS)
     if not wanting or listed:
         return

@@ -1,9 +1,9 @@
 """Reads the priority expander's ConfigMap: a YAML mapping of whole numbers to lists of patterns
 (docs/reference/expanders.md "priority").
 
-It is read here because the planner does not depend on YAML; a mistake becomes a sentence in the plan's notes, for which
-upstream posts an event. One mistake invalidates the whole ConfigMap, and the expander then filters nothing. For
-duplicate keys the last one applies, as in upstream's reader.
+It is read here because the planner does not depend on YAML; a mistake becomes a sentence in the
+plan's notes, for which upstream posts an event. One mistake invalidates the whole ConfigMap, and
+the expander then filters nothing. For duplicate keys the last one applies, as in upstream's reader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def read(data: Map[str, str] | None) -> PriorityConfig:
 
 
 def parse(text: str) -> Rules:
-    """Return the rules, highest priority first; raises BadInput for the first mistake, with its line as the place."""
+    """Return the rules, highest priority first; raises BadInput for the first mistake,
+    with its line as the place."""
     if text == "":
         raise BadInput(KEY, "is empty")
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
@@ -78,8 +79,8 @@ def _items(node: Node) -> tuple[Node, ...]:
 
 def _pattern(node: Node) -> tuple[str, int]:
     """Return a pattern's text and size."""
-    # Imported here because its package loads all expanders; functions that only need this ConfigMap's name start
-    # without them.
+    # Imported here because its package loads all expanders; functions that only need this
+    # ConfigMap's name start without them.
     from chalicelib.policy.go_patterns import pattern
 
     if not isinstance(node, Scalar) or node.is_null:

@@ -1,12 +1,15 @@
-"""spec.providers: the document's side of the vendors' settings, and the providers' own validation of a document.
+"""spec.providers: the document's side of the vendors' settings, and the providers' own
+validation of a document.
 
-A policy keeps settings as texts (`Connection.settings`), already validated here: a list is joined by newlines, labels
-are `key=value` pairs joined by commas. policy/vendors declares the settings themselves.
+A policy keeps settings as texts (`Connection.settings`), already validated here: a list is
+joined by newlines, labels are `key=value` pairs joined by commas. policy/vendors declares
+the settings themselves.
 
-Only a provider knows which of its settings are consistent, so some mistakes come from outside this package. They are
-collected before the document is known to be valid, because otherwise a refused secret would hide them until the next
-try. A mistake that is already reported causes no second one: a setting that could not be read reaches the provider as
-it was written, and any further mistake about the same setting is omitted.
+Only a provider knows which of its settings are consistent, so some mistakes come from outside this
+package. They are collected before the document is known to be valid, because otherwise a refused
+secret would hide them until the next try. A mistake that is already reported causes no second one:
+a setting that could not be read reaches the provider as it was written, and any further mistake
+about the same setting is omitted.
 """
 
 from __future__ import annotations
@@ -20,7 +23,16 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy
-from chalicelib.policy.diagnostics import Diagnostics, Mapping, Node, Path, Scalar, Sequence, closest, quote
+from chalicelib.policy.diagnostics import (
+    Diagnostics,
+    Mapping,
+    Node,
+    Path,
+    Scalar,
+    Sequence,
+    closest,
+    quote,
+)
 from chalicelib.policy.options import OptionValues
 from chalicelib.policy.schema import Field, Section, entries_of, read_section, section_form
 from chalicelib.policy.value_types import BOOLEAN, UNSET, Form, ValueType
@@ -40,11 +52,13 @@ PROVIDERS: dict[str, type[VendorSettings]] = {
 }
 
 Ask = Callable[[Policy], Iterable[BadInput]]
-"""(policy) -> the problems that its providers report. Places are `providers.NAME.key`, or begin with `nodeGroups`."""
+"""(policy) -> the problems that its providers report. Places are `providers.NAME.key`, or
+begin with `nodeGroups`."""
 
 
 class PartialPolicy(msgspec.Struct, frozen=True):
-    """The sections of a document that could be read, as attribute -> value. None: the section is missing."""
+    """The sections of a document that could be read, as attribute -> value.
+    None: the section is missing."""
 
     spec: dict[str, Any]
     kubernetes: dict[str, Any] | None
@@ -90,17 +104,27 @@ def _as_text(kind: ValueType) -> ValueType:
             return UNSET
         return str(value).lower() if isinstance(value, bool) else node.text
 
-    return msgspec.structs.replace(kind, read=read, show=(lambda text: text == "true") if kind is BOOLEAN else str)
+    return msgspec.structs.replace(
+        kind, read=read, show=(lambda text: text == "true") if kind is BOOLEAN else str
+    )
 
 
 def providers_form() -> Form:
     """Return the JSON schema of spec.providers."""
     sections = {name: section_form(section_of(settings)) for name, settings in PROVIDERS.items()}
-    return {"type": "object", "properties": sections, "additionalProperties": False, "minProperties": 1}
+    return {
+        "type": "object",
+        "properties": sections,
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
 
 
-def read_providers(node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, dict[str, str]]:
-    """Return provider -> settings. A provider with invalid settings is included with the readable ones."""
+def read_providers(
+    node: Node | None, path: Path, diagnostics: Diagnostics
+) -> dict[str, dict[str, str]]:
+    """Return provider -> settings. A provider with invalid settings is
+    included with the readable ones."""
     providers: dict[str, dict[str, str]] = {}
     entries = entries_of(node, path, diagnostics)
     if entries is not None and not entries:
@@ -127,8 +151,8 @@ def _known_provider(name: str) -> str:
 
 
 def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | None:
-    """Return the providers among these that do not state what their nodes cost, or are not asked; None where none of
-    them does."""
+    """Return the providers among these that do not state what their nodes cost, or are not asked;
+    None where none of them does."""
     unpriced = tuple(
         name
         for name, settings in providers.items()
@@ -137,7 +161,7 @@ def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | No
     return None if len(unpriced) == len(providers) else unpriced
 
 
-# -- what the providers say ----------------------------------------------------------------------------------------
+# -- what the providers say ------------------------------------------------------------------------
 
 
 def provider_mistakes(
@@ -145,16 +169,22 @@ def provider_mistakes(
 ) -> tuple[BadInput, ...]:
     """Return what the providers refuse of the readable settings.
 
-    name: the cluster's, empty where it could not be read. Call it before the deployment's restrictions are reported: a
-    setting that is not permitted is readable, and its provider must see it.
+    name: the cluster's, empty where it could not be read. Call it before the
+    deployment's restrictions are reported: a setting that is not permitted is readable,
+    and its provider must see it.
     """
-    unreadable = [group for at, group in enumerate(partial.groups) if diagnostics.has_problem_under((*_GROUPS, at))]
+    unreadable = [
+        group
+        for at, group in enumerate(partial.groups)
+        if diagnostics.has_problem_under((*_GROUPS, at))
+    ]
     no_groups = not partial.groups and diagnostics.has_problem_under(_GROUPS)
     settings = {
         provider: _as_written(provider, readable, root_node, diagnostics)
         for provider, readable in (partial.providers or {}).items()
         # A provider is not asked where an unreadable entry of nodeGroups may be its own.
-        if not no_groups and all(group.get("provider", provider) != provider for group in unreadable)
+        if not no_groups
+        and all(group.get("provider", provider) != provider for group in unreadable)
     }
     groups = tuple(
         GroupPolicy(**group)
@@ -165,8 +195,11 @@ def provider_mistakes(
     return tuple(ask(Policy(name=name, kubernetes=access, providers=settings, node_groups=groups)))
 
 
-def not_reported(mistakes: Iterable[BadInput], place: str, diagnostics: Diagnostics) -> tuple[BadInput, ...]:
-    """Return the mistakes about settings that are not in the report yet. place: the document, for messages."""
+def not_reported(
+    mistakes: Iterable[BadInput], place: str, diagnostics: Diagnostics
+) -> tuple[BadInput, ...]:
+    """Return the mistakes about settings that are not in the report yet. place:
+    the document, for messages."""
     new_mistakes = []
     for mistake in mistakes:
         path = mistake.place if mistake.place.startswith("spec.") else f"spec.{mistake.place}"
@@ -176,8 +209,11 @@ def not_reported(mistakes: Iterable[BadInput], place: str, diagnostics: Diagnost
     return tuple(new_mistakes)
 
 
-def _as_written(provider: str, readable: dict[str, str], root_node: Node, diagnostics: Diagnostics) -> dict[str, str]:
-    """Return the readable settings, and the others as text; a misspelt key counts as the intended one."""
+def _as_written(
+    provider: str, readable: dict[str, str], root_node: Node, diagnostics: Diagnostics
+) -> dict[str, str]:
+    """Return the readable settings, and the others as text; a misspelt key
+    counts as the intended one."""
     path: Path = (*SPEC, "providers", provider)
     if not diagnostics.has_problem_under(path):
         return readable

@@ -1,9 +1,10 @@
 """Describes a section of the document as a table: its keys, how each is read, and what it means.
 
-The tables (document.py, sections.py, providers.py, options.py) are the single source for reading, for writing back
-(command/serialize_policy.py), for the JSON schema and for the reference (infra/tools/policy_reference.py). This module
-contains no keys itself. An unknown key is refused with the nearest known one; a key that belongs to another place of
-the document is refused with a sentence of its own (`refused`).
+The tables (document.py, sections.py, providers.py, options.py) are the single source for reading,
+for writing back (command/serialize_policy.py), for the JSON schema and for the reference
+(infra/tools/policy_reference.py). This module contains no keys itself. An unknown key is refused
+with the nearest known one; a key that belongs to another place of the document is refused with a
+sentence of its own (`refused`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,22 @@ from typing import Any
 import msgspec
 
 from chalicelib import DOCS
-from chalicelib.policy.diagnostics import Diagnostics, Mapping, Node, Path, Scalar, Sequence, closest, quote
+from chalicelib.policy.diagnostics import (
+    Diagnostics,
+    Mapping,
+    Node,
+    Path,
+    Scalar,
+    Sequence,
+    closest,
+    quote,
+)
 from chalicelib.policy.value_types import UNSET, Form, ValueType
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One key. meaning, default: for the reference. example: shown where a required key is missing."""
+    """One key. meaning, default: for the reference. example: shown where a
+    required key is missing."""
 
     key: str
     kind: ValueType
@@ -43,8 +54,8 @@ def _attribute(key: str) -> str:
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One mapping of the document. refused: known keys that are not allowed here -> (problem, remedy). by_key: its
-    values are kept by key, not by attribute."""
+    """One mapping of the document. refused: known keys that are not allowed here -> (problem,
+    remedy). by_key: its values are kept by key, not by attribute."""
 
     fields: tuple[Field, ...]
     refused: dict[str, tuple[str, str]] = {}
@@ -61,7 +72,9 @@ Check = Callable[[dict[str, Any], Path, Diagnostics], None]
 _LIKE_A_SECRET = "secret|token|password|passphrase|credential|(api|access|private)_?key"  # noqa: S105 (a pattern)
 
 
-def read_section(section: Section, node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, Any] | None:
+def read_section(
+    section: Section, node: Node | None, path: Path, diagnostics: Diagnostics
+) -> dict[str, Any] | None:
     """Return attribute -> value for the valid keys; None where the node is not a mapping.
 
     node None or null: an empty section, so that required keys are still reported.
@@ -88,7 +101,8 @@ def read_section(section: Section, node: Node | None, path: Path, diagnostics: D
 
 
 def entries_of(node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, Node] | None:
-    """Return the mapping's entries, the first of duplicate keys (the report already names the others)."""
+    """Return the mapping's entries, the first of duplicate keys (the report
+    already names the others)."""
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return {}
     if not isinstance(node, Mapping):
@@ -111,7 +125,11 @@ def unknown_key(key: str, known: Map[str, object], path: Path, diagnostics: Diag
     elif re.search(_LIKE_A_SECRET, key, re.IGNORECASE):
         remedy = "secrets stay in Secrets Manager and are named here by a key ending in Secret"
     else:
-        remedy = f"known here: {', '.join(known)}" if len(known) <= 12 else f"{DOCS}/policy.md lists what is known"
+        remedy = (
+            f"known here: {', '.join(known)}"
+            if len(known) <= 12
+            else f"{DOCS}/policy.md lists what is known"
+        )
     diagnostics.problem((*path, key), "is unknown", remedy)
 
 
@@ -122,14 +140,18 @@ def nested(section: Section) -> ValueType:
         values = read_section(section, node, path, diagnostics)
         return UNSET if values is None else values
 
-    return ValueType("mapping", read, lambda struct: show_section(section, struct), lambda: section_form(section))
+    return ValueType(
+        "mapping", read, lambda struct: show_section(section, struct), lambda: section_form(section)
+    )
 
 
-def listed_sections(section: Section, noun: str, most: int, example: str, *checks: Check, name: str = "") -> ValueType:
+def listed_sections(
+    section: Section, noun: str, most: int, example: str, *checks: Check, name: str = ""
+) -> ValueType:
     """A list of at most `most` mappings, read as a tuple of attribute -> value.
 
-    Invalid values are missing from an entry and are already reported. example: an entry as an author would write it,
-    for the remedy. name: the plural, if it is not the noun with an s.
+    Invalid values are missing from an entry and are already reported. example: an entry as an
+    author would write it, for the remedy. name: the plural, if it is not the noun with an s.
     """
     plural = name or noun + "s"
 
@@ -143,7 +165,8 @@ def listed_sections(section: Section, noun: str, most: int, example: str, *check
             diagnostics.problem(path, f"has {len(node.items)} {plural}", f"write at most {most}")
             return UNSET
         entries = tuple(
-            read_section(section, item, (*path, index), diagnostics) or {} for index, item in enumerate(node.items)
+            read_section(section, item, (*path, index), diagnostics) or {}
+            for index, item in enumerate(node.items)
         )
         for index, entry in enumerate(entries):
             for check in checks:
@@ -159,14 +182,17 @@ def listed_sections(section: Section, noun: str, most: int, example: str, *check
 
 
 def section_form(section: Section) -> Form:
-    """Return the JSON schema of a section, with the meaning and the default of each key as an editor shows them."""
+    """Return the JSON schema of a section, with the meaning and the default of each key
+    as an editor shows them."""
     required = [field.key for field in section.fields if field.required]
     return {
         "type": "object" if required else ["object", "null"],
         "properties": {
             field.key: {
                 **field.kind.form(),
-                "description": f"{field.meaning} Default: {field.default}." if field.default else field.meaning,
+                "description": f"{field.meaning} Default: {field.default}."
+                if field.default
+                else field.meaning,
             }
             for field in section.fields
         },
@@ -176,7 +202,8 @@ def section_form(section: Section) -> Form:
 
 
 def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:
-    """Return key -> YAML value for everything that differs from the struct's defaults (required keys always)."""
+    """Return key -> YAML value for everything that differs from the struct's
+    defaults (required keys always)."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
     shown: dict[str, Any] = {}
     for field in section.fields:

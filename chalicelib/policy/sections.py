@@ -1,8 +1,9 @@
-"""The sections of spec that are about times, amounts and notices: windows, rules, schedules, headroom, prices, the
-circuit breaker. document.py puts them together; validation.py checks them against each other.
+"""The sections of spec that are about times, amounts and notices: windows, rules, schedules,
+headroom, prices, the circuit breaker. document.py puts them together; validation.py checks
+them against each other.
 
-schedules/maintenance_windows.py is imported where it is used: it loads cron and time zones, which functions that only
-look up a policy without them must not pay for.
+schedules/maintenance_windows.py is imported where it is used: it loads cron and time zones, which
+functions that only look up a policy without them must not pay for.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ from chalicelib.policy.value_types import (
     whole,
 )
 
-# -- names, groups, times ------------------------------------------------------------------------------------------
+# -- names, groups, times --------------------------------------------------------------------------
 
-# A slash is reserved for the rules of objects in a cluster, which memory stores as namespace/object/rule.
-NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening")
+# A slash is reserved for the rules of objects in a cluster, which memory stores
+# as namespace/object/rule.
+NAME = text(
+    "a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening"
+)
 _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
 
 
@@ -75,7 +79,9 @@ def _parse_cron(value: str) -> str:
 
 def _parse_zone(value: str) -> str:
     if not value[:1].isupper():  # names of the time zone database only; others are machine-specific
-        raise BadInput("", f"{quote(value)} is not a time zone", "write it like Europe/Zurich or UTC")
+        raise BadInput(
+            "", f"{quote(value)} is not a time zone", "write it like Europe/Zurich or UTC"
+        )
     from chalicelib.schedules.maintenance_windows import check_zone
 
     check_zone(value)
@@ -90,11 +96,19 @@ ZONE_OF_CRON = Field("timeZone", ZONE, "Time zone of cron.", default="UTC")
 def _opening(cron: str, lasts: str) -> tuple[Field, ...]:
     """Return the keys that say when a window opens and for how long. cron, lasts: examples."""
     cron_meaning = "When it opens: minute, hour, day of the month, month, day of the week."
-    duration_meaning = "How long it stays open, from 1m to 744h, in real time, also across clock changes."
+    duration_meaning = (
+        "How long it stays open, from 1m to 744h, in real time, also across clock changes."
+    )
     return (
         Field("cron", CRON, cron_meaning, required=True, example=f'cron: "{cron}"'),
         ZONE_OF_CRON,
-        Field("duration", duration(60.0, 31 * 86400.0), duration_meaning, required=True, example=f"duration: {lasts}"),
+        Field(
+            "duration",
+            duration(60.0, 31 * 86400.0),
+            duration_meaning,
+            required=True,
+            example=f"duration: {lasts}",
+        ),
     )
 
 
@@ -105,7 +119,9 @@ def _shortest_gap(cron: str) -> float:
     return shortest_gap(cron)
 
 
-def ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+def ends_before_it_opens_again(
+    window: dict[str, Any], path: Path, diagnostics: Diagnostics
+) -> None:
     """Report a window that opens again before it has closed."""
     if "cron" not in window or "duration" not in window:
         return
@@ -119,7 +135,7 @@ def ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics: 
         )
 
 
-# -- spec.maintenanceWindows ---------------------------------------------------------------------------------------
+# -- spec.maintenanceWindows -----------------------------------------------------------------------
 
 _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
 WINDOW = section(
@@ -133,15 +149,22 @@ WINDOW = section(
             lambda allowed: "allowed" if allowed else "forbidden",
             _REMOVALS.form,
         ),
-        "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
+        (
+            "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever "
+            "another allows."
+        ),
         default="allowed",
     ),
 )
 WINDOWS = listed_sections(
-    WINDOW, "window", 50, '{name: nights, cron: "0 22 * * *", duration: 6h}', ends_before_it_opens_again
+    WINDOW,
+    "window",
+    50,
+    '{name: nights, cron: "0 22 * * *", duration: 6h}',
+    ends_before_it_opens_again,
 )
 
-# -- spec.scaleUp and spec.rules -----------------------------------------------------------------------------------
+# -- spec.scaleUp and spec.rules -------------------------------------------------------------------
 
 AUTO = 0  # value of add and above where the document says auto
 _THRESHOLD = percent(1, 100)
@@ -151,9 +174,17 @@ _ADD = f"a whole number of nodes from 1 to {_MOST_ADDED}, or auto"
 SCALE_UP = section(
     Field("unschedulablePods", BOOLEAN, "Groups grow for pending pods.", default="true"),
     Field(
-        "rules", BOOLEAN, "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.", default="true"
+        "rules",
+        BOOLEAN,
+        "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.",
+        default="true",
     ),
-    Field("cpuThreshold", _THRESHOLD, "The share of cpu for rules that say above: auto.", default="100%"),
+    Field(
+        "cpuThreshold",
+        _THRESHOLD,
+        "The share of cpu for rules that say above: auto.",
+        default="100%",
+    ),
     Field("memoryThreshold", _THRESHOLD, "The same for memory.", default="100%"),
     Field(
         "metricMinInterval",
@@ -161,17 +192,24 @@ SCALE_UP = section(
         "Least time between two actions of metric rules on one pool, up to 24h.",
         default="0s",
     ),
-    Field("cronTimeZone", ZONE, "Time zone of the cron of HorizontalNodeAutoscaler objects.", default="UTC"),
+    Field(
+        "cronTimeZone",
+        ZONE,
+        "Time zone of the cron of HorizontalNodeAutoscaler objects.",
+        default="UTC",
+    ),
     Field(
         "horizontalNodeAutoscalers",
         BOOLEAN,
-        "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
+        "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where "
+        "huaweicloud is a "
         "provider.",
     ),
     Field(
         "expectedCost",
         BOOLEAN,
-        "The expanders price and least-cost also count what a group has taught: how long its nodes take and how many "
+        "The expanders price and least-cost also count what a group has taught: how long its nodes "
+        "take and how many "
         "of them fail.",
         default="false",
     ),
@@ -212,21 +250,34 @@ RULE = section(
     Field(
         "groups",
         GROUPS,
-        "Ids or names of the groups, or of the pools they belong to; the rule acts on each pool by itself.",
+        (
+            "Ids or names of the groups, or of the pools they belong to; the rule acts on each "
+            "pool by itself."
+        ),
         required=True,
         example="groups: [ID]",
     ),
-    Field("cron", CRON, "Adds nodes at these times: minute, hour, day of the month, month, day of the week."),
+    Field(
+        "cron",
+        CRON,
+        "Adds nodes at these times: minute, hour, day of the month, month, day of the week.",
+    ),
     ZONE_OF_CRON,
     Field(
         "metric",
         choice(tuple(Metric), Metric),
-        "Adds nodes while this share of the pool is promised: requests of its pods by allocatable of its nodes.",
+        (
+            "Adds nodes while this share of the pool is promised: requests of its pods by "
+            "allocatable of its nodes."
+        ),
     ),
     Field(
         "above",
         ValueType("percentage or auto", _read_above, lambda value: value or "auto"),
-        "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
+        (
+            "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of "
+            "spec.scaleUp."
+        ),
         default="auto",
     ),
     Field(
@@ -242,7 +293,9 @@ def _one_trigger(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> 
     """Require exactly one of cron and metric, without any setting of the other one."""
     if "cron" in rule and "metric" in rule:
         diagnostics.problem(
-            (*path, "metric"), "the rule has a cron already", "keep one of cron and metric, or make it two rules"
+            (*path, "metric"),
+            "the rule has a cron already",
+            "keep one of cron and metric, or make it two rules",
         )
         return
     reported = any(diagnostics.has_problem_under((*path, key)) for key in ("cron", "metric"))
@@ -258,21 +311,28 @@ def _one_trigger(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> 
         diagnostics.problem((*path, "add"), problem, "write how many nodes, such as add: 3")
 
 
-RULES = listed_sections(RULE, "rule", 500, '{name: evening, groups: [ID], cron: "47 20 * * *", add: 3}', _one_trigger)
+RULES = listed_sections(
+    RULE, "rule", 500, '{name: evening, groups: [ID], cron: "47 20 * * *", add: 3}', _one_trigger
+)
 
-# -- spec.schedules ------------------------------------------------------------------------------------------------
+# -- spec.schedules --------------------------------------------------------------------------------
 
 _MOST_PERCENT = 1000
 SCHEDULE = section(
     Field("name", NAME, "The schedule's name in answers.", required=True, example="name: NAME"),
-    Field("groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
+    Field(
+        "groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."
+    ),
     *_opening("0 20 * * 1-5", "11h"),
     Field("min", whole(), "Fewest nodes of each group meanwhile; a group below it grows."),
     Field("max", whole(), "Most nodes of each group meanwhile; a group above it does not grow."),
     Field(
         "headroom",
         percent(0, _MOST_PERCENT),
-        "Headroom meanwhile, instead of that of the spec.headroom for these groups (without groups: of those without).",
+        (
+            "Headroom meanwhile, instead of that of the spec.headroom for these groups (without "
+            "groups: of those without)."
+        ),
     ),
     Field(
         "mode",
@@ -311,12 +371,12 @@ SCHEDULES = listed_sections(
     _sets_something,
 )
 
-# -- spec.headroom (docs/reference/headroom.md "Headroom") ---------------------------------------------------------
+# -- spec.headroom (docs/reference/headroom.md "Headroom") -----------------------------------------
 
 
 def _size(resource: str, example: str, most: str) -> ValueType:
-    """A quantity above zero, no larger than any machine, so that its product with the number of pods still fits an
-    integer."""
+    """A quantity above zero, no larger than any machine, so that its product with the number of
+    pods still fits an integer."""
     limit = parse_amount(resource, most)
     span = f"an amount of up to {most}, such as {example}"
 
@@ -346,7 +406,10 @@ HEADROOM = section(
     Field(
         "groups",
         GROUPS,
-        "Ids or names of the groups, or of their pools, that hold it together; anywhere in the cluster if not given.",
+        (
+            "Ids or names of the groups, or of their pools, that hold it together; anywhere in the "
+            "cluster if not given."
+        ),
     ),
     Field("pods", whole(1, 5000), "Number of virtual pods of this cpu and memory."),
     Field("cpu", _size("cpu", "500m", "1000"), "Cpu of each of these."),
@@ -361,27 +424,40 @@ HEADROOM = section(
 
 def _one_measure(headroom: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Require either pods with a size, or percent."""
-    reported = any(diagnostics.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
+    reported = any(
+        diagnostics.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent")
+    )
     sized = [key for key in ("pods", "cpu", "memory") if key in headroom]
     if "percent" in headroom and sized:
         diagnostics.problem(
-            (*path, sized[0]), "the headroom is a percentage already", f"keep percent, or {', '.join(sized)}"
+            (*path, sized[0]),
+            "the headroom is a percentage already",
+            f"keep percent, or {', '.join(sized)}",
         )
     elif reported or not headroom or "percent" in headroom:
         return
     elif not sized:
-        diagnostics.problem(path, "does not say how much", "add pods with cpu and memory, or percent")
+        diagnostics.problem(
+            path, "does not say how much", "add pods with cpu and memory, or percent"
+        )
     elif "pods" not in headroom:
         diagnostics.problem((*path, "pods"), "is missing", "add pods: 1, or how many of this size")
     elif len(sized) == 1:
-        diagnostics.problem(path, "does not say how large a pod is", "add cpu: 500m, memory: 1Gi, or one of them")
+        diagnostics.problem(
+            path, "does not say how large a pod is", "add cpu: 500m, memory: 1Gi, or one of them"
+        )
 
 
 HEADROOMS = listed_sections(
-    HEADROOM, "entry", 50, "{name: spare, groups: [ID], pods: 3, cpu: 500m, memory: 1Gi}", _one_measure, name="entries"
+    HEADROOM,
+    "entry",
+    50,
+    "{name: spare, groups: [ID], pods: 3, cpu: 500m, memory: 1Gi}",
+    _one_measure,
+    name="entries",
 )
 
-# -- spec.maxDisruption: the limits of plan/disruption/budgets.py --------------------------------------------
+# -- spec.maxDisruption: the limits of plan/disruption/budgets.py ----------------------------------
 
 _SHARE = "a share from 0 to 1, such as 0.25 or 25%"
 
@@ -401,15 +477,16 @@ MAX_DISRUPTION = section(
     Field(
         "share",
         scalar("share", _parse_share, _SHARE, show_number),
-        "Largest part of the autoscaled nodes that may be removed at once, at least one node. A plan beyond it "
+        "Largest part of the autoscaled nodes that may be removed at once, at least one node. A "
+        "plan beyond it "
         "removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
         default="0",
     ),
 )
 
-# -- spec.prices ---------------------------------------------------------------------------------------------------
-# Prices are part of the document because a provider's price list is not what a customer pays, and reading it needs
-# further permissions.
+# -- spec.prices -----------------------------------------------------------------------------------
+# Prices are part of the document because a provider's price list is not what a customer pays, and
+# reading it needs further permissions.
 
 _NUMBER = number(0.0, 1e9, "0.096")
 _PRICE = ValueType("price", _NUMBER.read, show_number, _NUMBER.form)
@@ -419,7 +496,9 @@ _INSTANCE_TYPE = text("an instance type", r"[^\s\x00-\x1f\x7f]{1,256}", "it like
 def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     """Return instance type -> price; UNSET if any is invalid."""
     if isinstance(node, Scalar) and not node.is_null:
-        diagnostics.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
+        diagnostics.problem(
+            path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096"
+        )
         return UNSET
     entries = entries_of(node, path, diagnostics)
     if entries is None:
@@ -457,7 +536,8 @@ PRICES = section(
     Field(
         "spot",
         _PRICES_OF_TYPES,
-        "What a spot node of a type costs, in place of the other prices. Without spec.spot only in groups that their "
+        "What a spot node of a type costs, in place of the other prices. Without spec.spot only in "
+        "groups that their "
         "provider calls spot.",
     ),
     Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
@@ -467,7 +547,10 @@ PRICES = section(
     Field(
         "currency",
         text("a currency's code of three capital letters", r"[A-Z]{3}", "it like EUR"),
-        "Currency of the list, by its ISO 4217 code. Prices of another currency are not compared with it.",
+        (
+            "Currency of the list, by its ISO 4217 code. Prices of another currency are not "
+            "compared with it."
+        ),
     ),
     Field(
         "asOf",
@@ -476,7 +559,7 @@ PRICES = section(
     ),
 )
 
-# -- spec.notifications (docs/notifications.md) --------------------------------------------------------------------
+# -- spec.notifications (docs/notifications.md) ----------------------------------------------------
 
 _TOPIC = text(
     "the ARN of an SNS topic whose name begins with outscaler-",
@@ -488,7 +571,12 @@ _TOPIC = text(
 def _parse_url(value: str) -> str:
     try:
         parts = urlsplit(value)
-        valid = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
+        valid = (
+            parts.scheme == "https"
+            and parts.hostname
+            and parts.username is None
+            and parts.port != 0
+        )
     except ValueError:  # such as a bracket that is not closed, or a port beyond 65535
         valid = False
     if not valid or not value.isprintable() or len(value) > 1024:
@@ -505,7 +593,12 @@ NOTICE_WEBHOOK = section(
         required=True,
         example="url: https://hooks.example.org/outscaler",
     ),
-    Field("secret", SECRET, "Secret that the events are signed with (Standard Webhooks).", required=True),
+    Field(
+        "secret",
+        SECRET,
+        "Secret that the events are signed with (Standard Webhooks).",
+        required=True,
+    ),
 )
 QUIET_HOURS = section(*_opening("0 20 * * *", "10h"))
 NOTIFICATIONS = section(
@@ -514,18 +607,31 @@ NOTIFICATIONS = section(
     Field("webhook", nested(NOTICE_WEBHOOK), "Address that receives CloudEvents."),
     Field(
         "minSeverity",
-        choice(tuple(word.value for word in NoticeSeverity), NoticeSeverity, "info, warning or critical"),
+        choice(
+            tuple(word.value for word in NoticeSeverity),
+            NoticeSeverity,
+            "info, warning or critical",
+        ),
         "The least severity that is sent.",
         default="warning",
     ),
     Field(
         "types",
         listed(choice(NOTICE_TYPES)),
-        "Only these types, whatever their severity; scaled.up and scaled.down are sent only where they are named.",
+        (
+            "Only these types, whatever their severity; scaled.up and scaled.down are sent only "
+            "where they are named."
+        ),
     ),
     Field(
         "quietHours",
-        listed_sections(QUIET_HOURS, "window", 20, '{cron: "0 20 * * *", duration: 10h}', ends_before_it_opens_again),
+        listed_sections(
+            QUIET_HOURS,
+            "window",
+            20,
+            '{cron: "0 20 * * *", duration: 10h}',
+            ends_before_it_opens_again,
+        ),
         "When messages of severity info wait.",
     ),
 )

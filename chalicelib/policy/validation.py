@@ -1,7 +1,7 @@
 """Cross-field validation of a document, once each value is valid on its own.
 
-One function per rule, in one ordered table. A rule only uses values that could be read, so a mistake that is already
-reported does not cause a second one.
+One function per rule, in one ordered table. A rule only uses values that could be read, so a
+mistake that is already reported does not cause a second one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ from chalicelib.policy.sections import SCHEDULED
 if TYPE_CHECKING:
     from chalicelib.schedules.overlap import Span
 
-_ACCESS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile", "eks_cluster": "eksCluster"}
+_ACCESS = {
+    "kubeconfig_secret": "kubeconfigSecret",
+    "kubeconfig_file": "kubeconfigFile",
+    "eks_cluster": "eksCluster",
+}
 _MOST_RULES_PER_GROUP = 10
 _CLUSTER = "the cluster"
 
-# -- names and bounds ----------------------------------------------------------------------------------------------
+# -- names and bounds ------------------------------------------------------------------------------
 
 
 def _names_once(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Group ids must be unique over all providers, because memory, operations and rules identify a group by its id
-    alone."""
+    """Group ids must be unique over all providers, because memory, operations and rules identify
+    a group by its id alone."""
     for attribute, key, field, remedy in (
         ("node_groups", "nodeGroups", "id", "name each group once"),
         ("maintenance_windows", "maintenanceWindows", "name", "name each window once"),
@@ -45,7 +49,9 @@ def _names_once(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
             name = entry.get(field, "")
             earlier = first.setdefault(name, index) if name else index
             if earlier != index:
-                diagnostics.problem((*SPEC, key, index, field), f"{name} is already {key}[{earlier}]", remedy)
+                diagnostics.problem(
+                    (*SPEC, key, index, field), f"{name} is already {key}[{earlier}]", remedy
+                )
 
 
 def _group_entries(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -66,7 +72,12 @@ def _group_entries(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
             )
         vendor = PROVIDERS.get(name)
         pattern = vendor.group_id if vendor is not None else ""
-        if vendor is not None and pattern and "id" in group and not re.fullmatch(pattern, group["id"]):
+        if (
+            vendor is not None
+            and pattern
+            and "id" in group
+            and not re.fullmatch(pattern, group["id"])
+        ):
             example = f"its ids look like {vendor.group_example}"
             diagnostics.warn((*path, "id"), f"no group of {name} is named like this; {example}")
 
@@ -81,11 +92,15 @@ def _windows_open(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
 
     if never_allowed(tuple(Window(**window) for window in windows)):
         diagnostics.warn(
-            path, "no removal is ever allowed: the windows that forbid removals cover those that allow them"
+            path,
+            (
+                "no removal is ever allowed: the windows that forbid removals cover those that "
+                "allow them"
+            ),
         )
 
 
-# -- access --------------------------------------------------------------------------------------------------------
+# -- access ----------------------------------------------------------------------------------------
 
 
 def _one_way_in(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -96,9 +111,15 @@ def _one_way_in(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     all_ways = ", ".join(_ACCESS.values())
     if len(ways) > 1:
         diagnostics.problem(
-            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {all_ways}"
+            (*path, ways[1]),
+            f"there is another way to the cluster already: {ways[0]}",
+            f"keep one of {all_ways}",
         )
-    elif not (ways or "in_cluster_kubeconfig_secret" in partial.kubernetes or diagnostics.has_problem_under(path)):
+    elif not (
+        ways
+        or "in_cluster_kubeconfig_secret" in partial.kubernetes
+        or diagnostics.has_problem_under(path)
+    ):
         diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {all_ways}")
 
 
@@ -106,7 +127,8 @@ def _access_details(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     access, management = partial.kubernetes or {}, (partial.providers or {}).get("clusterapi", {})
     path = (*SPEC, "kubernetes")
     if "eks_cluster" in access:
-        # allowInsecureTls holds for every kubeconfig of the document, not only for that of the cluster itself.
+        # allowInsecureTls holds for every kubeconfig of the document, not only for
+        # that of the cluster itself.
         another = "in_cluster_kubeconfig_secret" in access or _names_management(management)
         for attribute, key, without_use in (
             ("context", "context", True),
@@ -114,11 +136,15 @@ def _access_details(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         ):
             if access.get(attribute) and without_use:
                 diagnostics.problem(
-                    (*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out"
+                    (*path, key),
+                    "belongs to a kubeconfig, and eksCluster needs none",
+                    f"take {key} out",
                 )
     elif "region" in access and not diagnostics.has_problem_under(path):
         diagnostics.problem(
-            (*path, "region"), "belongs to eksCluster", "take region out, or name the cluster with eksCluster"
+            (*path, "region"),
+            "belongs to eksCluster",
+            "take region out, or name the cluster with eksCluster",
         )
 
 
@@ -138,8 +164,8 @@ def _one_way_to_discover(partial: PartialPolicy, diagnostics: Diagnostics) -> No
 
 
 def _management(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Permit only one kubeconfig of the management cluster, and require one where a setting needs a cluster other than
-    this one."""
+    """Permit only one kubeconfig of the management cluster, and require one where a setting needs a
+    cluster other than this one."""
     settings, access = (partial.providers or {}).get("clusterapi", {}), partial.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
     if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:
@@ -157,21 +183,31 @@ def _management(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
     own = any(attribute in access for attribute in _ACCESS)
-    if settings.get("cloudConfigAuthoritative") == "true" and own and "in_cluster_kubeconfig_secret" not in access:
+    if (
+        settings.get("cloudConfigAuthoritative") == "true"
+        and own
+        and "in_cluster_kubeconfig_secret" not in access
+    ):
         diagnostics.problem(
             (*path, "cloudConfigAuthoritative"),
-            "keeps spec.kubernetes for the workload cluster, and nothing else says where the management cluster is",
-            "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in kubeconfigSecret here, "
+            (
+                "keeps spec.kubernetes for the workload cluster, and nothing else says where the "
+                "management cluster is"
+            ),
+            "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in "
+            "kubeconfigSecret here, "
             "or take cloudConfigAuthoritative out",
         )
 
 
-# -- mode, options, prices -----------------------------------------------------------------------------------------
+# -- mode, options, prices -------------------------------------------------------------------------
 
 
 def _mode_given(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     if "mode" not in partial.spec and not diagnostics.has_problem_under((*SPEC, "mode")):
-        diagnostics.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
+        diagnostics.warn(
+            SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed"
+        )
 
 
 def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -196,12 +232,13 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
         )
 
 
-# -- scaling rules -------------------------------------------------------------------------------------------------
+# -- scaling rules ---------------------------------------------------------------------------------
 
 
 def _few_rules_per_group(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for each of its groups;
-    two names that may mean one pool are detected where groups are known (plan/scale_up/scaling_rules)."""
+    """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for
+    each of its groups; two names that may mean one pool are detected where groups are known
+    (plan/scale_up/scaling_rules)."""
     counts: dict[str, int] = {}
     metrics: dict[tuple[str, str], int] = {}
     for index, rule in enumerate(partial.spec.get("rules", ())):
@@ -226,15 +263,16 @@ def _few_rules_per_group(partial: PartialPolicy, diagnostics: Diagnostics) -> No
 
 
 def _threshold(partial: PartialPolicy, rule: dict[str, Any]) -> int:
-    """Return the percentage above which a metric rule acts; without `above` it is that of spec.scaleUp."""
+    """Return the percentage above which a metric rule acts; without `above` it
+    is that of spec.scaleUp."""
     name = f"{rule['metric']}_threshold"
     usual = (partial.spec.get("scale_up") or {}).get(name, getattr(ScaleUp(), name))
     return int(rule.get("above") or usual)
 
 
 def _above_the_scale_down_threshold(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """A rule must act strictly above the utilization up to which nodes are removed; otherwise nodes are added and
-    removed in turn. A policy that never removes nodes is exempt."""
+    """A rule must act strictly above the utilization up to which nodes are removed; otherwise nodes
+    are added and removed in turn. A policy that never removes nodes is exempt."""
     options = partial.options.in_force
     option = (*SPEC, "options", "scaleDownUtilizationThreshold")
     if options.get("scale_down_enabled") is False:
@@ -253,22 +291,25 @@ def _above_the_scale_down_threshold(partial: PartialPolicy, diagnostics: Diagnos
             higher = f"write more than {least:g}, or " if least < 100 else ""
             diagnostics.problem(
                 (*path, "above" if "above" in rule else "metric"),
-                f"{subject} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
+                f"{subject} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes "
+                "would be "
                 "added and removed in turns",
                 f"{higher}lower that option",
             )
 
 
 def _exceedable(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Warn of a metric rule that acts above 100%: a pool's requests do not exceed its allocatable. CCE's "-1" (the
-    threshold is automatic) is a rule without `above`, and its add-on's default for it is 100%."""
+    """Warn of a metric rule that acts above 100%: a pool's requests do not exceed its
+    allocatable. CCE's "-1" (the threshold is automatic) is a rule without `above`, and its
+    add-on's default for it is 100%."""
     for index, rule in enumerate(partial.spec.get("rules", ())):
         if "metric" not in rule or _threshold(partial, rule) < 100:
             continue
         usual = f"has no threshold of its own, and scaleUp.{rule['metric']}Threshold is 100%"
         diagnostics.warn(
             (*SPEC, "rules", index, "above" if "above" in rule else "metric"),
-            f"{'is 100%' if rule.get('above') else usual}, which the requests of a pool do not exceed: it adds "
+            f"{'is 100%' if rule.get('above') else usual}, which the requests of a pool do not "
+            "exceed: it adds "
             "nothing; write a lower one",
         )
 
@@ -279,13 +320,17 @@ def _switches(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     if scale_up.get("rules") is False and partial.spec.get("rules"):
         diagnostics.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
     if scale_up.get("rules") is False and scale_up.get("unschedulable_pods") is False:
-        diagnostics.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
-    if scale_up.get("expected_cost") and not {"price", "least-cost"} & {*partial.options.in_force.get("expander", ())}:
+        diagnostics.warn(
+            (*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false"
+        )
+    if scale_up.get("expected_cost") and not {"price", "least-cost"} & {
+        *partial.options.in_force.get("expander", ())
+    }:
         path = (*SPEC, "scaleUp", "expectedCost")
         diagnostics.warn(path, "has no effect without the expander price or least-cost")
 
 
-# -- schedules and headroom: two of them must never set different values at the same instant -----------------------
+# -- schedules and headroom: two of them must never set different values at the same instant -------
 
 Entry = dict[str, Any]
 _SCHEDULES: Path = (*SPEC, "schedules")
@@ -299,32 +344,51 @@ def _schedules_within_groups(partial: PartialPolicy, diagnostics: Diagnostics) -
         path = (*_SCHEDULES, index)
         if diagnostics.has_problem_under(path):
             continue
-        lowest = min((group for group in groups if "max" in group), key=lambda group: group["max"], default={})
-        highest = max((group for group in groups if "min" in group), key=lambda group: group["min"], default={})
-        if "max" not in schedule and lowest.get("max", schedule.get("min", 0)) < schedule.get("min", 0):
+        lowest = min(
+            (group for group in groups if "max" in group),
+            key=lambda group: group["max"],
+            default={},
+        )
+        highest = max(
+            (group for group in groups if "min" in group),
+            key=lambda group: group["min"],
+            default={},
+        )
+        if "max" not in schedule and lowest.get("max", schedule.get("min", 0)) < schedule.get(
+            "min", 0
+        ):
             diagnostics.problem(
                 (*path, "min"),
-                f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in nodeGroups",
+                (
+                    f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in "
+                    "nodeGroups"
+                ),
                 f"write {lowest['max']} or less, or add max",
             )
-        if "min" not in schedule and highest.get("min", 0) > schedule.get("max", highest.get("min", 0)):
+        if "min" not in schedule and highest.get("min", 0) > schedule.get(
+            "max", highest.get("min", 0)
+        ):
             diagnostics.problem(
                 (*path, "max"),
-                f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in nodeGroups",
+                (
+                    f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in "
+                    "nodeGroups"
+                ),
                 f"write {highest['min']} or more, or add min",
             )
 
 
 def _one_schedule_at_a_time(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Two schedules that set the same value of a group, or of the cluster, must never be open at once, nor may one
-    schedule's min exceed the other's max. Day and night schedules of one time zone cannot be written so that this
-    holds on the day with 23 hours without leaving a gap on other days; an overlap that only a clock change causes is
-    therefore a warning."""
+    """Two schedules that set the same value of a group, or of the cluster, must never be open at
+    once, nor may one schedule's min exceed the other's max. Day and night schedules of one time
+    zone cannot be written so that this holds on the day with 23 hours without leaving a gap on
+    other days; an overlap that only a clock change causes is therefore a warning."""
     schedules: Sequence[Entry] = partial.spec.get("schedules", ())
     readable = [
         index
         for index, schedule in enumerate(schedules)
-        if schedule.keys() >= {"cron", "duration"} and not diagnostics.has_problem_under((*_SCHEDULES, index))
+        if schedule.keys() >= {"cron", "duration"}
+        and not diagnostics.has_problem_under((*_SCHEDULES, index))
     ]
     for first_index, second_index in combinations(readable, 2):
         first, second = schedules[first_index], schedules[second_index]
@@ -341,7 +405,8 @@ def _one_schedule_at_a_time(partial: PartialPolicy, diagnostics: Diagnostics) ->
             outcome = "this one has the word" if key in first else "max holds"
             diagnostics.warn(
                 (*_SCHEDULES, second_index, key),
-                f"{sentence} {earlier}, and both are open when the clock is changed, for example at {instant}: "
+                f"{sentence} {earlier}, and both are open when the clock is changed, for example "
+                f"at {instant}: "
                 f"{outcome} then",
             )
         else:
@@ -352,7 +417,9 @@ def _one_schedule_at_a_time(partial: PartialPolicy, diagnostics: Diagnostics) ->
             )
 
 
-def _clash(first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
+def _clash(
+    first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]
+) -> tuple[str, str] | None:
     """Return (the key of the second, the problem if both are open), or None where there is none."""
     shared = _shared_group(first_entry, second_entry)
     for key in SCHEDULED:
@@ -367,7 +434,9 @@ def _clash(first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]) -
             return key, f"the {key} of {scope} is also set by"
     for key, low, high in (("min", second_entry, first_entry), ("max", first_entry, second_entry)):
         if shared and low.get("min", 0) > high.get("max", low.get("min", 0)):
-            relation = f"above the max {high['max']}" if key == "min" else f"below the min {low['min']}"
+            relation = (
+                f"above the max {high['max']}" if key == "min" else f"below the min {low['min']}"
+            )
             return key, f"{second_entry[key]} is {relation} for {shared} of"
     return None
 
@@ -381,8 +450,8 @@ def _shared_group(first_entry: Entry, second_entry: Entry) -> str:
 
 
 def _shared_headroom(first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]) -> str:
-    """Return a group whose headroom both set, or an entry of spec.headroom that has a group of each. A schedule without
-    groups only sets the entries without groups."""
+    """Return a group whose headroom both set, or an entry of spec.headroom that has a group of
+    each. A schedule without groups only sets the entries without groups."""
     first_groups, second_groups = first_entry.get("groups", ()), second_entry.get("groups", ())
     if not first_groups and not second_groups:
         return _CLUSTER
@@ -390,13 +459,15 @@ def _shared_headroom(first_entry: Entry, second_entry: Entry, headroom: Sequence
     entries = (
         entry.get("name", "an entry")
         for entry in headroom
-        if {*first_groups} & {*entry.get("groups", ())} and {*second_groups} & {*entry.get("groups", ())}
+        if {*first_groups} & {*entry.get("groups", ())}
+        and {*second_groups} & {*entry.get("groups", ())}
     )
     return shared or next(entries, "")
 
 
 def _both_open(first_entry: Entry, second_entry: Entry) -> str:
-    """Describe an instant at which both are open, on the clock of the second; empty where there is none."""
+    """Describe an instant at which both are open, on the clock of the second;
+    empty where there is none."""
     from chalicelib.schedules.overlap import both_open  # as in policy/sections.py
 
     instant = both_open(_span(first_entry), _span(second_entry))
@@ -412,11 +483,14 @@ def _both_open(first_entry: Entry, second_entry: Entry) -> str:
 def _span(schedule_entry: Entry) -> Span:
     from chalicelib.schedules.overlap import Span
 
-    return Span(schedule_entry["cron"], schedule_entry.get("time_zone", "UTC"), schedule_entry["duration"])
+    return Span(
+        schedule_entry["cron"], schedule_entry.get("time_zone", "UTC"), schedule_entry["duration"]
+    )
 
 
 def _one_headroom_per_scope(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Refuse two amounts for one scope: it would be unclear whether to add them or to use the larger one."""
+    """Refuse two amounts for one scope: it would be unclear whether to add them
+    or to use the larger one."""
     first: dict[str, int] = {}
     for index, entry in enumerate(partial.spec.get("headroom", ())):
         path = (*SPEC, "headroom", index)

@@ -1,10 +1,10 @@
 """Types of values: how each is read from text, written back, and described in a sentence.
 
-A ValueType reads one node into a checked value, or reports a correction and returns UNSET; it never raises and never
-guesses. The text of a scalar is taken literally (`off` is the word off, `012` is refused and not read as ten). The
-rules of the values are upstream's (docs/reference/options.md "Value syntax"): Go durations, `<min>:<max>` totals,
-numbers without signs. Patterns are compiled at their first use, because functions load this module with the settings
-of their provider.
+A ValueType reads one node into a checked value, or reports a correction and returns UNSET; it never
+raises and never guesses. The text of a scalar is taken literally (`off` is the word off, `012` is
+refused and not read as ten). The rules of the values are upstream's (docs/reference/options.md
+"Value syntax"): Go durations, `<min>:<max>` totals, numbers without signs. Patterns are compiled at
+their first use, because functions load this module with the settings of their provider.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import format_duration, parse_amount, parse_duration
-from chalicelib.policy.diagnostics import Diagnostics, Mapping, Node, Path, Scalar, Sequence, closest, quote
+from chalicelib.policy.diagnostics import (
+    Diagnostics,
+    Mapping,
+    Node,
+    Path,
+    Scalar,
+    Sequence,
+    closest,
+    quote,
+)
 
 UNSET = msgspec.UNSET
 LONGEST_DURATION = 20 * 365 * 86400.0
@@ -39,10 +48,10 @@ def plain_form() -> Form:
 class ValueType(msgspec.Struct, frozen=True):
     """One type of value.
 
-    name: for the reference. read: node -> value, or UNSET. show: value -> its YAML form. form: its JSON schema, which
-    may accept more than `read`; a function, because commands alone need it. parse: for scalars and settings. example:
-    of a valid scalar, for the remedy where the key is missing. keeps_text: `read` gives, and `show` takes, the text of
-    a setting as a policy keeps it.
+    name: for the reference. read: node -> value, or UNSET. show: value -> its YAML form. form: its
+    JSON schema, which may accept more than `read`; a function, because commands alone need it.
+    parse: for scalars and settings. example: of a valid scalar, for the remedy where the key is
+    missing. keeps_text: `read` gives, and `show` takes, the text of a setting as a policy keeps it.
     """
 
     name: str
@@ -81,16 +90,22 @@ def scalar(
     return ValueType(name, read, show, form, parse, example)
 
 
-# -- numbers, truth, time ------------------------------------------------------------------------------------------
+# -- numbers, truth, time --------------------------------------------------------------------------
 
 
 def whole(least: int = 0, most: int = _LARGEST) -> ValueType:
     """A whole number in decimal digits, from least to most."""
-    span = f"a whole number of {least} or more" if most == _LARGEST else f"a whole number from {least} to {most}"
+    span = (
+        f"a whole number of {least} or more"
+        if most == _LARGEST
+        else f"a whole number from {least} to {most}"
+    )
 
     def parse(value: str) -> int:
         if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", value) is None:
-            zeros = " without the leading zero" if re.fullmatch(r"0[0-9]+", value) else ", in digits"
+            zeros = (
+                " without the leading zero" if re.fullmatch(r"0[0-9]+", value) else ", in digits"
+            )
             raise BadInput("", f"{quote(value)} is not a whole number", f"write {span}{zeros}")
         if not least <= int(value) <= most:
             raise BadInput("", f"{value} is out of range", f"write {span}")
@@ -112,12 +127,24 @@ def number(least: float, most: float, example: str) -> ValueType:
             raise BadInput("", f"{value} is out of range", f"write {span}")
         return float(value)
 
-    form = {"type": ["number", "string"], "minimum": least, "maximum": most, "pattern": "^[0-9]+([.][0-9]+)?$"}
-    return scalar("decimal", parse, span, lambda value: int(value) if value == int(value) else value, lambda: form)
+    form = {
+        "type": ["number", "string"],
+        "minimum": least,
+        "maximum": most,
+        "pattern": "^[0-9]+([.][0-9]+)?$",
+    }
+    return scalar(
+        "decimal",
+        parse,
+        span,
+        lambda value: int(value) if value == int(value) else value,
+        lambda: form,
+    )
 
 
 def show_number(value: float) -> float | int | str:
-    """Return a number that reads back; a number that Python would write with an exponent becomes text in full."""
+    """Return a number that reads back; a number that Python would write with an
+    exponent becomes text in full."""
     if value == int(value):
         return int(value)
     return value if "e" not in repr(value) else f"{value:.12f}".rstrip("0")
@@ -147,12 +174,21 @@ def _parse_boolean(value: str) -> bool:
     return _WORDS[value]
 
 
-BOOLEAN = scalar("true or false", _parse_boolean, "true or false", bool, lambda: {"enum": [True, False, *_WORDS]})
+BOOLEAN = scalar(
+    "true or false", _parse_boolean, "true or false", bool, lambda: {"enum": [True, False, *_WORDS]}
+)
 
 
-def duration(least: float = 0.0, most: float = LONGEST_DURATION, example: str = "10m or 1h30m") -> ValueType:
-    """A Go duration in seconds, from least to most. example: for the remedy where there is no value."""
-    limits = f" from {format_duration(least)} to {format_duration(most)}" if most < LONGEST_DURATION else ""
+def duration(
+    least: float = 0.0, most: float = LONGEST_DURATION, example: str = "10m or 1h30m"
+) -> ValueType:
+    """A Go duration in seconds, from least to most. example: for the remedy
+    where there is no value."""
+    limits = (
+        f" from {format_duration(least)} to {format_duration(most)}"
+        if most < LONGEST_DURATION
+        else ""
+    )
 
     def parse(value: str) -> float:
         try:
@@ -164,20 +200,34 @@ def duration(least: float = 0.0, most: float = LONGEST_DURATION, example: str = 
             remedy = f"{error.remedy}; days are written in hours: {hours}h"
             raise BadInput(error.place, error.problem, remedy) from None
         if seconds < 0:
-            raise BadInput("", f"{quote(value)} is negative", f"write a duration{limits or ' of 0 or more'}")
+            raise BadInput(
+                "", f"{quote(value)} is negative", f"write a duration{limits or ' of 0 or more'}"
+            )
         if not least <= seconds <= most:
             allowed = limits or f" of at most {format_duration(most)}"
             raise BadInput("", f"{quote(value)} is out of range", f"write a duration{allowed}")
         return seconds
 
-    form: Form = {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"}]}
-    return scalar("duration", parse, f"a duration{limits}, such as {example}", _show_duration, lambda: form)
+    form: Form = {
+        "anyOf": [
+            {"const": 0},
+            {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"},
+        ]
+    }
+    return scalar(
+        "duration", parse, f"a duration{limits}, such as {example}", _show_duration, lambda: form
+    )
 
 
 def _show_duration(seconds: float) -> str:
-    """Return text that reads back to the same seconds: fractions below a millisecond stay decimal."""
+    """Return text that reads back to the same seconds: fractions below a
+    millisecond stay decimal."""
     value = format_duration(seconds)
-    return value if parse_duration(value) == seconds else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    return (
+        value
+        if parse_duration(value) == seconds
+        else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    )
 
 
 def amount(resource: str, example: str) -> ValueType:
@@ -192,19 +242,26 @@ def amount(resource: str, example: str) -> ValueType:
     return scalar("quantity", parse, f"a quantity, such as {example}")
 
 
-# -- words ---------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
-def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "", make: Parser = str) -> ValueType:
-    """Text that matches a pattern. expected: `a label key, such as app`; example goes to the remedy."""
+def text(
+    expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "", make: Parser = str
+) -> ValueType:
+    """Text that matches a pattern. expected: `a label key, such as app`;
+    example goes to the remedy."""
 
     def parse(value: str) -> Any:
         if re.fullmatch(pattern, value) is None:
-            raise BadInput("", f"{quote(value)} is not {expected}", f"write {example}" if example else "")
+            raise BadInput(
+                "", f"{quote(value)} is not {expected}", f"write {example}" if example else ""
+            )
         return make(value)
 
     form = {"type": ["string", "number"], "pattern": f"^(?:{pattern})$"}
-    return scalar("text", parse, expected, str, lambda: form, example.removeprefix("something like "))
+    return scalar(
+        "text", parse, expected, str, lambda: form, example.removeprefix("something like ")
+    )
 
 
 def choice(words: tuple[str, ...], make: Parser = str, kind: str = "word") -> ValueType:
@@ -214,7 +271,11 @@ def choice(words: tuple[str, ...], make: Parser = str, kind: str = "word") -> Va
     def parse(value: str) -> Any:
         if value not in words:
             near = closest(value, words)
-            raise BadInput("", f"{quote(value)} is unknown", f"did you mean {near}?" if near else f"write {expected}")
+            raise BadInput(
+                "",
+                f"{quote(value)} is unknown",
+                f"did you mean {near}?" if near else f"write {expected}",
+            )
         return make(value)
 
     return scalar(kind, parse, expected, str, lambda: {"enum": list(words)})
@@ -227,7 +288,8 @@ def _parse_secret_name(value: str) -> str:
         raise BadInput(
             "",
             "is not the name of a secret",
-            "write the name of a secret in Secrets Manager, not the secret itself, or ssm:/ and the name "
+            "write the name of a secret in Secrets Manager, not the secret itself, or ssm:/ and "
+            "the name "
             "of a parameter of SSM",
         )
     return value
@@ -254,15 +316,27 @@ FILE = text("a file's path")
 
 
 def https_address(example: str, *, path: bool) -> ValueType:
-    """An address with TLS, or without TLS on this machine only (for emulators), without a slash at its end. path:
-    whether it may have one."""
+    """An address with TLS, or without TLS on this machine only (for emulators), without a slash at
+    its end. path: whether it may have one."""
 
     def parse(value: str) -> str:
         try:
             parts = urlsplit(value)
-            loopback = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
-            valid = bool(parts.hostname) and (loopback or parts.scheme == "https") and (path or parts.path in {"", "/"})
-            valid = valid and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
+            loopback = parts.scheme == "http" and parts.hostname in {
+                "localhost",
+                "127.0.0.1",
+                "::1",
+            }
+            valid = (
+                bool(parts.hostname)
+                and (loopback or parts.scheme == "https")
+                and (path or parts.path in {"", "/"})
+            )
+            valid = (
+                valid
+                and not (parts.query or parts.fragment or "@" in parts.netloc)
+                and parts.port != 0
+            )
             # Characters that need no escape: an address is signed as it is written.
             valid = valid and re.fullmatch(r"[\x21-\x5b\x5d-\x7e]+", value) is not None
         except ValueError:
@@ -274,24 +348,32 @@ def https_address(example: str, *, path: bool) -> ValueType:
     return scalar("address", parse, "an https address")
 
 
-# -- lists ---------------------------------------------------------------------------------------------------------
+# -- lists -----------------------------------------------------------------------------------------
 
 
 def listed(item_type: ValueType, *, commas: bool = True, name: str = "") -> ValueType:
-    """A list of items; a single scalar is a list, too, split at commas as upstream's flags are (unless
-    commas=False)."""
+    """A list of items; a single scalar is a list, too, split at commas as upstream's flags
+    are (unless commas=False)."""
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if isinstance(node, Scalar):
             if node.is_null:
                 return ()
             parts = node.text.split(",") if commas else [node.text]
-            items = [Scalar(part.strip(), node.plain and len(parts) == 1, node.line, node.column) for part in parts]
+            items = [
+                Scalar(part.strip(), node.plain and len(parts) == 1, node.line, node.column)
+                for part in parts
+            ]
             values = [item_type.read(item, path, diagnostics) for item in items]
         elif isinstance(node, Sequence):
-            values = [item_type.read(item, (*path, index), diagnostics) for index, item in enumerate(node.items)]
+            values = [
+                item_type.read(item, (*path, index), diagnostics)
+                for index, item in enumerate(node.items)
+            ]
         else:
-            diagnostics.problem(path, "is a mapping", "write a list: one line per entry, each after a dash")
+            diagnostics.problem(
+                path, "is a mapping", "write a list: one line per entry, each after a dash"
+            )
             return UNSET
         return UNSET if any(value is UNSET for value in values) else tuple(values)
 
@@ -308,16 +390,25 @@ def list_form(item: Form) -> Form:
     return {"anyOf": [{"type": "array", "items": item}, {"type": ["string", "number", "null"]}]}
 
 
-def lines(name: str, parse: Parser, expected: str, split: Callable[[str], list[str]] = str.split) -> ValueType:
-    """A setting of one value or a list of values, kept as one text with a line per value. split: that text into
-    values."""
+def lines(
+    name: str, parse: Parser, expected: str, split: Callable[[str], list[str]] = str.split
+) -> ValueType:
+    """A setting of one value or a list of values, kept as one text with a line per value.
+    split: that text into values."""
     item_type = scalar(name, parse, expected)
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if not isinstance(node, Sequence):
             return UNSET if item_type.read(node, path, diagnostics) is UNSET else scalar_text(node)
-        values = [item_type.read(item, (*path, index), diagnostics) for index, item in enumerate(node.items)]
-        return UNSET if any(value is UNSET for value in values) else "\n".join(map(scalar_text, node.items))
+        values = [
+            item_type.read(item, (*path, index), diagnostics)
+            for index, item in enumerate(node.items)
+        ]
+        return (
+            UNSET
+            if any(value is UNSET for value in values)
+            else "\n".join(map(scalar_text, node.items))
+        )
 
     def parse_all(value: str) -> Any:
         values, mistakes = [], []
@@ -330,7 +421,9 @@ def lines(name: str, parse: Parser, expected: str, split: Callable[[str], list[s
             raise InputErrors(tuple(mistakes))
         return tuple(values)
 
-    return ValueType(name, read, str.split, lambda: list_form({"type": "string"}), parse_all, keeps_text=True)
+    return ValueType(
+        name, read, str.split, lambda: list_form({"type": "string"}), parse_all, keeps_text=True
+    )
 
 
 def scalar_text(node: Node) -> str:
@@ -338,11 +431,14 @@ def scalar_text(node: Node) -> str:
     return node.text if isinstance(node, Scalar) else ""
 
 
-def bounds_of(noun: str, example: str, pattern: str = r"\S+", misnamed: str = "", make: Parser = str) -> ValueType:
+def bounds_of(
+    noun: str, example: str, pattern: str = r"\S+", misnamed: str = "", make: Parser = str
+) -> ValueType:
     """Lines of min:max:NAME, as upstream's --nodes; parsed into (min, max, name).
 
-    Split at the first two colons, 0 <= min <= max. noun: the word for the last part in messages; pattern: what it must
-    match, otherwise it is `misnamed`. make: the last part -> the name; raises BadInput.
+    Split at the first two colons, 0 <= min <= max. noun: the word for the last part in
+    messages; pattern: what it must match, otherwise it is `misnamed`. make: the last part ->
+    the name; raises BadInput.
     """
     remedy = f"write it like {example}"
 
@@ -352,9 +448,13 @@ def bounds_of(noun: str, example: str, pattern: str = r"\S+", misnamed: str = ""
             raise BadInput("", f"{quote(value)} is not min:max:{noun}", remedy)
         least, most = int(match[1]), int(match[2])
         if least < 0:
-            raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
+            raise BadInput(
+                "", f"the minimum {least} of {quote(value)} is negative", "write 0 or more"
+            )
         if most < least:
-            raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", remedy)
+            raise BadInput(
+                "", f"the maximum {most} of {quote(value)} is below the minimum {least}", remedy
+            )
         if re.fullmatch(pattern, match[3]) is None:
             raise BadInput("", f"{quote(match[3])} {misnamed}", remedy)
         return least, most, make(match[3])
@@ -362,14 +462,18 @@ def bounds_of(noun: str, example: str, pattern: str = r"\S+", misnamed: str = ""
     return lines(f"list of min:max:{noun}", parse, f"it like {example}", str.splitlines)
 
 
-# -- totals --------------------------------------------------------------------------------------------------------
+# -- totals ----------------------------------------------------------------------------------------
 
 _TOTAL = r"([0-9]{1,12}):([0-9]{1,12})"
 
 
 def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
-    """`<min>:<max>` as upstream writes it, or {min: …, max: …}; given in `unit`, stored multiplied by `scale`."""
-    example = f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: {default[1]}}}"
+    """`<min>:<max>` as upstream writes it, or {min: …, max: …}; given in `unit`,
+    stored multiplied by `scale`."""
+    example = (
+        f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: "
+        f"{default[1]}}}"
+    )
     bound = whole(0, _LARGEST_GIB if scale > 1 else _LARGEST)
 
     def parse(value: str) -> tuple[int, int]:
@@ -381,12 +485,16 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
     of_text = scalar("", parse, f"it like {example}")
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-        pair = (of_text.read if not isinstance(node, Mapping) else read_mapping)(node, path, diagnostics)
+        pair = (of_text.read if not isinstance(node, Mapping) else read_mapping)(
+            node, path, diagnostics
+        )
         if pair is UNSET:
             return UNSET
         least, most = pair
         if least > most:
-            diagnostics.problem(path, f"the minimum {least} is above the maximum {most}", f"write it like {example}")
+            diagnostics.problem(
+                path, f"the minimum {least} is above the maximum {most}", f"write it like {example}"
+            )
             return UNSET
         if most > _LARGEST_GIB:
             diagnostics.problem(path, f"{most} {unit} is out of range", f"write it like {example}")
@@ -407,4 +515,6 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
         of_mapping = {"type": "object", "properties": ends, "additionalProperties": False}
         return {"anyOf": [{"type": "string", "pattern": f"^(?:{_TOTAL})$"}, of_mapping]}
 
-    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", form)
+    return ValueType(
+        f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", form
+    )

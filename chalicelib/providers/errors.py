@@ -2,14 +2,20 @@
 
 ProviderError
 ├── Throttled        too many calls; retry after retry_after              temporary
-├── OutOfStock       the vendor has no such machine now                   temporary, next group in the same pass
-├── QuotaExceeded    the account's limit                                  temporary, next group, notify the operator
-├── InstallFailed    a machine was created and could not become a node    temporary, always the same short wait
-├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, notify the operator
+├── OutOfStock       the vendor has no such machine now                   temporary, next group in
+                                                                          the same pass
+├── QuotaExceeded    the account's limit                                  temporary, next group,
+                                                                          notify the operator
+├── InstallFailed    a machine was created and could not become a node    temporary, always the same
+                                                                          short wait
+├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, notify
+                                                                          the operator
 ├── NotFound         the resource no longer exists                        permanent
 ├── Conflict         changed concurrently (409)                           read again, decide again
-├── InvalidRequest   the vendor rejects the request                       permanent, a bug or a policy error
-├── Transient        network, 5xx, truncated responses                    temporary; the effect is unknown
+├── InvalidRequest   the vendor rejects the request                       permanent, a bug or a
+                                                                          policy error
+├── Transient        network, 5xx, truncated responses                    temporary; the effect is
+                                                                          unknown
 └── Unknown          none of the above
 """
 
@@ -18,15 +24,24 @@ from __future__ import annotations
 from chalicelib.model.errors import OutscalerError
 
 NOT_GIVEN = "NotGiven"
-"""The code of an Unauthorized without any credential, which no vendor has refused: a command was not given it."""
+"""The code of an Unauthorized without any credential, which no vendor has refused: a
+command was not given it."""
 
 
 class ProviderError(OutscalerError):
-    """message is safe to show: it never contains a secret. code and request_id are as the vendor sent them."""
+    """message is safe to show: it never contains a secret. code and request_id are
+    as the vendor sent them."""
 
-    def __init__(self, message: str, *, code: str = "", request_id: str = "", retry_after: float = 0.0) -> None:
+    def __init__(
+        self, message: str, *, code: str = "", request_id: str = "", retry_after: float = 0.0
+    ) -> None:
         super().__init__(message)
-        self.message, self.code, self.request_id, self.retry_after = message, code, request_id, retry_after
+        self.message, self.code, self.request_id, self.retry_after = (
+            message,
+            code,
+            request_id,
+            retry_after,
+        )
 
     @property
     def error_class(self) -> str:
@@ -47,8 +62,8 @@ class QuotaExceeded(ProviderError):
 
 
 class InstallFailed(ProviderError):
-    """A machine was created and did not become a node. The vendor has stock, so a growing wait would not help
-    (docs/reference/node-groups.md "Backoff")."""
+    """A machine was created and did not become a node. The vendor has stock, so a growing wait
+    would not help (docs/reference/node-groups.md "Backoff")."""
 
 
 class Unauthorized(ProviderError):
@@ -79,7 +94,8 @@ class Unknown(ProviderError):
 _BY_STATUS: dict[int, type[ProviderError]] = {
     400: InvalidRequest,
     401: Unauthorized,
-    402: Unauthorized,  # an account in arrears is refused like one without a key: the operator must act
+    # an account in arrears is refused like one without a key: the operator must act
+    402: Unauthorized,
     403: Unauthorized,
     404: NotFound,
     405: InvalidRequest,
@@ -101,7 +117,8 @@ _BY_HUNDRED: dict[int, type[ProviderError]] = {5: Transient}
 
 
 def class_for(status: int | None) -> type[ProviderError]:
-    """Return the error class of a status; None or 0 means that there was no response, which is Transient."""
+    """Return the error class of a status; None or 0 means that there was no
+    response, which is Transient."""
     if not status:
         return Transient
     return _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, Unknown)

@@ -1,12 +1,13 @@
-"""The only HTTP client for vendor APIs, so that the same limits and precautions apply to all of them: one caller that
-signs, limits the rate, repeats and cleans errors.
+"""The only HTTP client for vendor APIs, so that the same limits and precautions apply to all
+of them: one caller that signs, limits the rate, repeats and cleans errors.
 
-A call is bounded in time, size and number of attempts. It is repeated only if the caller declares that safe. Whether a
-change took effect after a lost response is determined by the provider, not assumed here. The environment is ignored (no
-proxies, no .netrc, no REQUESTS_CA_BUNDLE) and no cookie is stored. Redirects are not followed, because credentials
-would follow them.
+A call is bounded in time, size and number of attempts. It is repeated only if the caller declares
+that safe. Whether a change took effect after a lost response is determined by the provider, not
+assumed here. The environment is ignored (no proxies, no .netrc, no REQUESTS_CA_BUNDLE) and no
+cookie is stored. Redirects are not followed, because credentials would follow them.
 
-No error contains a header, a query, a request body or a known secret, because signatures occur in all of them.
+No error contains a header, a query, a request body or a known secret, because
+signatures occur in all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.model.vendor_hosts import refused
 from chalicelib.net.addresses import is_loopback
-from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request, exchange, media_type
+from chalicelib.net.http_exchange import (
+    PLAIN,
+    ExchangeBounds,
+    NoReply,
+    Request,
+    exchange,
+    media_type,
+)
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.net.time_limit import time_left
@@ -44,7 +52,8 @@ from chalicelib.providers.services import ProviderServices
 
 T = TypeVar("T")
 
-_METADATA = frozenset({"100.100.100.200"})  # a vendor's metadata service: link-local, never with TLS
+# a vendor's metadata service: link-local, never with TLS
+_METADATA = frozenset({"100.100.100.200"})
 _LONGEST_MESSAGE = 300
 _LONGEST_WORD = 128  # maximum length of a vendor's error code and request id
 _LONGEST_ASKED = 3600.0  # seconds; cap for vendors that name a year or an absurd number
@@ -79,29 +88,33 @@ class VendorResponse(msgspec.Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Answer({self.call}: {self.status}, {self.described})"  # a body may contain a session
+        # a body may contain a session
+        return f"Answer({self.call}: {self.status}, {self.described})"
 
     @property
     def described(self) -> str:
-        """Return length and type of the body, for an error about a body of unknown origin, which must not be quoted."""
+        """Return length and type of the body, for an error about a body of unknown origin,
+        which must not be quoted."""
         return f"{len(self.body)} bytes of {media_type(self.headers)}"
 
     def read(self, kind: type[T], shape: Callable[[Any], Any] = lambda document: document) -> T:
-        """Decode the JSON body as that type; values that no decoder accepts are repaired to texts (net/json_repair.py).
-        shape: transforms the document first. Raises Transient for a body that is not JSON (a proxy's page, a truncated
-        body), Unknown for JSON of another structure."""
+        """Decode the JSON body as that type; values that no decoder accepts are repaired to texts
+        (net/json_repair.py). shape: transforms the document first. Raises Transient for a body that
+        is not JSON (a proxy's page, a truncated body), Unknown for JSON of another structure."""
         try:
             return msgspec.convert(read_json(self.body, shape), kind)
         except msgspec.ValidationError as error:
-            raise Unknown(f"{self.call}: the answer has another shape than expected: {error}") from None
+            raise Unknown(
+                f"{self.call}: the answer has another shape than expected: {error}"
+            ) from None
         except msgspec.DecodeError:
             raise Transient(f"{self.call}: the answer is not complete JSON") from None
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """connect, read: seconds per wait on the socket. total: seconds for one attempt, without name resolution.
-    longest_pause: maximum seconds slept between attempts; if a vendor requests more, Throttled is raised instead.
-    bytes: of a response."""
+    """connect, read: seconds per wait on the socket. total: seconds for one attempt, without name
+    resolution. longest_pause: maximum seconds slept between attempts; if a vendor requests more,
+    Throttled is raised instead. bytes: of a response."""
 
     connect: float = 3.0
     read: float = 10.0
@@ -115,11 +128,12 @@ LIMITS = Limits()
 
 
 class Http:
-    """One vendor's API, for one provider object. vendor, services.deployment: whose hosts may be called
-    (model/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced while it is in use. sign:
-    called before every attempt, because signatures contain the time; returns the call to send. secrets: hidden in
-    errors. explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. budget:
-    the rate limit that all functions share. monotonic: a clock in seconds that never goes back, for the total. Not
+    """One vendor's API, for one provider object. vendor, services.deployment: whose hosts may be
+    called (model/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced
+    while it is in use. sign: called before every attempt, because signatures contain the time;
+    returns the call to send. secrets: hidden in errors. explain: maps the vendor's own error codes
+    to errors of the tree; None if only the status is known. budget: the rate limit that all
+    functions share. monotonic: a clock in seconds that never goes back, for the total. Not
     thread-safe: each further thread uses a `clone`."""
 
     def __init__(
@@ -142,9 +156,9 @@ class Http:
         self._session: BoundedSession | None = None
 
     def clone(self) -> Http:
-        """Return the same API over its own connections, for another thread. It reserves nothing. Its caller has called
-        `reserve` before, in the thread that owns the budget, and has made a first call, so that the credential has been
-        read."""
+        """Return the same API over its own connections, for another thread. It reserves nothing.
+        Its caller has called `reserve` before, in the thread that owns the budget, and has made a
+        first call, so that the credential has been read."""
         client = copy(self)
         client._session = None
         return client
@@ -166,24 +180,28 @@ class Http:
             self._budget.take()
 
     def refused(self, seconds: float) -> None:
-        """Record that the vendor throttles: pause all calls for this long (0: for the default pause)."""
+        """Record that the vendor throttles: pause all calls for this long
+        (0: for the default pause)."""
         if self._budget is not None:
             self._budget.refused(seconds)
 
     def send(self, request: VendorRequest, *, booked: bool = False) -> VendorResponse:
-        """Return the response, with a status below 300 and not HTML. Raises ProviderError, or BadInput for an address
-        that is not one of the vendor's.
+        """Return the response, with a status below 300 and not HTML. Raises ProviderError, or
+        BadInput for an address that is not one of the vendor's.
 
-        A refused credential is read once more, because it may have been replaced. A pause that the vendor requests
-        applies to every function; it is also slept here if it is short. booked: the call has been reserved already, and
-        if the vendor throttles, the caller must call `refused`."""
+        A refused credential is read once more, because it may have been replaced. A pause that the
+        vendor requests applies to every function; it is also slept here if it is short. booked: the
+        call has been reserved already, and if the vendor throttles, the caller must call
+        `refused`."""
         source = self._source
         used = source.current() if source is not None else None
         renewed, attempt = False, 1
         if not booked:
             self.reserve()
         self._check_address(request.url)
-        bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
+        bounds = ExchangeBounds(
+            self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes
+        )
         while True:
             call = self._sign(request)
             self._check_address(call.url)  # checked once more, as it was signed
@@ -216,8 +234,8 @@ class Http:
             attempt += 1
 
     def _pause(self, error: ProviderError, attempt: int) -> float | None:
-        """Return the seconds until the next attempt: exponential, half of it random, and at least what the vendor
-        requests. None if there is no further one."""
+        """Return the seconds until the next attempt: exponential, half of it random, and at least
+        what the vendor requests. None if there is no further one."""
         if attempt == self._limits.attempts or not isinstance(error, Transient | Throttled):
             return None
         longest = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
@@ -238,11 +256,13 @@ class Http:
         except ValueError:
             root = ""
         if problem := refused(self._vendor, root, self._services.deployment):
-            raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
+            raise BadInput(
+                f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts"
+            )
 
     def _unanswered(self, name: str, error: NoReply) -> ProviderError:
-        """Return the error of a call without a response. It names only the kind of failure, because all other details
-        contain the URL."""
+        """Return the error of a call without a response. It names only the kind of failure, because
+        all other details contain the URL."""
         text = f"no answer ({error.kind})"
         if error.sent and error.kind in PLAIN:
             text = PLAIN[error.kind].format(seconds=error.seconds, bytes=self._limits.bytes)
@@ -253,17 +273,25 @@ class Http:
         """Return the error of a response; None for a success."""
         call, status = response.call, str(response.status)
         if response.status >= 300:
-            error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
-            return self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
+            error = self._explain(response) or class_for(response.status)(
+                f"{call}: HTTP {status}", code=status
+            )
+            return self._cleaned(
+                error, retry_after(response.headers.get("retry-after", ""), self._clock())
+            )
         if "text/html" not in response.headers.get("content-type", "").lower():
             return None
-        return self._cleaned(Transient(f"{call}: a web page came instead of the API's answer", code=status), 0.0)
+        return self._cleaned(
+            Transient(f"{call}: a web page came instead of the API's answer", code=status), 0.0
+        )
 
     def _cleaned(self, error: ProviderError, pause: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""
         message, code, request_id = error.message, error.code, error.request_id
         for secret in self._secrets():
-            message, code, request_id = (secret.hidden_in(text) for text in (message, code, request_id))
+            message, code, request_id = (
+                secret.hidden_in(text) for text in (message, code, request_id)
+            )
         return type(error)(
             one_line(message)[:_LONGEST_MESSAGE],
             code=one_line(code)[:_LONGEST_WORD],
@@ -273,9 +301,9 @@ class Http:
 
 
 def retry_after(text: str, now: float) -> float:
-    """Return a Retry-After header as seconds from now: an integer of seconds or an HTTP date; 0.0 for anything else. At
-    most an hour: the value is stored in rows and messages, where an absurd value from a gateway would block work
-    forever."""
+    """Return a Retry-After header as seconds from now: an integer of seconds or an HTTP date; 0.0
+    for anything else. At most an hour: the value is stored in rows and messages, where an absurd
+    value from a gateway would block work forever."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(_LONGEST_ASKED, float(text))

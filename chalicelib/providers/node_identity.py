@@ -1,11 +1,12 @@
 """Matches machines to Nodes when only the Node itself states its identity.
 
-A providerID, a host name and an address are all claims of the kubelet. A machine has a Node only if exactly one Node
-claims it and that Node claims no other machine. In all other cases the machine is contested: it exists, and neither it
-nor the Nodes that claim it are changed (docs/reference/node-groups.md "Node identity").
+A providerID, a host name and an address are all claims of the kubelet. A machine has a Node only if
+exactly one Node claims it and that Node claims no other machine. In all other cases the machine
+is contested: it exists, and neither it nor the Nodes that claim it are changed
+(docs/reference/node-groups.md "Node identity").
 
-The check is repeated immediately before a vendor is asked to delete a machine, because a Node may have been registered
-or replaced since the plan was made.
+The check is repeated immediately before a vendor is asked to delete a machine, because a Node may
+have been registered or replaced since the plan was made.
 """
 
 from __future__ import annotations
@@ -43,13 +44,16 @@ N = TypeVar("N", bound=Known)
 
 
 class Identity(Generic[M, N]):
-    """claimed: the machines that each Node claims to be, by any of its fields; more than one if its fields contradict
-    each other. hinted: machines that it may mean by a field that proves nothing (another form of an id, the name of
-    another machine); these give no machine a Node, and make the machine contested. M: the provider's key of a
-    machine."""
+    """claimed: the machines that each Node claims to be, by any of its fields; more than one if its
+    fields contradict each other. hinted: machines that it may mean by a field that proves nothing
+    (another form of an id, the name of another machine); these give no machine a Node, and make the
+    machine contested. M: the provider's key of a machine."""
 
     def __init__(
-        self, nodes: Iterable[N], claimed: Callable[[N], Iterable[M]], hinted: Callable[[N], Iterable[M]] | None = None
+        self,
+        nodes: Iterable[N],
+        claimed: Callable[[N], Iterable[M]],
+        hinted: Callable[[N], Iterable[M]] | None = None,
     ) -> None:
         self._nodes: dict[M, N] = {}
         self._claimants: dict[M, set[str]] = {}
@@ -64,7 +68,9 @@ class Identity(Generic[M, N]):
             for machine in machines | hints:
                 self._claimants.setdefault(machine, set()).add(node.name)
         self._nodes = {
-            machine: nodes[0] for machine, nodes in bearers.items() if len(nodes) == 1 and machine not in doubtful
+            machine: nodes[0]
+            for machine, nodes in bearers.items()
+            if len(nodes) == 1 and machine not in doubtful
         }
 
     def node_of(self, machine: M) -> N | None:
@@ -72,7 +78,8 @@ class Identity(Generic[M, N]):
         return self._nodes.get(machine)
 
     def claimants(self, machine: M) -> tuple[str, ...]:
-        """Return the names of the Nodes that claim a contested machine, sorted; empty if it is not contested."""
+        """Return the names of the Nodes that claim a contested machine, sorted;
+        empty if it is not contested."""
         return () if machine in self._nodes else tuple(sorted(self._claimants.get(machine, ())))
 
     def machines(self) -> tuple[M, ...]:
@@ -112,17 +119,24 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
-    """Return the cluster's current nodes, all or those of a label selector. A pass has listed the nodes and passes them
-    in; a change runs minutes later and reads them itself. Raises Transient if they cannot be read: a machine that may
-    be a node must then not be given up."""
+    """Return the cluster's current nodes, all or those of a label selector. A pass has listed the
+    nodes and passes them in; a change runs minutes later and reads them itself. Raises Transient if
+    they cannot be read: a machine that may be a node must then not be given up."""
     current: list[Seen] = []
     try:
-        for page in kube.list_pages("/api/v1/nodes", query={"labelSelector": selector} if selector else None):
+        for page in kube.list_pages(
+            "/api/v1/nodes", query={"labelSelector": selector} if selector else None
+        ):
             if page.first:
                 current.clear()
             items = msgspec.json.decode(page.body, type=_List).items or ()
             current += [
-                Seen(node.metadata.name, node.spec.provider_id or "", node.metadata.labels or {}, node.metadata.uid)
+                Seen(
+                    node.metadata.name,
+                    node.spec.provider_id or "",
+                    node.metadata.labels or {},
+                    node.metadata.uid,
+                )
                 for node in items
             ]
     except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
@@ -131,8 +145,8 @@ def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
 
 
 class PermanentConflict(Conflict):
-    """A Conflict that waiting does not resolve: the cluster is not the one that the operation was planned for. The
-    operation ends, and the next pass decides again."""
+    """A Conflict that waiting does not resolve: the cluster is not the one that the operation was
+    planned for. The operation ends, and the next pass decides again."""
 
     @property
     def error_class(self) -> str:
@@ -141,14 +155,19 @@ class PermanentConflict(Conflict):
 
 
 def refuse_joined(names: Iterable[str]) -> None:
-    """names: instances of a discard that are Nodes by now. Raises PermanentConflict if there is any."""
+    """names: instances of a discard that are Nodes by now. Raises
+    PermanentConflict if there is any."""
     if joined := sorted(names):
         raise PermanentConflict(f"{', '.join(joined)} has joined the cluster meanwhile")
 
 
 def joined_of(instances: Iterable[M], identity: Identity[M, Seen]) -> list[M]:
     """The instances that are Nodes by now, or that a Node claims."""
-    return [machine for machine in instances if identity.node_of(machine) is not None or identity.claimants(machine)]
+    return [
+        machine
+        for machine in instances
+        if identity.node_of(machine) is not None or identity.claimants(machine)
+    ]
 
 
 def refuse_changed(
@@ -157,23 +176,32 @@ def refuse_changed(
     identity: Identity[M, Seen],
     nodes: tuple[Seen, ...],
 ) -> None:
-    """Raises PermanentConflict if a target is not, or not for certain, the Node that was planned. instance_of: the
-    instance of a target that is to be deleted now, None for other targets."""
+    """Raises PermanentConflict if a target is not, or not for certain, the Node that was planned.
+    instance_of: the instance of a target that is to be deleted now, None for other targets."""
     for target in targets:
         instance = instance_of(target)
         if instance is not None and (reason := _changed(target, instance, identity, nodes)):
             raise PermanentConflict(reason)
 
 
-def _changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
-    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be. A Node
-    that is gone is not a reason: its machine is still to be deleted."""
+def _changed(
+    target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]
+) -> str:
+    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if
+    it may be. A Node that is gone is not a reason: its machine is still to be deleted."""
     if names := identity.claimants(machine):
-        return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
+        return (
+            f"which node the machine {machine} is can no longer be determined: "
+            f"{', '.join(names[:5])} claim it"
+        )
     bearer = identity.node_of(machine)
     if bearer is not None and target.node and bearer.name != target.node:
-        return f"the machine {machine} is node {bearer.name} now, and node {target.node} was planned"
-    planned = next((node for node in nodes if node.name == target.node), None) if target.node else None
+        return (
+            f"the machine {machine} is node {bearer.name} now, and node {target.node} was planned"
+        )
+    planned = (
+        next((node for node in nodes if node.name == target.node), None) if target.node else None
+    )
     if planned is None:
         return ""
     if bearer is None:

@@ -1,12 +1,15 @@
-"""Reads what vendors ask for a machine: amounts and currencies of an answer, and prices from an API of prices. Other
-numbers that a vendor states of a kind of machine, such as how often it takes spot machines back, are read alike.
+"""Reads what vendors ask for a machine: amounts and currencies of an answer, and prices from an API
+of prices. Other numbers that a vendor states of a kind of machine, such as how often it takes spot
+machines back, are read alike.
 
-Prices are an extra. A key may lack the permission, an API may be slow or down, and an answer may be nonsense: then the
-machines have no price, and nothing else of the pass changes. So a pass makes few calls in a short time, and a failure
-is remembered, for all functions, longer than it takes to repeat it.
+Prices are an extra. A key may lack the permission, an API may be slow or down, and an answer may
+be nonsense: then the machines have no price, and nothing else of the pass changes. So a pass makes
+few calls in a short time, and a failure is remembered, for all functions, longer than it takes to
+repeat it.
 
-A price that is due to be read again is used until the vendor states a new one, with the date of its reading. Prices
-that appear and disappear with the vendor's API would change decisions back and forth.
+A price that is due to be read again is used until the vendor states a new one, with the
+date of its reading. Prices that appear and disappear with the vendor's API would change
+decisions back and forth.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from math import isfinite
 import msgspec
 
 from chalicelib.model.group import DEAREST, NodeGroup
-from chalicelib.providers.errors import InvalidRequest, NotFound, OutOfStock, ProviderError, Unauthorized
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    Unauthorized,
+)
 from chalicelib.providers.http import Limits
 from chalicelib.providers.rate_limit import OWN_PACE
 from chalicelib.providers.services import TtlCache
@@ -42,7 +51,12 @@ def currency_code(text: object) -> str:
 
 def price_of(value: object) -> float:
     """Return a price, which may be text; 0.0 for anything that is no possible price."""
-    if isinstance(value, str) and len(value) <= _MOST_DIGITS and value.isascii() and "_" not in value:
+    if (
+        isinstance(value, str)
+        and len(value) <= _MOST_DIGITS
+        and value.isascii()
+        and "_" not in value
+    ):
         try:
             value = float(value)
         except ValueError:
@@ -53,8 +67,8 @@ def price_of(value: object) -> float:
 
 
 class VendorPrice(msgspec.Struct, frozen=True, array_like=True):
-    """What a vendor asks for a machine per hour. price 0.0: it states none, and error is the reason. at: when it was
-    read, epoch seconds. due: when it is to be read again. denied: the
+    """What a vendor asks for a machine per hour. price 0.0: it states none, and error is the
+    reason. at: when it was read, epoch seconds. due: when it is to be read again. denied: the
     key may not read prices."""
 
     price: float = 0.0
@@ -65,19 +79,29 @@ class VendorPrice(msgspec.Struct, frozen=True, array_like=True):
     denied: bool = False
 
 
-def with_price(group: NodeGroup, price: VendorPrice | None, *, spot: bool, error: str = "") -> NodeGroup:
-    """Return the group with its price. price: None if the vendor was not asked, and error is the reason."""
+def with_price(
+    group: NodeGroup, price: VendorPrice | None, *, spot: bool, error: str = ""
+) -> NodeGroup:
+    """Return the group with its price. price: None if the vendor was not asked,
+    and error is the reason."""
     if price is None or not price.price:
-        return msgspec.structs.replace(group, spot=spot, price_error=price.error if price is not None else error)
+        return msgspec.structs.replace(
+            group, spot=spot, price_error=price.error if price is not None else error
+        )
     return msgspec.structs.replace(
-        group, spot=spot, price=price.price, currency=price.currency, priced_at=price.at, price_error=""
+        group,
+        spot=spot,
+        price=price.price,
+        currency=price.currency,
+        priced_at=price.at,
+        price_error="",
     )
 
 
 class PriceReader:
-    """Prices of machines of one account in one region, for one pass. ask: sends one call for a machine and returns
-    price and currency, None if the vendor states none; raises ProviderError. permission: what the key needs for it.
-    subject: what is read, in messages."""
+    """Prices of machines of one account in one region, for one pass. ask: sends one call for a
+    machine and returns price and currency, None if the vendor states none; raises ProviderError.
+    permission: what the key needs for it. subject: what is read, in messages."""
 
     def __init__(
         self,
@@ -94,8 +118,8 @@ class PriceReader:
         """Why the key may not read prices; "" if it may, or if that is not known."""
 
     def read(self, names: Iterable[str], *, spot: Iterable[str] = ()) -> dict[str, VendorPrice]:
-        """Return a price for every name, from the cache or the vendor. Never raises. spot: the names whose prices
-        change often."""
+        """Return a price for every name, from the cache or the vendor. Never raises. spot: the
+        names whose prices change often."""
         wanted, often = sorted(set(names)), frozenset(spot)
         cached = self._cache.get([_API, *wanted])
         known = {name: price for name in wanted if (price := cached.get(name)) is not None}
@@ -107,8 +131,11 @@ class PriceReader:
         missing = VendorPrice(error=stopped.error or "its price is read in a later pass")
         return {name: known.get(name, missing) for name in wanted}
 
-    def _read_due(self, due: list[str], often: frozenset[str], known: dict[str, VendorPrice]) -> VendorPrice:
-        """Read prices into `known`, and return what stopped that, without an error if nothing did."""
+    def _read_due(
+        self, due: list[str], often: frozenset[str], known: dict[str, VendorPrice]
+    ) -> VendorPrice:
+        """Read prices into `known`, and return what stopped that, without
+        an error if nothing did."""
         began, stopped, changed = self._now(), VendorPrice(), dict[str, VendorPrice]()
         for name in due[:_MOST_CALLS]:
             if not 0 <= self._now() - began < _LONGEST:
@@ -128,7 +155,8 @@ class PriceReader:
         return stopped
 
     def _price(self, name: str, fresh: float) -> VendorPrice:
-        """Return the price of a machine. Raises ProviderError for a failure that is not about this machine."""
+        """Return the price of a machine. Raises ProviderError for a failure that
+        is not about this machine."""
         error = "the vendor states no price for it"
         try:
             stated = self._ask(name)
@@ -144,6 +172,9 @@ class PriceReader:
         denied = isinstance(error, Unauthorized)
         text = f"{self._subject} could not be read: {error.error_class}: {error.message}"
         if denied:
-            text = f"the key may not read {self._subject} (it needs {self._permission}): {error.message}"
+            text = (
+                f"the key may not read {self._subject} (it needs {self._permission}): "
+                f"{error.message}"
+            )
         due = 0.0 if error.code == OWN_PACE else self._now() + (_DENIED if denied else _FAILED)
         return VendorPrice(due=due, error=text[:_LONGEST_TEXT], denied=denied)

@@ -1,9 +1,11 @@
-"""A rate limit shared by all functions; calls are reserved in lots, so an idle pass costs one write for it.
+"""A rate limit shared by all functions; calls are reserved in lots, so an idle
+pass costs one write for it.
 
-Alibaba Cloud limits calls per account, product and window and publishes no numbers; its limits have the form "200 in 60
-s". So 200 calls may be made at once, which covers a pass over 190 groups, and ten per second after that. This is enough
-for many clusters. If it is too much, it is corrected soon, because every function pauses for as long as the vendor
-requests once it throttles. Accounts with another quota set `callsPerSecond`.
+Alibaba Cloud limits calls per account, product and window and publishes no numbers; its limits have
+the form "200 in 60 s". So 200 calls may be made at once, which covers a pass over 190 groups, and
+ten per second after that. This is enough for many clusters. If it is too much, it is corrected
+soon, because every function pauses for as long as the vendor requests once it throttles. Accounts
+with another quota set `callsPerSecond`.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from chalicelib.providers.errors import Throttled
 from chalicelib.providers.services import ProviderServices, RateLimit
 
 LOT = 10  # calls reserved at a time
-LOT_SECONDS = 5.0  # seconds' worth of calls that are granted together at most; a single call may be worth more
+# seconds' worth of calls that are granted together at most; a single call may be worth more
+LOT_SECONDS = 5.0
 BURST = 20.0  # seconds' worth of calls that may be made at once
 HOLD = 5.0  # seconds without calls after throttling that names no pause
 OWN_PACE = "OwnPace"  # the code of a Throttled for which no call was made
-LONGEST_WAIT = 2.0  # seconds that one provider object may sleep in total before it raises Throttled instead
+# seconds that one provider object may sleep in total before it raises Throttled instead
+LONGEST_WAIT = 2.0
 
 
 class WaitLimit:
@@ -29,11 +33,12 @@ class WaitLimit:
 
 
 class CallBudget:
-    """The call budget of one product in one region with one account, for one pass. key: identifies the owner of the
-    limit, never a secret; determined at the first call (raises ProviderError). burst: seconds' worth of calls at once;
-    lot: calls reserved at a time, and the minimum burst. For a limit of a number of calls in every second, use burst 0
-    and lot 1, which spaces calls evenly. A bucket that can be emptied at once and refills meanwhile would allow twice
-    as many in its first second."""
+    """The call budget of one product in one region with one account, for one pass. key: identifies
+    the owner of the limit, never a secret; determined at the first call (raises ProviderError).
+    burst: seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst.
+    For a limit of a number of calls in every second, use burst 0 and lot 1, which spaces calls
+    evenly. A bucket that can be emptied at once and refills meanwhile would allow twice as many in
+    its first second."""
 
     def __init__(
         self,
@@ -51,18 +56,21 @@ class CallBudget:
         self._rate_limit: RateLimit | None = None
 
     def expect(self, calls: int) -> None:
-        """Announce calls, so that the next reservation is one larger lot. The calls need not follow."""
+        """Announce calls, so that the next reservation is one larger lot.
+        The calls need not follow."""
         self._expected = calls
 
     def take(self) -> None:
-        """Take one call from the budget. Raises Throttled if the wait would exceed the remaining time to wait."""
+        """Take one call from the budget. Raises Throttled if the wait would exceed
+        the remaining time to wait."""
         if not self._reserved:
             self._reserved = self._reserve(max(self._lot, self._expected))
             self._expected = max(0, self._expected - self._reserved)
         self._reserved -= 1
 
     def refused(self, seconds: float) -> None:
-        """Record that the vendor throttles: pause all calls for this long (0: for HOLD) and discard reserved calls."""
+        """Record that the vendor throttles: pause all calls for this long (0: for HOLD)
+        and discard reserved calls."""
         self._reserved = 0
         self._services.rate_limiter.hold(self._current_limit(), seconds or HOLD)
 
@@ -70,14 +78,16 @@ class CallBudget:
         limiter, rate_limit = self._services.rate_limiter, self._current_limit()
         lot = min(calls, rate_limit.burst)
         wait = limiter.take(rate_limit, lot)
-        # Fewer calls are available sooner, and many are not granted together; in the end a single one.
+        # Fewer calls are available sooner, and many are not granted together;
+        # in the end a single one.
         for fewer in (int(rate_limit.rate * LOT_SECONDS), 1):
             if wait > 0.0 and 1 <= fewer < lot:
                 lot, wait = fewer, limiter.take(rate_limit, fewer)
         while wait > 0.0:
             if wait > self._limit.left:
                 text = (
-                    f"our own pace for {rate_limit.key} (callsPerSecond sets it): the next call is due in {wait:.1f} s"
+                    f"our own pace for {rate_limit.key} (callsPerSecond sets it): the next call is "
+                    f"due in {wait:.1f} s"
                 )
                 raise Throttled(text, code=OWN_PACE, retry_after=wait)
             self._limit.left -= wait
@@ -87,5 +97,7 @@ class CallBudget:
 
     def _current_limit(self) -> RateLimit:
         if self._rate_limit is None:
-            self._rate_limit = RateLimit(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
+            self._rate_limit = RateLimit(
+                self._key(), self._rate, max(self._lot, round(self._rate * self._burst))
+            )
         return self._rate_limit

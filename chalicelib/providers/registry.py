@@ -1,7 +1,7 @@
 """Builds providers by their names in the policy.
 
-Each package is imported only when its provider is requested: a function that acts on one cloud must not load the
-others.
+Each package is imported only when its provider is requested: a function that acts on one cloud
+must not load the others.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ def _make(name: str, connection: Connection) -> Provider:
             from chalicelib.providers.huaweicloud import provider as huaweicloud
 
             return huaweicloud.build(connection)
-    raise BadInput(f"providers.{name}", f"{name!r} is not a provider", f"available: {', '.join(_NAMES)}")
+    raise BadInput(
+        f"providers.{name}", f"{name!r} is not a provider", f"available: {', '.join(_NAMES)}"
+    )
 
 
 def _useless_settings(name: str, connection: Connection) -> tuple[BadInput, ...]:
-    """Return the errors in settings with which a provider can be built but cannot work. At run time they affect only
-    their own pool; when the policy is validated they are an error."""
+    """Return the errors in settings with which a provider can be built but cannot work. At run time
+    they affect only their own pool; when the policy is validated they are an error."""
     if name == "cherryservers":
         from chalicelib.policy.vendors.cherryservers import read_settings
         from chalicelib.providers.cherryservers import definition_reader
@@ -67,8 +69,9 @@ def names() -> tuple[str, ...]:
 
 
 def build(name: str, connection: Connection) -> Provider:
-    """Return the provider of that name for one pass. Raises BadInput for a name that cannot be built, for invalid
-    settings, and for what the deployment does not permit, regardless of earlier checks of the settings."""
+    """Return the provider of that name for one pass. Raises BadInput for a name that cannot be
+    built, for invalid settings, and for what the deployment does not permit, regardless of
+    earlier checks of the settings."""
     if name in _NAMES and (refused := _not_permitted(name, connection)):
         raise InputErrors(refused)
     return _make(name, connection)
@@ -77,14 +80,16 @@ def build(name: str, connection: Connection) -> Provider:
 def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
     return tuple(
         BadInput(f"providers.{name}.{key}", problem, remedy)
-        for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment)
+        for key, problem, remedy in not_permitted(
+            name, connection.settings, connection.means.deployment
+        )
     )
 
 
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
-    """Return the errors that providers find in a policy, for validation before it is applied. Only the provider knows
-    which settings are valid together. Nothing is read or sent; a provider that is not part of this version is not
-    checked."""
+    """Return the errors that providers find in a policy, for validation before it is applied. Only
+    the provider knows which settings are valid together. Nothing is read or sent; a provider that
+    is not part of this version is not checked."""
     services = ProviderServices(deployment=deployment)
     errors: list[BadInput] = []
     for name in sorted(policy.providers.keys() & set(_NAMES)):
@@ -92,13 +97,18 @@ def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput,
         errors.extend(_not_permitted(name, connection))
         for check in (_make, _useless_settings):
             for error in _refused(check, name, connection):
-                if (error.place, error.problem) not in {(known.place, known.problem) for known in errors}:
+                if (error.place, error.problem) not in {
+                    (known.place, known.problem) for known in errors
+                }:
                     errors.append(error)
     return tuple(errors)
 
 
-def _refused(check: Callable[[str, Connection], object], name: str, connection: Connection) -> tuple[BadInput, ...]:
-    """Return the errors that the call raises or returns; a provider that was built is not an error."""
+def _refused(
+    check: Callable[[str, Connection], object], name: str, connection: Connection
+) -> tuple[BadInput, ...]:
+    """Return the errors that the call raises or returns; a provider that
+    was built is not an error."""
     try:
         result = check(name, connection)
     except InputErrors as several:
@@ -122,7 +132,9 @@ def _connection(
 ) -> Connection:
     groups = tuple(group for group in policy.node_groups if group.provider == name)
     settings = policy.providers[name]
-    return Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services)
+    return Connection(
+        policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services
+    )
 
 
 def providers(
@@ -132,8 +144,8 @@ def providers(
     now: Callable[[], float],
     services: ProviderServices | None = None,
 ) -> tuple[Provider, ...]:
-    """Return all providers that a policy names, by name, for one pass. A stand-in replaces a provider that cannot be
-    built, which then does not affect the others."""
+    """Return all providers that a policy names, by name, for one pass. A stand-in replaces a
+    provider that cannot be built, which then does not affect the others."""
     services = services or ProviderServices()
     built: list[Provider] = []
     for name in sorted(policy.providers):
@@ -145,10 +157,10 @@ def providers(
 
 
 class UnavailableProvider:
-    """A stand-in for a provider that could not be built: wrong settings, no credential, or not part of this version. It
-    answers every call with the same error, so it is handled like any failing provider: its groups are reported as
-    missing data, where the configuration error would otherwise abort the whole pass. why: the reason in one line, safe
-    to show."""
+    """A stand-in for a provider that could not be built: wrong settings, no credential, or not part
+    of this version. It answers every call with the same error, so it is handled like any
+    failing provider: its groups are reported as missing data, where the configuration error would
+    otherwise abort the whole pass. why: the reason in one line, safe to show."""
 
     def __init__(self, name: str, why: str) -> None:
         self._name, self._why = name, why
@@ -161,4 +173,6 @@ class UnavailableProvider:
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise InvalidRequest(f"provider {self._name}: {self._why}", code="NotBuilt")
 
-    observe = scale_up = has_requested = delete_nodes = cancel_delete = decrease_target = poll = _refuse
+    observe = scale_up = has_requested = delete_nodes = cancel_delete = decrease_target = poll = (
+        _refuse
+    )

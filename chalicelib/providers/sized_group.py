@@ -1,14 +1,17 @@
-"""What the changes of a group share where the vendor takes its size as an absolute number: Alibaba, Exoscale and CCE.
+"""What the changes of a group share where the vendor takes its size as an absolute number:
+Alibaba, Exoscale and CCE.
 
     the size is             then
-    to_size                 done: an earlier attempt has reached the vendor, or a user has set the same size
+    to_size                 done: an earlier attempt has reached the vendor, or a
+                            user has set the same size
     neither of the two      a conflict, nothing is written (`other_size`)
     from_size               refused below what exists or outside the bounds, otherwise written once
 
-A repeated call begins with the same questions, so a crash or a lost answer adds and removes nothing; the suite asks
-them of every vendor (tests/contract/suite/test_suite_sizes.py). What follows a write differs (activities, operations,
-totals of a pool), so each vendor has its own. A removal names machines, and placeholders of machines that were
-requested and never made; placeholders lower the size.
+A repeated call begins with the same questions, so a crash or a lost answer adds and removes
+nothing; the suite asks them of every vendor (tests/contract/suite/test_suite_sizes.py). What
+follows a write differs (activities, operations, totals of a pool), so each vendor has its own. A
+removal names machines, and placeholders of machines that were requested and never made;
+placeholders lower the size.
 """
 
 from __future__ import annotations
@@ -20,15 +23,23 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.node_identity import Identity, Seen, joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import (
+    Identity,
+    Seen,
+    joined_of,
+    refuse_changed,
+    refuse_joined,
+)
 
-POLLS, LOOKS = "polls", "looks"  # keys of an operation's data: polls so far, consecutive reads of doubtful numbers
+# keys of an operation's data: polls so far, consecutive reads of doubtful numbers
+POLLS, LOOKS = "polls", "looks"
 
 # -- sizes
 
 
 def check_sizes(operation: Operation) -> None:
-    """Raise InvalidRequest for a scale-up that does not increase the size, and for a size below 0."""
+    """Raise InvalidRequest for a scale-up that does not increase the size, and for a size
+    below 0."""
     from_size, to_size = operation.spec.from_size, operation.spec.to_size
     if operation.spec.kind is OperationKind.SCALE_UP and to_size <= from_size:
         raise InvalidRequest(f"from {from_size} to {to_size} does not increase the size")
@@ -37,7 +48,8 @@ def check_sizes(operation: Operation) -> None:
 
 
 def other_size(operation: Operation, title: str, size: int) -> Failed:
-    """Return the failure for a size that was changed outside this operation. title: the group, for the message."""
+    """Return the failure for a size that was changed outside this operation. title:
+    the group, for the message."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{title} has the size {size}, but {planned} was planned")
 
@@ -47,19 +59,24 @@ def changed_size(operation: Operation) -> Succeeded:
     return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
-def size_without(operation: Operation, placeholders: int, title: str, size: int, least: int) -> int | Failed | None:
-    """Return the lower size of a group without that many machines that were never made; None if there is nothing left
-    to lower, Failed if the size has increased. size: the current one; least: what exists, and any minimum.
+def size_without(
+    operation: Operation, placeholders: int, title: str, size: int, least: int
+) -> int | Failed | None:
+    """Return the lower size of a group without that many machines that were never made; None if
+    there is nothing left to lower, Failed if the size has increased. size: the current one; least:
+    what exists, and any minimum.
 
-    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
-    operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
+    The new size is computed from the planned size, so the call may be repeated. If the size
+    is lower already, this operation or a concurrent removal has lowered it, and the next
+    pass sees the remainder."""
     if size > operation.spec.from_size:
         return other_size(operation, title, size)
     lower = max(least, operation.spec.from_size - placeholders)
     return lower if lower < size else None
 
 
-# -- polls. They are counted in the operation's data, because clocks of different functions may differ.
+# -- polls. They are counted in the operation's data, because clocks of
+# different functions may differ.
 
 _MOST_POLLS = 1000  # of which the sum is taken: more than any operation makes
 
@@ -71,8 +88,8 @@ def counted(operation: Operation, key: str) -> int:
 
 
 class Polls(msgspec.Struct, frozen=True):
-    """When a change is looked at again: after `first` seconds, then `growth` times as long each time, up to `longest`.
-    step: the step of the InProgress."""
+    """When a change is looked at again: after `first` seconds, then `growth` times as long each
+    time, up to `longest`. step: the step of the InProgress."""
 
     step: str
     first: float
@@ -88,14 +105,23 @@ class Polls(msgspec.Struct, frozen=True):
         return self._pause(counted(operation, POLLS))
 
     def have_taken(self, operation: Operation, seconds: float) -> bool:
-        """Whether the polls so far took this many seconds. From then on the planner waits, with its own timer."""
+        """Whether the polls so far took this many seconds. From then on the planner
+        waits, with its own timer."""
         polls = min(counted(operation, POLLS), _MOST_POLLS)
         return sum(self._pause(number) for number in range(polls)) >= seconds
 
-    def later(self, operation: Operation, note: str = "", *, data: dict[str, str] | None = None) -> InProgress:
-        """Return Pending until the next poll; the caller limits the total time. data: added to the operation's."""
+    def later(
+        self, operation: Operation, note: str = "", *, data: dict[str, str] | None = None
+    ) -> InProgress:
+        """Return Pending until the next poll; the caller limits the total time. data:
+        added to the operation's."""
         polls = {POLLS: str(counted(operation, POLLS) + 1)}
-        return InProgress(self.pause(operation), self.step, {**operation.status.data, **polls, **(data or {})}, note)
+        return InProgress(
+            self.pause(operation),
+            self.step,
+            {**operation.status.data, **polls, **(data or {})},
+            note,
+        )
 
     def _pause(self, number: int) -> float:
         return round(min(self.longest, self.first * self.growth ** min(number, 20)), 1)
@@ -112,7 +138,9 @@ class Targets(msgspec.Struct, frozen=True):
 
     def removed(self, operation: Operation) -> Succeeded:
         """Return the outcome of a removal of all of them."""
-        return Succeeded({"removed": len(self.machines) + len(self.placeholders), "group": operation.spec.group})
+        return Succeeded(
+            {"removed": len(self.machines) + len(self.placeholders), "group": operation.spec.group}
+        )
 
 
 def read_targets(
@@ -121,8 +149,9 @@ def read_targets(
     placeholder_group: Callable[[str], str | None],
     machine: str,
 ) -> Targets:
-    """Return the targets; raises InvalidRequest for one without a handle, or for another group's placeholder.
-    placeholder_group: the group of a placeholder's handle, None for a machine's; machine: the vendor's word."""
+    """Return the targets; raises InvalidRequest for one without a handle, or for another group's
+    placeholder. placeholder_group: the group of a placeholder's handle, None for a machine's;
+    machine: the vendor's word."""
     groups: dict[str, str | None] = {}
     for target in operation.spec.targets:
         handle = handle_of(target)
@@ -145,10 +174,10 @@ def check_nodes(
     handle_of: Callable[[RemovalTarget], str],
     name_of: Callable[[str], str] = str,
 ) -> None:
-    """Raise PermanentConflict if one of the machines that are to be deleted now (handles) is not, or not for certain,
-    the node that was planned, or, if machines that never joined are deleted, is a node by now. joined: lists the
-    cluster's current nodes, raises Transient; None without a connection to the cluster: nothing is checked. name_of: a
-    machine in the message."""
+    """Raise PermanentConflict if one of the machines that are to be deleted now (handles) is not,
+    or not for certain, the node that was planned, or, if machines that never joined are deleted, is
+    a node by now. joined: lists the cluster's current nodes, raises Transient; None without a
+    connection to the cluster: nothing is checked. name_of: a machine in the message."""
     if joined is None:
         return
     nodes = joined()

@@ -1,7 +1,8 @@
-"""Reads the cluster for a pass, in the way that the policy asks for: changes since an earlier pass, or everything.
+"""Reads the cluster for a pass, in the way that the policy asks for: changes since an
+earlier pass, or everything.
 
-With `verify` a pass that has read changes compares its lists with those that the server gives of the same versions. A
-difference is reported, and everything is read again.
+With `verify` a pass that has read changes compares its lists with those that the server gives of
+the same versions. A difference is reported, and everything is read again.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ NOTHING = Memory()
 
 
 def make_room(cluster: str, peak: int, runtime: Runtime) -> None:
-    """Drop lists of other clusters for which this pass leaves no memory. peak: MB that a pass of this cluster needs, 0
-    if unknown."""
+    """Drop lists of other clusters for which this pass leaves no memory. peak: MB that a pass of
+    this cluster needs, 0 if unknown."""
     if runtime.kept_lists is not None and runtime.memory_size:
         runtime.kept_lists().limit(cluster, max(0, int(runtime.memory_size * GROWN) - peak) << 20)
 
 
 def connected(policy: Policy, runtime: Runtime) -> KubeClient:
-    """Return a client of the cluster, that of an earlier pass of this process where its connections may still be open.
-    Raises BadInput, ClusterError."""
+    """Return a client of the cluster, that of an earlier pass of this process where its connections
+    may still be open. Raises BadInput, ClusterError."""
     fresh = runtime.kube_client(policy)
     return fresh if runtime.kept_lists is None else runtime.kept_lists().client(policy.name, fresh)
 
@@ -41,12 +42,15 @@ def connected(policy: Policy, runtime: Runtime) -> KubeClient:
 def observe(
     policy: Policy, kube: KubeClient, groups: Observe, runtime: Runtime, memory: Memory = NOTHING
 ) -> tuple[Snapshot, ReadScope]:
-    """Return the cluster now, and how it was read. groups: see read_live_cluster. memory: with which the pass decides;
-    it must not know of changes that the snapshot does not show. Raises ClusterError."""
+    """Return the cluster now, and how it was read. groups: see read_live_cluster. memory:
+    with which the pass decides; it must not know of changes that the snapshot does not
+    show. Raises ClusterError."""
     if (watched := _watched(policy, groups, runtime, last_change(memory))) is not None:
         return watched, ReadScope.CHANGES
     lists = (
-        runtime.kept_lists() if runtime.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
+        runtime.kept_lists()
+        if runtime.kept_lists is not None and policy.reading is not ClusterReading.FULL
+        else None
     )
     results: list[ReadResult] = []
     snapshot = _read(policy, kube, groups, runtime, lists, results)
@@ -63,8 +67,14 @@ def observe(
             behind=round(result.behind, 1),
         )
     if result.short:
-        logger.warning("watches of the cluster pause before their end", cluster=policy.name, kinds=result.short)
-    if lists is None or policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
+        logger.warning(
+            "watches of the cluster pause before their end", cluster=policy.name, kinds=result.short
+        )
+    if (
+        lists is None
+        or policy.reading is not ClusterReading.VERIFY
+        or result.scope is not ReadScope.CHANGES
+    ):
         return snapshot, result.scope
     kube.begin_lists()
     if _is_verified(policy, kube, lists):
@@ -78,7 +88,8 @@ def observe(
 
 
 def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> bool:
-    """Return whether the lists that were followed are those of the server, as far as they can be compared."""
+    """Return whether the lists that were followed are those of the server, as far
+    as they can be compared."""
     # Imported here, because few policies ask for it.
     from chalicelib.snapshot.list_changes import compare
 
@@ -95,13 +106,16 @@ def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> boo
         logger.info("lists not verified", cluster=policy.name, kinds=comparison.incomparable)
     if comparison.differences:
         logger.error(
-            "the changes do not add up to the cluster", cluster=policy.name, differences=comparison.differences
+            "the changes do not add up to the cluster",
+            cluster=policy.name,
+            differences=comparison.differences,
         )
     return not comparison.differences
 
 
 def last_change(memory: Memory) -> float:
-    """Return the latest instant at which memory knows that an operation ended; epoch seconds, 0.0 for none."""
+    """Return the latest instant at which memory knows that an operation ended;
+    epoch seconds, 0.0 for none."""
     groups = (
         instant
         for group in memory.groups.values()
@@ -112,40 +126,50 @@ def last_change(memory: Memory) -> float:
             group.request.since if group.request is not None else 0.0,
         )
     )
-    return max(memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure, *groups)
+    return max(
+        memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure, *groups
+    )
 
 
 def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) -> Snapshot | None:
-    """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used.
-    since: see WatchedLists.load."""
+    """Return the cluster as its watcher has posted it; None where it has none, or where its posts
+    cannot be used. since: see WatchedLists.load."""
     secret, namespace = policy.kubernetes.watcher_secret, policy.options.namespace
     if not secret or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
         return None
     if not runtime.lists:
-        logger.warning("lists of the watcher not used", cluster=policy.name, detail="deploy with ShareLists")
+        logger.warning(
+            "lists of the watcher not used", cluster=policy.name, detail="deploy with ShareLists"
+        )
         return None
     # Imported here, because few clusters have a watcher.
     from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
     from chalicelib.snapshot.list_archive import PostsBehind, WatchedLists, list_place, watcher_key
 
     try:
-        text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(secret)
+        text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(
+            secret
+        )
         key = watcher_key(policy.name, text, namespace)
-        lists = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
+        lists = WatchedLists(list_place(runtime.lists), runtime.clock).load(
+            policy.name, key, namespace, since
+        )
     except OutscalerError as error:
         log = logger.info if isinstance(error, PostsBehind) else logger.warning
         log("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None
     age = max(0.0, runtime.clock() - lists.followed_at)
-    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=age)
+    logger.info(
+        "cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=age
+    )
     builder = lists.builder
     node_groups, gaps = groups(builder.nodes)
     return builder.snapshot(policy.name, runtime.clock(), node_groups, gaps)
 
 
 def share_lists(policy: Policy, runtime: Runtime) -> None:
-    """Store what this pass has read for other processes, where the deployment has a place for it. Raises nothing: the
-    pass is over."""
+    """Store what this pass has read for other processes, where the deployment has a place for it.
+    Raises nothing: the pass is over."""
     if runtime.kept_lists is None or policy.reading is ClusterReading.FULL:
         return
     try:

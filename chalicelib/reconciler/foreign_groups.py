@@ -1,10 +1,11 @@
-"""Node groups that another cluster of this deployment owns (docs/architecture.md). A pass claims the groups that its
-plan has operations for, and plans again without those that it does not get.
+"""Node groups that another cluster of this deployment owns (docs/architecture.md). A pass claims
+the groups that its plan has operations for, and plans again without those that it does not get.
 
-Claims have globally unique keys, so that two policies that mean the same group claim the same key. A provider that
-knows such a key supplies it (NodeGroup.claim): Cluster API uses the management cluster's CA and the object's uid.
-Otherwise the key is the place that the policy names, with the group's id. The former keys of Cluster API's groups,
-which contain the name of a secret, are still looked up, and a claim made under one is respected.
+Claims have globally unique keys, so that two policies that mean the same group claim the same key.
+A provider that knows such a key supplies it (NodeGroup.claim): Cluster API uses the management
+cluster's CA and the object's uid. Otherwise the key is the place that the policy names, with the
+group's id. The former keys of Cluster API's groups, which contain the name of a secret, are still
+looked up, and a claim made under one is respected.
 """
 
 from __future__ import annotations
@@ -25,31 +26,44 @@ Key = tuple[str, str]  # (provider, the group's key there), as in store/group_ow
 def claimed_elsewhere(
     policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], runtime: Runtime
 ) -> dict[str, str]:
-    """Claim the groups that operations are planned for. Return those that another cluster owns -> its name.
+    """Claim the groups that operations are planned for. Return those that another
+    cluster owns -> its name.
 
-    A group that another cluster claimed under its former key belongs to that cluster as long as the claim is valid.
+    A group that another cluster claimed under its former key belongs to that cluster as
+    long as the claim is valid.
     """
     ownership = runtime.store.group_ownership
     former = former_keys(policy, snapshot, operations)
     claims = ownership.all() if former else ()
     owners = {(claim.provider, claim.key): claim.owner for claim in claims if not claim.ended}
-    foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
-    keys = {key: group for key, group in ownership_keys(policy, snapshot, operations).items() if group not in foreign}
+    foreign = {
+        group: owners[key]
+        for key, group in former.items()
+        if owners.get(key, policy.name) != policy.name
+    }
+    keys = {
+        key: group
+        for key, group in ownership_keys(policy, snapshot, operations).items()
+        if group not in foreign
+    }
     discovered = {group.id for group in snapshot.groups if group.discovered}
     others = ownership.claim_groups(
         policy.name,
         keys,
         discovered={key for key, group in keys.items() if group in discovered},
         taken=lambda key, owner: logger.warning(
-            "a node group was taken over from another cluster", cluster=policy.name, group=keys[key], owner=owner
+            "a node group was taken over from another cluster",
+            cluster=policy.name,
+            group=keys[key],
+            owner=owner,
         ),
     )
     return foreign | {keys[key]: owner for key, owner in others.items()}
 
 
 def without_groups(snapshot: Snapshot, owners: Mapping[str, str]) -> Snapshot:
-    """Return the snapshot with these groups marked as owned by another cluster, so that the plan continues without
-    them. owners: group -> cluster."""
+    """Return the snapshot with these groups marked as owned by another cluster, so that the plan
+    continues without them. owners: group -> cluster."""
     groups = tuple(
         msgspec.structs.replace(group, error=f"it belongs to cluster {owners[group.id]}")
         if group.id in owners
@@ -57,27 +71,42 @@ def without_groups(snapshot: Snapshot, owners: Mapping[str, str]) -> Snapshot:
         for group in snapshot.groups
     )
     gaps = tuple(
-        MissingData("NodeGroup", f"belongs to cluster {owner}", name, affected_decisions=("the plan for this group",))
+        MissingData(
+            "NodeGroup",
+            f"belongs to cluster {owner}",
+            name,
+            affected_decisions=("the plan for this group",),
+        )
         for name, owner in sorted(owners.items())
     )
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
 
 
-def ownership_keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
+def ownership_keys(
+    policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]
+) -> dict[Key, str]:
     """Return key -> group id for the groups of these operations."""
     supplied = _supplied_keys(snapshot)
     specs = [operation.spec for operation in operations]
     return {
-        (spec.provider, supplied.get(spec.group) or _key_by_place(policy, spec.provider, spec.group)): spec.group
+        (
+            spec.provider,
+            supplied.get(spec.group) or _key_by_place(policy, spec.provider, spec.group),
+        ): spec.group
         for spec in specs
     }
 
 
-def former_keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
+def former_keys(
+    policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]
+) -> dict[Key, str]:
     """Return former key -> group id for groups that have a different key now."""
     supplied = _supplied_keys(snapshot)
     specs = [operation.spec for operation in operations if supplied.get(operation.spec.group)]
-    return {(spec.provider, _key_by_place(policy, spec.provider, spec.group)): spec.group for spec in specs}
+    return {
+        (spec.provider, _key_by_place(policy, spec.provider, spec.group)): spec.group
+        for spec in specs
+    }
 
 
 def _key_by_place(policy: Policy, provider: str, group: str) -> str:

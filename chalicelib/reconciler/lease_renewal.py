@@ -1,16 +1,19 @@
-"""Keeps the lease of a pass in force while the pass lives, and says whether it still is before the pass saves.
+"""Keeps the lease of a pass in force while the pass lives, and says whether it still
+is before the pass saves.
 
     acquired        renewed         renewed         killed
     ──┬───────────────┬───────────────┬────────────────┬───────────────────────┬──►
-      0               10              20               24                      50  another pass may begin
+      0               10              20               24                      50  another pass may
+                                                                                   begin
 
-A thread renews the lease. It dies with its process, so a killed pass blocks its cluster for LEASE_FOR seconds at most.
-A quiet pass ends before the first renewal, and writes nothing for it.
+A thread renews the lease. It dies with its process, so a killed pass blocks its cluster for
+LEASE_FOR seconds at most. A quiet pass ends before the first renewal, and writes nothing for it.
 
-Two processes may believe that they have the lease: one of them was suspended, or their clocks differ. The token in each
-save decides between them (store/leases.py). A pass whose renewals have stopped nevertheless stops by itself before it
-saves, because what it has read may be old. It compares the end of its lease with the clock that has set it, so that a
-clock which is wrong by any constant makes no difference.
+Two processes may believe that they have the lease: one of them was suspended, or their clocks
+differ. The token in each save decides between them (store/leases.py). A pass whose renewals have
+stopped nevertheless stops by itself before it saves, because what it has read may be old. It
+compares the end of its lease with the clock that has set it, so that a clock which is wrong by any
+constant makes no difference.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ LEASE_FOR = 30.0
 RENEW_EVERY = 10.0
 """Seconds between renewals: two may fail before the lease ends."""
 LONGEST_PASS = 150.0
-"""Seconds after which a lease is not renewed any more: longer than the function's timeout (120, .chalice/config). A
-pass that hangs in a process without a timeout must not hold its cluster for ever."""
+"""Seconds after which a lease is not renewed any more: longer than the function's
+timeout (120, .chalice/config). A pass that hangs in a process without a timeout must not
+hold its cluster for ever."""
 _ENDS_WITHIN = 1.0  # seconds that the end of a pass waits for a renewal under way
 
 
@@ -44,7 +48,8 @@ class HeldLease:
     def renew(self) -> bool:
         """Renew the lease once; return whether to go on renewing it."""
         now = self._clock()
-        if now >= self._lease.until:  # the process was suspended, or no renewal has succeeded in time
+        # the process was suspended, or no renewal has succeeded in time
+        if now >= self._lease.until:
             self._is_lost = True
         if self._is_lost or now >= self._last_renewal:
             return False
@@ -58,8 +63,8 @@ class HeldLease:
         return True
 
     def check(self) -> Lease:
-        """Return the lease with its present end. Raises LeaseLost where it has ended or was taken over: then nothing
-        may be saved."""
+        """Return the lease with its present end. Raises LeaseLost where it has ended or was
+        taken over: then nothing may be saved."""
         if self._is_lost or self._clock() >= self._lease.until:
             self._is_lost = True
             raise LeaseLost(self._lease.cluster, self._lease.token)
@@ -68,10 +73,13 @@ class HeldLease:
 
 @contextmanager
 def in_thread(
-    seconds: float, work: Callable[[], bool], wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+    seconds: float,
+    work: Callable[[], bool],
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> Iterator[None]:
-    """Call `work` in a thread every so many seconds inside the context, until it returns False. wait: waits for the
-    event that the context has ended, at most so many seconds; returns whether it has."""
+    """Call `work` in a thread every so many seconds inside the context, until it
+    returns False. wait: waits for the event that the context has ended, at most so many
+    seconds; returns whether it has."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -82,7 +90,8 @@ def in_thread(
     thread = threading.Thread(target=repeat, name="lease renewal", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # the process may start no further thread; the pass has one lease's time
+    except RuntimeError as error:
+        # the process may start no further thread; the pass has one lease's time
         logger.warning("lease is not renewed", detail=str(error))
     try:
         yield

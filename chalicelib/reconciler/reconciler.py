@@ -1,10 +1,12 @@
-"""Runs one pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record. Follows docs/architecture.md.
+"""Runs one pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record.
+Follows docs/architecture.md.
 
-It tolerates these events. A duplicate message: the lease admits one, and a scheduled message requests nothing once a
-newer pass has run. A kill before the save: nothing happened. A kill after it: the operations are in the table, and the
-sweeper in tick sends them. A newer pass that took over the lease: the save is fenced. An executor that wrote in the
-meantime: the save is stale, and the pass decides again with the executor's writes. If executors write during every
-attempt, the pass is postponed by a few seconds, which is not a failure.
+It tolerates these events. A duplicate message: the lease admits one, and a scheduled message
+requests nothing once a newer pass has run. A kill before the save: nothing happened. A kill
+after it: the operations are in the table, and the sweeper in tick sends them. A newer pass that
+took over the lease: the save is fenced. An executor that wrote in the meantime: the save is stale,
+and the pass decides again with the executor's writes. If executors write during every attempt, the
+pass is postponed by a few seconds, which is not a failure.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, act_queue, decode_reconcile, encode
+from chalicelib.dispatch.messages import (
+    ActMessage,
+    Cause,
+    ReconcileMessage,
+    act_queue,
+    decode_reconcile,
+    encode,
+)
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.errors import MemoryExceeded, OutscalerError
@@ -65,24 +74,26 @@ if TYPE_CHECKING:
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 DECIDED_WITHIN = 80.0
-"""Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
-sending and publishing, and for deciding again after a stale save."""
+"""Seconds after its beginning by which a pass stops looking for more: the rest of the function's
+life is for saving, sending and publishing, and for deciding again after a stale save."""
 
 RECORDED_WITHIN = 20.0
 """Seconds after the end of the decision's time within which it is still recorded."""
 
 PUBLISHED_WITHIN = 25.0
-"""Seconds after the end of the decision's time within which requests mark nodes and publish the plan, whatever answers
-how slowly: the pass must still release its lease."""
+"""Seconds after the end of the decision's time within which requests mark nodes and publish the
+plan, whatever answers how slowly: the pass must still release its lease."""
 
 BUSY_FOR = 5.0
 """Maximum seconds until a pass that could not start is retried."""
 
 BUSY_AT_FIRST = 1.0
-"""The same while the other pass is younger than BUSY_FOR: most passes end within a second or two."""
+"""The same while the other pass is younger than BUSY_FOR: most passes end within a second or
+two."""
 
 SOON = 10.0
-"""Seconds between scheduled passes up to which a pass that finds a lease of a dead one is not repeated for it."""
+"""Seconds between scheduled passes up to which a pass that finds a lease of a dead
+one is not repeated for it."""
 
 WATCHED_AFTER = 2.0
 """Seconds after its beginning from which another pass follows a scheduled one that is killed."""
@@ -92,21 +103,22 @@ _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever fi
 _TRIES = 3
 
 _LONGEST_WAIT = REFUSAL_WAIT + SETTLED_AFTER
-"""Seconds that a pass waits for further pods, by this process's clock. Then it decides without them, whatever the
-cluster's clock says."""
+"""Seconds that a pass waits for further pods, by this process's clock. Then it decides without
+them, whatever the cluster's clock says."""
 
 _LEAST_WAIT = 1.0  # seconds until the next pass, where this one did not wait to the end
 
 
 Read = Callable[[Memory, int], Snapshot]
-"""Reads the cluster now. Takes the memory that was read before, and the number of the attempt: the vendors are read
-once in each."""
+"""Reads the cluster now. Takes the memory that was read before, and the number of the attempt: the
+vendors are read once in each."""
 
 
 def handle(body: str, runtime: Runtime) -> None:
-    """Process a message. Raises BadInput for a malformed message. Raises ClusterError where the cluster cannot be read
-    at all, and StoreError, for a scheduled pass and for a wake-up that was retried several times. Raises NewerSchema
-    for every message where a newer release has written the table."""
+    """Process a message. Raises BadInput for a malformed message. Raises ClusterError where the
+    cluster cannot be read at all, and StoreError, for a scheduled pass and for a wake-up that was
+    retried several times. Raises NewerSchema for every message where a newer release has written
+    the table."""
     message = decode_reconcile(body)
     runtime.store.schema.raise_to_own()
     try:
@@ -142,18 +154,25 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
             runtime = replace(runtime, hand_over=None)
     lease = _acquire(message, policy, runtime, last_pass)
     if lease is not None and (why := why_large_with(lease, runtime)):
-        # Released first, so that the large function finds it free. After a crash the count stays, for the large
-        # function to see.
+        # Released first, so that the large function finds it free. After a crash the count stays,
+        # for the large function to see.
         runtime.store.leases.release(lease, ended=lease.memory.unended <= 1)
-        lease = None if hand_over(message, why, runtime) else _acquire(message, policy, runtime, last_pass)
+        lease = (
+            None
+            if hand_over(message, why, runtime)
+            else _acquire(message, policy, runtime, last_pass)
+        )
     if lease is not None:
         _pass_with_lease(message, policy, lease, runtime)
 
 
-def _watched(message: ReconcileMessage, policy: Policy, began: float, runtime: Runtime) -> AbstractContextManager[None]:
-    """Return the context in which another pass follows this one if it is killed. The watch of a scheduled pass is sent
-    after WATCHED_AFTER seconds: a quiet pass ends before, and its watch would cost as much as its own message. Where
-    the next scheduled pass begins within a lease's time, none is needed."""
+def _watched(
+    message: ReconcileMessage, policy: Policy, began: float, runtime: Runtime
+) -> AbstractContextManager[None]:
+    """Return the context in which another pass follows this one if it is killed. The watch of a
+    scheduled pass is sent after WATCHED_AFTER seconds: a quiet pass ends before, and its watch
+    would cost as much as its own message. Where the next scheduled pass begins within a lease's
+    time, none is needed."""
 
     def send_watch() -> bool:
         watch(policy, began, LEASE_FOR, runtime)
@@ -167,15 +186,19 @@ def _watched(message: ReconcileMessage, policy: Policy, began: float, runtime: R
     return (runtime.repeat or in_thread)(WATCHED_AFTER, send_watch)
 
 
-def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0) -> Lease | None:
-    """Return the lease; None where another pass has it. A wake-up is then queued again, once: it may report a change
-    that the other pass has not seen. A scheduled message is queued again for the case that the other pass has died.
-    last_pass: when the last pass that ended has begun, for a scheduled message."""
+def _acquire(
+    message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0
+) -> Lease | None:
+    """Return the lease; None where another pass has it. A wake-up is then queued again, once: it
+    may report a change that the other pass has not seen. A scheduled message is queued again for
+    the case that the other pass has died. last_pass: when the last pass that ended has begun, for a
+    scheduled message."""
     try:
         return runtime.store.leases.acquire(policy.name, runtime.owner(), LEASE_FOR)
     except LeaseHeld as error:
         if message.reason == Cause.SCHEDULE.value:
-            # The message has arrived; leaving the marker would make the next ticks skip the cluster.
+            # The message has arrived; leaving the marker would make the
+            # next ticks skip the cluster.
             runtime.store.scan_states.clear_queued(policy.name)
             if policy.scan_interval > SOON:
                 send_unless_passed(policy, last_pass, error.until - runtime.clock(), runtime)
@@ -186,8 +209,11 @@ def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_p
         return None
 
 
-def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime) -> None:
-    """Run the pass, release the lease, and then do what may take longer than the lease should be held."""
+def _pass_with_lease(
+    message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime
+) -> None:
+    """Run the pass, release the lease, and then do what may take longer than
+    the lease should be held."""
     began, recorder = runtime.clock(), PassRecorder(policy, lease, runtime)
     watched = _watched(message, policy, began, runtime)
     runtime.memory_usage.begin()
@@ -206,15 +232,17 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
         recorder.plan_overtaken(stale)
         what = "memory changed during every attempt; reconcile requeued"
         logger.warning(what, cluster=policy.name, detail=str(stale))
-        send_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, runtime)
+        send_again(
+            msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, runtime
+        )
     except Exception as error:
         recorder.pass_failed(error)
         raise
     finally:
         partial = recorder.read_scope is ReadScope.CHANGES
         usage = runtime.memory_usage.end()
-        # A failed pass counts as made, so the next one follows after a scan interval and not in a storm of
-        # redeliveries.
+        # A failed pass counts as made, so the next one follows after a scan interval and not in
+        # a storm of redeliveries.
         runtime.store.leases.release(
             lease,
             passed_at=began if exceeded is None else None,
@@ -222,7 +250,9 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
             carry_over=recorder.left,
             succeeded=recorder.succeeded,
             failure=recorder.failure,
-            memory=memory_after(lease.memory, usage, runtime.memory_size, runtime.clock(), partial=partial),
+            memory=memory_after(
+                lease.memory, usage, runtime.memory_size, runtime.clock(), partial=partial
+            ),
         )
     if exceeded is not None:
         _hand_over_late(message, policy, exceeded, runtime)
@@ -236,9 +266,12 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
         record(decision, runtime.decisions)
 
 
-def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, runtime: Runtime) -> None:
-    """Hand over a pass for which this function has too little memory. Nothing was decided, and the lease is free.
-    Raises MemoryExceeded, as the failure of the pass, where the large function is not invoked."""
+def _hand_over_late(
+    message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, runtime: Runtime
+) -> None:
+    """Hand over a pass for which this function has too little memory. Nothing was decided, and
+    the lease is free. Raises MemoryExceeded, as the failure of the pass, where the large
+    function is not invoked."""
     if hand_over(message, str(exceeded), runtime):
         return
     if (lease := _acquire(message, policy, runtime)) is not None:
@@ -248,9 +281,11 @@ def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryE
     raise exceeded
 
 
-def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtime) -> RecordedDecision | None:
-    """Run one pass under a lease and return the decision if it is to be recorded. Raises ClusterError, StoreError
-    (LeaseLost: nothing was done)."""
+def run(
+    policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtime
+) -> RecordedDecision | None:
+    """Run one pass under a lease and return the decision if it is to be recorded. Raises
+    ClusterError, StoreError (LeaseLost: nothing was done)."""
     until, lease = runtime.clock() + DECIDED_WITHIN, held.check()
     make_room(policy.name, lease.memory.peak, runtime)
     kube = connected(policy, runtime)
@@ -264,7 +299,10 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
                 observed[attempt] = read_node_groups(providers, nodes)
             return observed[attempt]
 
-        reading, remaining = runtime.tracing.part("read", cluster=policy.name), max(until - runtime.clock(), _LEAST)
+        reading, remaining = (
+            runtime.tracing.part("read", cluster=policy.name),
+            max(until - runtime.clock(), _LEAST),
+        )
         with recorder.timed("updateClusterState"), reading, time_limit(remaining, runtime.clock):
             snapshot, recorder.read_scope = observe(policy, kube, groups, runtime, old_memory)
         runtime.checkpoint("reconcile:observed")
@@ -280,8 +318,11 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
         if act:
             send(plan.operations, runtime)
             try:
-                taints = taint_writer.apply(plan.marks, kube, policy.options, runtime.clock, policy.name)
-            except OutscalerError as error:  # planned again; the pass is saved and not repeated for them
+                taints = taint_writer.apply(
+                    plan.marks, kube, policy.options, runtime.clock, policy.name
+                )
+            except OutscalerError as error:
+                # planned again; the pass is saved and not repeated for them
                 logger.error("nodes not marked", cluster=policy.name, **failure(error))
         with runtime.tracing.part("publish", cluster=policy.name, plan=plan.id):
             recorder.plan_saved(plan, snapshot, taints, kube if act else None)
@@ -294,18 +335,26 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
             logger.error("soft taints not taken back", cluster=policy.name, **failure(error))
     if other is not None:
         other.compare(plan, snapshot, before, lease, until)
-    if not (policy.record_decisions and runtime.decisions) or runtime.clock() > until + RECORDED_WITHIN:
+    if (
+        not (policy.record_decisions and runtime.decisions)
+        or runtime.clock() > until + RECORDED_WITHIN
+    ):
         return None
     from chalicelib.replay.decision_place import has_changes
     from chalicelib.replay.recorded_decision import RecordedDecision
 
     if not has_changes(plan) or (recorder.decision == last and not plan.operations):
         return None
-    return RecordedDecision(snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act)
+    return RecordedDecision(
+        snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act
+    )
 
 
-def _other_autoscaler(policy: Policy, kube: KubeClient, runtime: Runtime) -> ObservedAutoscaler | None:
-    """Return the autoscaler that acts while this cluster's mode is shadow; None in a pass that acts."""
+def _other_autoscaler(
+    policy: Policy, kube: KubeClient, runtime: Runtime
+) -> ObservedAutoscaler | None:
+    """Return the autoscaler that acts while this cluster's mode is shadow;
+    None in a pass that acts."""
     permission = permitted(policy)
     if permission.act or permission.paused:
         return None
@@ -324,18 +373,18 @@ def _decide_and_save(
     until: float,
     autoscaler: ObservedAutoscaler | None = None,
 ) -> tuple[Plan, Snapshot, Memory]:
-    """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
-    instant after which the best plan found so far is used. autoscaler: the one that acts in mode shadow; what it did
-    belongs to the memory with which the pass decides.
+    """Decide, and save memory and operations in one transaction. Return the plan and what it was
+    made with. until: the instant after which the best plan found so far is used. autoscaler: the
+    one that acts in mode shadow; what it did belongs to the memory with which the pass decides.
 
-    Memory is read before the cluster, never after: an operation that an executor finishes in between is then still
-    under way for this pass, and its nodes count as coming. In the reverse order it would be finished in memory and not
-    started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
-    cluster again.
+    Memory is read before the cluster, never after: an operation that an executor finishes in
+    between is then still under way for this pass, and its nodes count as coming. In the reverse
+    order it would be finished in memory and not started in the snapshot, and its nodes would be
+    requested again. For the same reason a stale save also reads the cluster again.
 
     While pending pods still arrive, or a scheduler still refuses others, the pass waits for them
-    (docs/reference/scale-up.md "Waiting for more pods") and reads the cluster again, but not the vendors. Memory stays
-    as it was read before both."""
+    (docs/reference/scale-up.md "Waiting for more pods") and reads the cluster again, but not the
+    vendors. Memory stays as it was read before both."""
 
     def decide(snapshot: Snapshot, old_memory: Memory) -> tuple[Plan, Memory]:
         with recorder.timed("autoscaling"), runtime.tracing.part("plan", cluster=policy.name):
@@ -360,7 +409,9 @@ def _decide_and_save(
     for attempt in range(_TRIES):
         stored = runtime.store.memory.load(policy.name)
         loaded = confirm(stored, lease.last_success)
-        loaded = with_others(loaded, lease.last_success, policy.scan_interval, runtime.clock(), act=act)
+        loaded = with_others(
+            loaded, lease.last_success, policy.scan_interval, runtime.clock(), act=act
+        )
         snapshot = read(loaded, attempt)
         before = remember(snapshot, loaded)
         plan, after = decide(snapshot, before)
@@ -374,12 +425,18 @@ def _decide_and_save(
             if owners:
                 snapshot = without_groups(snapshot, owners)
                 plan, after = decide(snapshot, before)
-        operations = tuple(operation.with_spec(token=lease.token) for operation in plan.operations) if act else ()
+        operations = (
+            tuple(operation.with_spec(token=lease.token) for operation in plan.operations)
+            if act
+            else ()
+        )
         try:
             with runtime.tracing.part("save", cluster=policy.name):
                 to_save = after_pass(_to_save(after, before, act=act), snapshot.groups, act=act)
                 if act:
-                    to_save = taint_writer.noted(to_save, before, plan.marks, snapshot.nodes, policy.options)
+                    to_save = taint_writer.noted(
+                        to_save, before, plan.marks, snapshot.nodes, policy.options
+                    )
                 else:
                     to_save = taint_writer.still_noted(to_save, before)
                 runtime.store.memory.save(policy.name, stored, to_save, operations, held.check())
@@ -388,20 +445,26 @@ def _decide_and_save(
                 raise
             continue
         ended = plan.ended_replacements if act else ()
-        return msgspec.structs.replace(plan, operations=operations, ended_replacements=ended), snapshot, before
+        return (
+            msgspec.structs.replace(plan, operations=operations, ended_replacements=ended),
+            snapshot,
+            before,
+        )
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
 
 
 def _to_leave(policy: Policy, runtime: Runtime) -> bool:
-    """Return whether the memory of a cluster that is not planned any more does not say so yet, or its passes have
-    written soft taints."""
+    """Return whether the memory of a cluster that is not planned any more does not say so yet, or
+    its passes have written soft taints."""
     memory = runtime.store.memory.look(policy.name)
-    return memory != left(memory) or (permitted(policy).take_back and bool(taint_writer.noted_nodes(memory)))
+    return memory != left(memory) or (
+        permitted(policy).take_back and bool(taint_writer.noted_nodes(memory))
+    )
 
 
 def _leave(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
-    """Note that no pass looks at the groups from now on, and take back soft taints, in a pass that does nothing else.
-    Raises ClusterError, StoreError."""
+    """Note that no pass looks at the groups from now on, and take back soft taints, in a pass that
+    does nothing else. Raises ClusterError, StoreError."""
     lease = _acquire(message, policy, runtime)
     if lease is None:
         return
@@ -417,11 +480,13 @@ def _leave(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
 
 
 def _take_back(policy: Policy, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
-    """Remove the soft taints that memory has noted as ours, and the notes of those that are gone. Raises ClusterError,
-    StoreError; what is left is taken back by the next attempt."""
+    """Remove the soft taints that memory has noted as ours, and the notes of those that are gone.
+    Raises ClusterError, StoreError; what is left is taken back by the next attempt."""
     memory, done = runtime.store.memory.load(policy.name), list[str]()
     try:
-        for node in taint_writer.take_back(taint_writer.noted_nodes(memory), kube, runtime.clock, policy.name):
+        for node in taint_writer.take_back(
+            taint_writer.noted_nodes(memory), kube, runtime.clock, policy.name
+        ):
             done.append(node)
     finally:
         if done:
@@ -430,8 +495,8 @@ def _take_back(policy: Policy, kube: KubeClient, held: HeldLease, runtime: Runti
 
 
 def _is_to_wait(plan: Plan) -> bool:
-    """Return whether the pass looks again before it saves. A long wait delays no operation, such as the evacuation of a
-    node that its vendor takes back."""
+    """Return whether the pass looks again before it saves. A long wait delays no operation, such as
+    the evacuation of a node that its vendor takes back."""
     if not 0 < plan.waits_for_pods <= SETTLED_AFTER:
         return False
     is_long = any(pods.reason.code is ReasonCode.WAITING_FOR_SCHEDULER for pods in plan.ignored)
@@ -439,18 +504,21 @@ def _is_to_wait(plan: Plan) -> bool:
 
 
 def _in_time(policy: Policy, seconds: float) -> Policy:
-    """Return the policy with a time limit of at most that many seconds; whole ones, because the limit is shown to
-    people."""
+    """Return the policy with a time limit of at most that many seconds; whole ones, because the
+    limit is shown to people."""
     options, most = policy.options, float(max(0, int(seconds)))
     return msgspec.structs.replace(
-        policy, options=msgspec.structs.replace(options, max_binpacking_time=min(options.max_binpacking_time, most))
+        policy,
+        options=msgspec.structs.replace(
+            options, max_binpacking_time=min(options.max_binpacking_time, most)
+        ),
     )
 
 
 def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
-    """Return the memory to save. Cluster-wide instants are written by executors and never overwritten from here. The
-    circuit breaker, replacements and the moves of pods follow what was done, so a pass that does nothing leaves them
-    unchanged."""
+    """Return the memory to save. Cluster-wide instants are written by executors and never
+    overwritten from here. The circuit breaker, replacements and the moves of pods follow what was
+    done, so a pass that does nothing leaves them unchanged."""
     consolidation = new_memory.consolidation
     if not act and consolidation.moves != old_memory.consolidation.moves:
         consolidation = msgspec.structs.replace(consolidation, moves=old_memory.consolidation.moves)
@@ -466,12 +534,16 @@ def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
 
 
 def send(operations: Sequence[Operation], runtime: Runtime) -> None:
-    """Send a message per operation. An operation whose message cannot be sent, or recorded as sent, is saved and sent
-    by the sweeper."""
+    """Send a message per operation. An operation whose message cannot be sent, or recorded as sent,
+    is saved and sent by the sweeper."""
     for operation in operations:
         cluster = operation.spec.cluster
         try:
-            runtime.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
+            runtime.sender.send(
+                act_queue(operation.spec.provider),
+                encode(ActMessage(cluster, operation.spec.id)),
+                0,
+            )
             runtime.checkpoint("reconcile:sent")
             watch_first(operation, runtime)
             runtime.store.operations.mark_sent(cluster, operation.spec.id, runtime.clock())

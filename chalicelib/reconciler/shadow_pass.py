@@ -1,10 +1,12 @@
 """Compares a pass of a cluster in mode shadow with what the autoscaler did that acts there.
 
-Before it, the other autoscaler's acts start our cool-downs, so that the plan waits as it would have.
+Before it, the other autoscaler's acts start our cool-downs, so that the
+plan waits as it would have.
 
-It costs one read of the cluster (the other autoscaler's status), one read of the table, and at most one write. The
-planner is asked once more in the pass that sees a growth, for the state before it, and in the pass that judges it;
-there up to three times again to know a tie. A failure is logged and never fails the pass.
+It costs one read of the cluster (the other autoscaler's status), one read of the table, and at most
+one write. The planner is asked once more in the pass that sees a growth, for the state before it,
+and in the pass that judges it; there up to three times again to know a tie. A failure is logged and
+never fails the pass.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.record.status_configmap import ANNOTATION, KEY
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, postponed, worth_writing
+from chalicelib.shadow.comparison import (
+    advance,
+    answered,
+    answered_early,
+    open_question,
+    postponed,
+    worth_writing,
+)
 from chalicelib.shadow.cooldowns import NO_PLAN, with_cooldowns
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import OtherStatus, read_status
@@ -40,8 +49,9 @@ _LEAST = 1.0
 
 
 class ObservedAutoscaler:
-    """The other autoscaler beside one pass: what the last passes have noted of it, and its status. Both are read once,
-    before the decision, which they influence, and are used again for the comparison."""
+    """The other autoscaler beside one pass: what the last passes have noted of it, and its
+    status. Both are read once, before the decision, which they influence, and are used
+    again for the comparison."""
 
     def __init__(self, policy: Policy, kube: KubeClient, runtime: Runtime) -> None:
         self._policy, self._kube, self._runtime = policy, kube, runtime
@@ -55,7 +65,8 @@ class ObservedAutoscaler:
         return self._reading
 
     def remembered(self, snapshot: Snapshot, memory: Memory) -> Memory:
-        """Return the memory with the cool-downs that the other's acts have started. Never raises."""
+        """Return the memory with the cool-downs that the other's acts have started. Never
+        raises."""
         try:
             ledger, status, missing = self.read()
             this_pass = Pass(snapshot, self._policy, memory, NO_PLAN, status, missing=missing)
@@ -64,9 +75,11 @@ class ObservedAutoscaler:
             logger.exception("cool-downs not started", cluster=self._policy.name, **failure(error))
             return memory
 
-    def compare(self, plan: Plan, snapshot: Snapshot, old_memory: Memory, lease: Lease, until: float) -> None:
-        """Record what changed since the last pass. old_memory: the memory that the plan was made with. until: when the
-        pass must be over. Never raises."""
+    def compare(
+        self, plan: Plan, snapshot: Snapshot, old_memory: Memory, lease: Lease, until: float
+    ) -> None:
+        """Record what changed since the last pass. old_memory: the memory that the plan was made
+        with. until: when the pass must be over. Never raises."""
         try:
             ledger, status, missing = self.read()
             this_pass = Pass(snapshot, self._policy, old_memory, plan, status, lease.token, missing)
@@ -110,14 +123,19 @@ def _compare(this_pass: Pass, last_ledger: Ledger | None, runtime: Runtime, unti
 def _in_time(policy: Policy) -> Policy:
     options = policy.options
     most = min(options.max_binpacking_time, ASKED_WITHIN)
-    return msgspec.structs.replace(policy, options=msgspec.structs.replace(options, max_binpacking_time=most))
+    return msgspec.structs.replace(
+        policy, options=msgspec.structs.replace(options, max_binpacking_time=most)
+    )
 
 
 def _status(policy: Policy, kube: KubeClient) -> tuple[OtherStatus | None, bool]:
-    """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain. And
-    whether there is none: Cluster Autoscaler deletes its ConfigMap when it ends, and one without a text is ours."""
+    """Return the other autoscaler's status; None where it cannot be read, which only makes acts
+    less certain. And whether there is none: Cluster Autoscaler deletes its ConfigMap when it ends,
+    and one without a text is ours."""
     try:
-        configmap = objects.get_config_map_once(kube, policy.options.namespace, policy.options.status_config_map_name)
+        configmap = objects.get_config_map_once(
+            kube, policy.options.namespace, policy.options.status_config_map_name
+        )
     except NotFound:
         return None, True
     except ClusterError:

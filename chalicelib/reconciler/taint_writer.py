@@ -1,10 +1,12 @@
-"""Writes taints outside of operations: sets and removes soft taints, and removes hard taints whose operation is over.
+"""Writes taints outside of operations: sets and removes soft taints, and removes hard taints
+whose operation is over.
 
-They follow from what the pass has seen, so a write that failed is planned again. Each is one conditional write after
-one read, so a node that has changed since the snapshot is judged by its current state.
+They follow from what the pass has seen, so a write that failed is planned again. Each is
+one conditional write after one read, so a node that has changed since the snapshot is
+judged by its current state.
 
-Memory notes which soft taints are ours. A cluster that is switched to a mode which does not act takes these back, and
-leaves those of another autoscaler.
+Memory notes which soft taints are ours. A cluster that is switched to a mode which does not act
+takes these back, and leaves those of another autoscaler.
 """
 
 from __future__ import annotations
@@ -21,30 +23,40 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.plan.disruption.taint_updates import ADD_SOFT_TAINT, REMOVE_SOFT_TAINT, REMOVE_STALE_TAINT
+from chalicelib.plan.disruption.taint_updates import (
+    ADD_SOFT_TAINT,
+    REMOVE_SOFT_TAINT,
+    REMOVE_STALE_TAINT,
+)
 from chalicelib.runtime.log import failure, logger
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
 
 SOFT_REMOVALS = 10
-"""Soft taints removed in one pass when the option disables soft taints and therefore sets no limit."""
+"""Soft taints removed in one pass when the option disables soft taints and
+therefore sets no limit."""
 CLEANING = 15.0
-"""Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
-function that is killed over them would keep its lease and publish nothing."""
+"""Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take
+several passes. A function that is killed over them would keep its lease and publish nothing."""
 _REFUSALS = 3
-"""Consecutive nodes refused before the rest is skipped. A single refusal may come from an admission webhook."""
+"""Consecutive nodes refused before the rest is skipped. A single refusal may come
+from an admission webhook."""
 
 
 def apply(
-    marks: Sequence[TaintUpdate], kube: KubeClient, options: Options, clock: Callable[[], float], name: str = ""
+    marks: Sequence[TaintUpdate],
+    kube: KubeClient,
+    options: Options,
+    clock: Callable[[], float],
+    name: str = "",
 ) -> tuple[TaintUpdate, ...]:
-    """Write the taints and return those that were written. Hard taints first, for at most CLEANING seconds; then soft
-    ones in the given order, with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds
-    are over (docs/reference/drain.md "Soft taints").
+    """Write the taints and return those that were written. Hard taints first, for at most CLEANING
+    seconds; then soft ones in the given order, with at most max-bulk-soft-taint-count calls and
+    until max-bulk-soft-taint-time seconds are over (docs/reference/drain.md "Soft taints").
 
-    name: the cluster's, for the log. Raises nothing: a failure for one node is logged, and the next pass plans it
-    again. If a cluster refuses these writes altogether, the rest is skipped.
+    name: the cluster's, for the log. Raises nothing: a failure for one node is logged, and the next
+    pass plans it again. If a cluster refuses these writes altogether, the rest is skipped.
     """
     hard = [mark for mark in marks if mark.action == REMOVE_STALE_TAINT]
     written: list[TaintUpdate] = []
@@ -63,19 +75,28 @@ def apply(
             except Unauthorized as refusal:
                 refused = _REFUSALS
                 remaining = len(marks) - len(written)
-                logger.error("nodes may not be marked", cluster=name, left=remaining, **failure(refusal))
+                logger.error(
+                    "nodes may not be marked", cluster=name, left=remaining, **failure(refusal)
+                )
             except Forbidden as refusal:
                 refused += 1
                 what = "node may not be marked"
-                logger.error(what, cluster=name, node=mark.node, action=mark.action, **failure(refusal))
+                logger.error(
+                    what, cluster=name, node=mark.node, action=mark.action, **failure(refusal)
+                )
     return tuple(written)
 
 
 def noted(
-    new_memory: Memory, old_memory: Memory, marks: Sequence[TaintUpdate], nodes: Sequence[Node], options: Options
+    new_memory: Memory,
+    old_memory: Memory,
+    marks: Sequence[TaintUpdate],
+    nodes: Sequence[Node],
+    options: Options,
 ) -> Memory:
-    """Return the memory of a pass that acts with a note on each node whose soft taint is ours: `apply` is about to
-    write it, or it has been there since a pass has noted it. The note is saved before the taint is written."""
+    """Return the memory of a pass that acts with a note on each node whose soft taint is ours:
+    `apply` is about to write it, or it has been there since a pass has noted it. The note is saved
+    before the taint is written."""
     tainted = {node.name for node in nodes if node.taint(DELETION_CANDIDATE) is not None}
     ours = {name for name in noted_nodes(old_memory) if name in tainted}
     ours.update(mark.node for mark in _soft(marks, options) if mark.action == ADD_SOFT_TAINT)
@@ -101,16 +122,21 @@ def _with_notes(memory: Memory, ours: Collection[str]) -> Memory:
     if noted_nodes(memory) == ours:
         return memory
     nodes = {
-        name: msgspec.structs.replace(memory.nodes.get(name, NodeMemory()), soft_tainted=name in ours)
+        name: msgspec.structs.replace(
+            memory.nodes.get(name, NodeMemory()), soft_tainted=name in ours
+        )
         for name in (*memory.nodes, *sorted(set(ours) - memory.nodes.keys()))
     }
     remembered = {name: node for name, node in nodes.items() if node != NodeMemory()}
     return msgspec.structs.replace(memory, nodes=remembered)
 
 
-def take_back(nodes: Collection[str], kube: KubeClient, clock: Callable[[], float], name: str) -> Iterator[str]:
-    """Remove the soft taints of these nodes, for at most CLEANING seconds, and yield the name of each node that has
-    none any more. Raises ClusterError for the first node that cannot be changed."""
+def take_back(
+    nodes: Collection[str], kube: KubeClient, clock: Callable[[], float], name: str
+) -> Iterator[str]:
+    """Remove the soft taints of these nodes, for at most CLEANING seconds, and yield
+    the name of each node that has none any more. Raises ClusterError for the first
+    node that cannot be changed."""
     until = clock() + CLEANING
     for node in sorted(nodes):
         if clock() >= until:
@@ -136,7 +162,13 @@ def _write(update: TaintUpdate, kube: KubeClient, clock: Callable[[], float], na
     except (Forbidden, Unauthorized):
         raise
     except ClusterError as error:
-        logger.warning("node not marked", cluster=name, node=update.node, action=update.action, **failure(error))
+        logger.warning(
+            "node not marked",
+            cluster=name,
+            node=update.node,
+            action=update.action,
+            **failure(error),
+        )
         return False
     if changed:
         logger.info("node marked", cluster=name, node=update.node, action=update.action)

@@ -1,6 +1,8 @@
-"""The bill, the savings and the best moves as people and programs read them: money in units of the currency, per hour.
+"""The bill, the savings and the best moves as people and programs read them: money in units
+of the currency, per hour.
 
-`record/views.as_json` gives the stable keys. The command, the read route and the page render the same values.
+`record/views.as_json` gives the stable keys. The command, the read route and the
+page render the same values.
 """
 
 from __future__ import annotations
@@ -9,7 +11,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.bill import MILLION, Bill, ClusterBill, CostParts, MachineCost, Savings, SpotCost, WorkloadCost
+from chalicelib.model.bill import (
+    MILLION,
+    Bill,
+    ClusterBill,
+    CostParts,
+    MachineCost,
+    Savings,
+    SpotCost,
+    WorkloadCost,
+)
 from chalicelib.model.plan import Move, Plan
 from chalicelib.record.views import Instant
 
@@ -66,16 +77,25 @@ class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def words(self) -> tuple[tuple[str, float], ...]:
-        """Return what each amount is, with the amount: what spot saves, what nodes in place of it cost more."""
-        part = f" (the price of {self.compared} on demand is known)" if self.compared < self.nodes else ""
+        """Return what each amount is, with the amount: what spot saves, what nodes
+        in place of it cost more."""
+        part = (
+            f" (the price of {self.compared} on demand is known)"
+            if self.compared < self.nodes
+            else ""
+        )
         saved = f"saved by {self.nodes} spot node{'' if self.nodes == 1 else 's'}{part}"
         several = self.fallback_nodes != 1
-        more = f"more for {self.fallback_nodes} node{'s' if several else ''} bought on demand in place of spot"
+        more = (
+            f"more for {self.fallback_nodes} node{'s' if several else ''} bought on demand in "
+            "place of spot"
+        )
         return ((saved, self.saved), *([(more, self.premium)] if self.fallback_nodes else []))
 
 
 class BillView(msgspec.Struct, frozen=True, rename="camel"):
-    """The bill in one currency. lower_bound, efficiency: None if unknown. spot: None without spot groups."""
+    """The bill in one currency. lower_bound, efficiency: None if unknown. spot:
+    None without spot groups."""
 
     currency: str
     per_hour: PartsView
@@ -90,7 +110,8 @@ class BillView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SavingsView(msgspec.Struct, frozen=True, rename="camel"):
-    """What is saved: per hour now; since midnight, in seven days, since the first of the month (UTC)."""
+    """What is saved: per hour now; since midnight, in seven days, since the
+    first of the month (UTC)."""
 
     currency: str
     per_hour: float
@@ -100,7 +121,8 @@ class SavingsView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CostView(msgspec.Struct, frozen=True, rename="camel"):
-    """What a cluster costs at an instant. unpriced: machines without a price. moves: the best of the last decision."""
+    """What a cluster costs at an instant. unpriced: machines without a price. moves: the
+    best of the last decision."""
 
     at: Instant
     bills: tuple[BillView, ...]
@@ -126,7 +148,10 @@ def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
 def savings_views(savings: Sequence[Savings]) -> tuple[SavingsView, ...]:
     """Return the savings by currency."""
     return tuple(
-        SavingsView(sums.currency, *(_money(amount) for amount in (sums.rate, sums.today, sums.week, sums.month)))
+        SavingsView(
+            sums.currency,
+            *(_money(amount) for amount in (sums.rate, sums.today, sums.week, sums.month)),
+        )
         for sums in savings
     )
 
@@ -139,11 +164,16 @@ def best_moves(plan: Plan | None) -> tuple[Move, ...]:
 
 def move_text(move: Move, names: Mapping[str, str]) -> str:
     """Return which nodes go and what is bought. names: of groups, by id."""
-    nodes = ", ".join(move.nodes[:3]) + (f" and {len(move.nodes) - 3} more" if len(move.nodes) > 3 else "")
-    bought = ", ".join(
-        f"{purchase.nodes} of {names.get(purchase.group, purchase.group)}" for purchase in move.purchases
+    nodes = ", ".join(move.nodes[:3]) + (
+        f" and {len(move.nodes) - 3} more" if len(move.nodes) > 3 else ""
     )
-    return f"{nodes} go{'es' if len(move.nodes) == 1 else ''}" + (f", for {bought}" if bought else "")
+    bought = ", ".join(
+        f"{purchase.nodes} of {names.get(purchase.group, purchase.group)}"
+        for purchase in move.purchases
+    )
+    return f"{nodes} go{'es' if len(move.nodes) == 1 else ''}" + (
+        f", for {bought}" if bought else ""
+    )
 
 
 def _bill(bill: Bill) -> BillView:
@@ -163,7 +193,9 @@ def _bill(bill: Bill) -> BillView:
 
 
 def _spot(cost: SpotCost) -> SpotCostView:
-    return SpotCostView(cost.nodes, cost.compared, _money(cost.saved), cost.fallback, _money(cost.premium))
+    return SpotCostView(
+        cost.nodes, cost.compared, _money(cost.saved), cost.fallback, _money(cost.premium)
+    )
 
 
 def _parts(parts: CostParts) -> PartsView:

@@ -1,7 +1,8 @@
-"""Data that a pass carries over to the next one, and to readers of metrics, in the row that it writes when it ends.
+"""Data that a pass carries over to the next one, and to readers of metrics, in the row
+that it writes when it ends.
 
-No decision depends on it: if it is lost or unreadable, the next pass acts like the first one (events are reported
-again, counters begin at 0, which readers of counters treat as a restart).
+No decision depends on it: if it is lost or unreadable, the next pass acts like the first one
+(events are reported again, counters begin at 0, which readers of counters treat as a restart).
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from chalicelib.record.metrics import Values
 from chalicelib.store.leases import LARGEST_IN_LEASE_ROW, join_carry_over, split_carry_over
 
 UNREADY_KEPT = 6 * 3600.0
-"""Seconds for which it is known that a node was not ready when its removal was planned; no removal takes longer."""
+"""Seconds for which it is known that a node was not ready when its removal was planned;
+no removal takes longer."""
 LONGEST = 100_000
-"""Bytes of the row, packed; DynamoDB takes 400 KB. Beyond it the gauges of single groups are left out."""
+"""Bytes of the row, packed; DynamoDB takes 400 KB. Beyond it the gauges of
+single groups are left out."""
 
 
 class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The status ConfigMap as last written. digest: of everything but its times; at: epoch seconds of the last attempt;
-    missing: the ConfigMap did not exist at that attempt, which was reported then."""
+    """The status ConfigMap as last written. digest: of everything but its times; at: epoch
+    seconds of the last attempt; missing: the ConfigMap did not exist at that attempt,
+    which was reported then."""
 
     digest: str = ""
     at: float = 0.0
@@ -31,10 +35,11 @@ class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
-    """told: see events.py (filter_new). gauges: of the last pass; counts: since the cluster was first seen
-    (metrics.key). unready: nodes being removed that were not ready, with the instant of their plan. decided: the
-    instant of the last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of the
-    charts (model/gauge_ring.py). savings: of the operations that had ended at savings_at (record/savings.py)."""
+    """told: see events.py (filter_new). gauges: of the last pass; counts: since the cluster was
+    first seen (metrics.key). unready: nodes being removed that were not ready, with the instant of
+    their plan. decided: the instant of the last decision in the journal (record/journal.py), 0.0:
+    not known. ring_at: of the last point of the charts (model/gauge_ring.py). savings: of the
+    operations that had ended at savings_at (record/savings.py)."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}
@@ -48,12 +53,19 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def counting(self, grown: Values) -> CarryOver:
         """Return it with counters incremented."""
-        total = self.counts | {series: self.counts.get(series, 0.0) + more for series, more in grown.items()}
+        total = self.counts | {
+            series: self.counts.get(series, 0.0) + more for series, more in grown.items()
+        }
         return msgspec.structs.replace(self, counts=total)
 
     def removing(self, unready: Mapping[str, float], now: float) -> CarryOver:
-        """Return it with further unready nodes that are being removed, and without outdated ones."""
-        still = {node: at for node, at in (self.unready | dict(unready)).items() if now - at < UNREADY_KEPT}
+        """Return it with further unready nodes that are being removed, and without outdated
+        ones."""
+        still = {
+            node: at
+            for node, at in (self.unready | dict(unready)).items()
+            if now - at < UNREADY_KEPT
+        }
         return msgspec.structs.replace(self, unready=still)
 
 
@@ -73,11 +85,17 @@ def write(carry_over: CarryOver) -> bytes:
     (store/leases.py)."""
     often = _packed(msgspec.structs.replace(carry_over, told=b""), _WORDS)
     if len(often) < LARGEST_IN_LEASE_ROW:
-        return join_carry_over(often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b"")
+        return join_carry_over(
+            often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b""
+        )
     data = _packed(carry_over)
     if len(data) <= LONGEST:
         return data
-    whole = {series: value for series, value in carry_over.gauges.items() if not series.startswith("node_group_")}
+    whole = {
+        series: value
+        for series, value in carry_over.gauges.items()
+        if not series.startswith("node_group_")
+    }
     return _packed(msgspec.structs.replace(carry_over, gauges=whole))
 
 
@@ -98,8 +116,9 @@ def _unpacked(data: bytes) -> CarryOver:
 
 
 def _words() -> bytes:
-    """Return the compression dictionary: the names of most series, as they are encoded. Stored rows depend on it, so it
-    must never change; another dictionary would need another prefix in the rows."""
+    """Return the compression dictionary: the names of most series, as they are encoded.
+    Stored rows depend on it, so it must never change; another dictionary would need
+    another prefix in the rows."""
     states = ("ready", "unready", "notStarted", "suspended", "unregistered", "longUnregistered")
     gauges = (
         "cluster_safe_to_autoscale",

@@ -1,4 +1,5 @@
-"""Consolidation as people and programs read it: moves, pools, reasons, and how far replacements have come.
+"""Consolidation as people and programs read it: moves, pools, reasons, and how
+far replacements have come.
 
 The sentences are the same in commands, on the page and in notifications. Money is per hour.
 """
@@ -55,7 +56,9 @@ def action(move: Move, names: Mapping[str, str] = _NAMES) -> str:
     """Return what a move does: `Replace a, b by 1 of s`. names: of groups, by id."""
     if not move.purchases:
         return f"Drain {some(move.nodes)} into room that exists"
-    bought = ", ".join(f"{bought.nodes} of {names.get(bought.group, bought.group)}" for bought in move.purchases)
+    bought = ", ".join(
+        f"{bought.nodes} of {names.get(bought.group, bought.group)}" for bought in move.purchases
+    )
     return f"Replace {some(move.nodes)} by {bought}"
 
 
@@ -84,7 +87,9 @@ def summary(consolidation: ConsolidationReport) -> str:
     saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
     count = f"{len(consolidation.moves)} move{'' if len(consolidation.moves) == 1 else 's'}"
     if shadow:
-        return f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
+        return (
+            f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
+        )
     return f"Consolidation saves {saves} an hour by {count}."
 
 
@@ -92,7 +97,10 @@ def move_data(move: Move) -> dict[str, Any]:
     """Return a move under its stable keys."""
     data: dict[str, Any] = {
         "nodes": list(move.nodes),
-        "buys": [{"group": bought.group, "nodes": bought.nodes, "price": bought.price} for bought in move.purchases],
+        "buys": [
+            {"group": bought.group, "nodes": bought.nodes, "price": bought.price}
+            for bought in move.purchases
+        ],
         "price": move.price,
         "saves": move.saves,
         "disruption": move.disruption,
@@ -124,7 +132,12 @@ def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
 
 
 def _pool_data(pool: PoolCost) -> dict[str, Any]:
-    data = {"pool": pool.pool, "price": pool.price, "disruption": pool.disruption, "rate": pool.rate}
+    data = {
+        "pool": pool.pool,
+        "price": pool.price,
+        "disruption": pool.disruption,
+        "rate": pool.rate,
+    }
     return (
         data
         | ({"unpriced": pool.unpriced} if pool.unpriced else {})
@@ -133,8 +146,8 @@ def _pool_data(pool: PoolCost) -> dict[str, Any]:
 
 
 def pool_row(pool: PoolCost) -> tuple[str, ...]:
-    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes without a price. A pool
-    of nodes without a price has none, which is not a price of 0."""
+    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes
+    without a price. A pool of nodes without a price has none, which is not a price of 0."""
     is_priced = pool.price > 0
     return (
         pool.pool,
@@ -168,7 +181,9 @@ def verdict_of(plan: Plan, node: str) -> NodeVerdict | None:
 
 def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
     """Return why each node is not consolidated."""
-    verdicts = plan.consolidation.verdicts if plan is not None and plan.consolidation is not None else ()
+    verdicts = (
+        plan.consolidation.verdicts if plan is not None and plan.consolidation is not None else ()
+    )
     return {verdict.node: verdict.reason for verdict in verdicts}
 
 
@@ -176,9 +191,10 @@ def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
 
 
 class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
-    """A replacement. nodes: old ones that are left; gone: those that are not. buys: nodes by group; new_nodes: those of
-    them that have registered. done: how many of its steps (bought, ready, each old node) are over, of how many.
-    why, until, failures: of a failed one, and its earlier failures. reason: why its nodes go."""
+    """A replacement. nodes: old ones that are left; gone: those that are not. buys: nodes by group;
+    new_nodes: those of them that have registered. done: how many of its steps (bought, ready, each
+    old node) are over, of how many. why, until, failures: of a failed one, and its earlier
+    failures. reason: why its nodes go."""
 
     id: str
     state: str
@@ -202,7 +218,11 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def purpose(self) -> str:
         """Return why its nodes go, as the end of a sentence; "" where it is for its saving."""
-        return "" if self.reason == DisruptionReason.CONSOLIDATION.value else disruption_words(self.reason)
+        return (
+            ""
+            if self.reason == DisruptionReason.CONSOLIDATION.value
+            else disruption_words(self.reason)
+        )
 
     @property
     def is_over(self) -> bool:
@@ -216,7 +236,10 @@ def replacement_view(replacement: Replacement) -> ReplacementView:
     for purchase in replacement.purchases:
         bought[purchase.group] = bought.get(purchase.group, 0) + purchase.nodes
     begun = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
-    operations = (*(purchase.operation for purchase in replacement.purchases), *replacement.removals.values())
+    operations = (
+        *(purchase.operation for purchase in replacement.purchases),
+        *replacement.removals.values(),
+    )
     return ReplacementView(
         replacement.id,
         replacement.state.value,
@@ -242,20 +265,26 @@ def replacement_view(replacement: Replacement) -> ReplacementView:
 def replacement_views(memory: Memory) -> tuple[ReplacementView, ...]:
     """Return all replacements, those under way first, the oldest first."""
     rows = memory.replacements.values()
-    ordered = sorted(rows, key=lambda row: (row.state is ReplacementState.FAILED, row.proposed_at, row.id))
+    ordered = sorted(
+        rows, key=lambda row: (row.state is ReplacementState.FAILED, row.proposed_at, row.id)
+    )
     return tuple(map(replacement_view, ordered))
 
 
 def replacements_of(memory: Memory, node: str) -> tuple[ReplacementView, ...]:
     """Return the replacements to which a node belongs, as an old or a new one."""
     return tuple(
-        view for view in replacement_views(memory) if node in view.nodes or node in view.gone or node in view.new_nodes
+        view
+        for view in replacement_views(memory)
+        if node in view.nodes or node in view.gone or node in view.new_nodes
     )
 
 
 def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES) -> str:
     """Return what a replacement does: `a is replaced by 1 of s`."""
     nodes = (*view.nodes, *view.gone)
-    bought = ", ".join(f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items()))
+    bought = ", ".join(
+        f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items())
+    )
     why = f" {view.purpose}" if view.purpose else ""
     return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}{why}"

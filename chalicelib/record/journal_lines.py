@@ -1,8 +1,8 @@
 """What a line of the journal says: a type per kind of entry, and a sentence for people.
 
-An entry is stored as its fields (JournalEntry.facts), whose names never change. Entries of earlier releases may lack
-some of them, and those of later ones may have further kinds: for an entry that has no type here, people get a sentence
-that says its kind, and JSON has what is stored.
+An entry is stored as its fields (JournalEntry.facts), whose names never change. Entries of earlier
+releases may lack some of them, and those of later ones may have further kinds: for an entry that
+has no type here, people get a sentence that says its kind, and JSON has what is stored.
 """
 
 from __future__ import annotations
@@ -35,19 +35,26 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether no node is added, removed or repaired: the reasons for that have changed, and no more."""
+        """Return whether no node is added, removed or repaired: the reasons for that
+        have changed, and no more."""
         return not (self.scale_ups or self.removals or self.repairs or self.restarts)
 
 
 class OperationLine(
     msgspec.Struct,
     frozen=True,
-    rename={"from_size": "from", "to_size": "to", "error_class": "class", "replaced_by": "replacedBy"},
+    rename={
+        "from_size": "from",
+        "to_size": "to",
+        "error_class": "class",
+        "replaced_by": "replacedBy",
+    },
 ):
-    """An operation that is over. targets: nodes, or instances without one. pods: for which it was planned (MOST_PODS at
-    most), or that a removal moves. kept: nodes of a removal that still exist, with the reason. reason: of a removal of
-    a needed node. replaces: old nodes of a purchase; replaced_by: new nodes of a removal. saves: per hour. gone: nodes
-    that their vendor has taken before they were deleted."""
+    """An operation that is over. targets: nodes, or instances without one. pods: for which it was
+    planned (MOST_PODS at most), or that a removal moves. kept: nodes of a removal that still exist,
+    with the reason. reason: of a removal of a needed node. replaces: old nodes of a purchase;
+    replaced_by: new nodes of a removal. saves: per hour. gone: nodes that their vendor has taken
+    before they were deleted."""
 
     kind: OperationKind
     state: OperationState
@@ -80,14 +87,18 @@ class OperationLine(
         return [name for name in self.targets.split(",") if name]
 
 
-class FailingLine(msgspec.Struct, frozen=True, tag_field="state", tag="failing", rename={"error_class": "class"}):
+class FailingLine(
+    msgspec.Struct, frozen=True, tag_field="state", tag="failing", rename={"error_class": "class"}
+):
     """The first of several passes that failed."""
 
     error_class: str
     message: str
 
 
-class RecoveredLine(msgspec.Struct, frozen=True, tag_field="state", tag="recovered", rename={"error_class": "class"}):
+class RecoveredLine(
+    msgspec.Struct, frozen=True, tag_field="state", tag="recovered", rename={"error_class": "class"}
+):
     """The first pass that succeeded again. seconds: since the first failure."""
 
     error_class: str
@@ -96,7 +107,8 @@ class RecoveredLine(msgspec.Struct, frozen=True, tag_field="state", tag="recover
 
 
 class PolicyLine(msgspec.Struct, frozen=True):
-    """A version of the policy that was stored. accepted, reason: findings of the doctor in spite of which it was."""
+    """A version of the policy that was stored. accepted, reason: findings of the doctor
+    in spite of which it was."""
 
     version: int
     accepted: str = ""
@@ -123,7 +135,8 @@ class ResumeLine(msgspec.Struct, frozen=True, rename={"was_until": "was until"})
 
 
 class RetryLine(msgspec.Struct, frozen=True):
-    """A wait that was ended before its time. kind: group, node or operation. was: how long it would have waited."""
+    """A wait that was ended before its time. kind: group, node or operation. was: how
+    long it would have waited."""
 
     kind: str
     name: str
@@ -231,10 +244,15 @@ _REQUEST = re.compile(r"^[A-Z]{3,7} \S{1,500}: HTTP \d{3}(?:: |$)")
 
 
 def line_of(entry: JournalEntry) -> JournalLine:
-    """Return what an entry says; OtherLine for an unknown kind, and where a fact is missing or of another type."""
-    kept_nodes = tuple((name[5:], str(why)) for name, why in entry.facts.items() if name.startswith("kept "))
+    """Return what an entry says; OtherLine for an unknown kind, and where a fact is
+    missing or of another type."""
+    kept_nodes = tuple(
+        (name[5:], str(why)) for name, why in entry.facts.items() if name.startswith("kept ")
+    )
     try:
-        line: JournalLine = msgspec.convert({**entry.facts, "kept": kept_nodes}, _TYPES.get(entry.kind, OtherLine))
+        line: JournalLine = msgspec.convert(
+            {**entry.facts, "kept": kept_nodes}, _TYPES.get(entry.kind, OtherLine)
+        )
     except msgspec.ValidationError:
         return OtherLine(str(entry.facts.get("by", "")))
     return line
@@ -247,7 +265,8 @@ def operation_of(entry: JournalEntry) -> OperationLine | None:
 
 
 def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, PLR0911, PLR0912 - a case per type
-    """Return what happened, for people. group_name: what they call the entry's group; its id, if not given."""
+    """Return what happened, for people. group_name: what they call the entry's
+    group; its id, if not given."""
     group = group_name or entry.group
     match line_of(entry):
         case PlanLine() as plan:
@@ -257,7 +276,10 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
         case FailingLine(error_class=name, message=message):
             return f"passes fail: {error_words(name, message=message)}"
         case RecoveredLine(error_class=name, failures=failures, seconds=seconds):
-            return f"passes succeed again, after {_count(failures, 'failure')} ({name}) in {spoken(seconds)}"
+            return (
+                f"passes succeed again, after {_count(failures, 'failure')} ({name}) in "
+                f"{spoken(seconds)}"
+            )
         case PolicyLine(version=version, accepted=accepted, reason=reason, by=by):
             spite = f", in spite of {accepted}: {reason}" if accepted else ""
             return f"stored version {version} of the policy{spite}{_by(by)}"
@@ -268,7 +290,10 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
         case RetryLine(kind=kind, name=name, was=was, by=by):
             return f"tried {kind} {name} again, which waited {was}{_by(by)}"
         case ReleaseLine(until=until, was_on=was_on, by=by):
-            return f"released the circuit breaker until {until}{', which was tripped' if was_on else ''}{_by(by)}"
+            return (
+                "released the circuit breaker until "
+                f"{until}{', which was tripped' if was_on else ''}{_by(by)}"
+            )
         case ClaimReleasedLine(claim=claim, by=by):
             return f"gave back the claim on {claim}{_by(by)}"
         case UninstalledLine(objects=objects, by=by):
@@ -277,7 +302,8 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
             return f"accepted {accepted}{_by(by)}"
         case OtherLine(by=by):
             what = _PLAIN.get(
-                entry.kind, f"an entry of the kind {entry.kind[:_LONGEST]}, which this release does not know"
+                entry.kind,
+                f"an entry of the kind {entry.kind[:_LONGEST]}, which this release does not know",
             )
             return f"{what}{f' ({group})' if group else ''}{_by(by)}"
 
@@ -316,13 +342,33 @@ def _ended(operation: OperationLine, group: str) -> str:
     be = "was" if operation.kind is OperationKind.DECREASE_TARGET or len(targets) == 1 else "were"
     subject, verb, participle, rest = {
         OperationKind.SCALE_UP: (group or "a group", "grow", "", size),
-        OperationKind.DELETE_NODES: (listed or "nodes", "be removed", "removed", f" from {group}" if group else ""),
+        OperationKind.DELETE_NODES: (
+            listed or "nodes",
+            "be removed",
+            "removed",
+            f" from {group}" if group else "",
+        ),
         OperationKind.DECREASE_TARGET: (f"the target of {group}", "be lowered", "lowered", size),
-        OperationKind.DELETE_INSTANCES: (listed or "instances", "be discarded", "discarded", f" from {group}"),
-        OperationKind.RESTART_NODE: (listed or "a node", "be restarted", "restarted", f" in {group}" if group else ""),
+        OperationKind.DELETE_INSTANCES: (
+            listed or "instances",
+            "be discarded",
+            "discarded",
+            f" from {group}",
+        ),
+        OperationKind.RESTART_NODE: (
+            listed or "a node",
+            "be restarted",
+            "restarted",
+            f" in {group}" if group else "",
+        ),
     }[operation.kind]
     if operation.kind is OperationKind.DECREASE_TARGET and operation.from_size == operation.to_size:
-        subject, verb, participle, rest = "marks of old removals", "be taken off", "taken off", f" machines of {group}"
+        subject, verb, participle, rest = (
+            "marks of old removals",
+            "be taken off",
+            "taken off",
+            f" machines of {group}",
+        )
         be = "were"
     took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
     rest += _purpose(operation)
@@ -335,7 +381,10 @@ def _ended(operation: OperationLine, group: str) -> str:
     elif operation.state is OperationState.ABANDONED:
         does, error = f"{be} not {participle}" if participle else "did not grow", operation.message
     else:
-        does, error = f"could not {verb}", error_words(operation.error_class, operation.code, operation.message)
+        does, error = (
+            f"could not {verb}",
+            error_words(operation.error_class, operation.code, operation.message),
+        )
     text = ": ".join(filter(None, (f"{subject} {does}{rest}", error)))
     text += f", after {took}" if took and not operation.succeeded else ""
     text += "".join(f"; {name} stays: {why}" for name, why in operation.kept)
@@ -343,9 +392,12 @@ def _ended(operation: OperationLine, group: str) -> str:
 
 
 def _purpose(operation: OperationLine) -> str:
-    """Return what a purchase replaces, and why needed nodes go. That a replacement saves money says its saving."""
+    """Return what a purchase replaces, and why needed nodes go. That a replacement
+    saves money says its saving."""
     words = disruption_words(operation.reason)
-    if operation.reason == DisruptionReason.CONSOLIDATION and (operation.replaces or operation.replaced_by):
+    if operation.reason == DisruptionReason.CONSOLIDATION and (
+        operation.replaces or operation.replaced_by
+    ):
         words = ""
     replaced = f"to replace {operation.replaces.replace(',', ', ')}" if operation.replaces else ""
     return "".join(f" {part}" for part in (replaced, words) if part)
@@ -353,14 +405,20 @@ def _purpose(operation: OperationLine) -> str:
 
 def _replaced(operation: OperationLine) -> str:
     """Return what replaced a node, and what its removal saves."""
-    by = f", replaced by {operation.replaced_by.replace(',', ', ')}" if operation.replaced_by else ""
-    saves = f", saves {money(operation.saves, operation.currency)} an hour" if operation.saves > 0 else ""
+    by = (
+        f", replaced by {operation.replaced_by.replace(',', ', ')}" if operation.replaced_by else ""
+    )
+    saves = (
+        f", saves {money(operation.saves, operation.currency)} an hour"
+        if operation.saves > 0
+        else ""
+    )
     return by + saves
 
 
 def _pods(operation: OperationLine) -> str:
-    """Return for how many pods a group grew, or how many a removal moved; those of nodes that stay, or that a vendor
-    has taken, are not known."""
+    """Return for how many pods a group grew, or how many a removal moved; those of nodes that stay,
+    or that a vendor has taken, are not known."""
     if not operation.pods or operation.kept or operation.gone:
         return ""
     if operation.kind is not OperationKind.SCALE_UP:
@@ -370,8 +428,8 @@ def _pods(operation: OperationLine) -> str:
 
 
 def error_words(error_class: str, code: str = "", message: str = "") -> str:
-    """Return an error for people, such as `the quota is used up (LimitExceeded): 10 of 10 vCPU`. The request that a
-    message begins with is left out: the log has it."""
+    """Return an error for people, such as `the quota is used up (LimitExceeded): 10 of 10 vCPU`.
+    The request that a message begins with is left out: the log has it."""
     words = ERRORS.get(error_class, error_class)
     words += f" ({code})" if code else ""
     plain = _REQUEST.sub("", message, count=1).rstrip(". ")

@@ -1,5 +1,5 @@
-"""The words for nodes that should go although they are needed: sick, too old, or outdated. The command, the page and
-the journal share them.
+"""The words for nodes that should go although they are needed: sick, too old, or outdated. The
+command, the page and the journal share them.
 
 See docs/reference/node-lifecycle.md.
 """
@@ -32,7 +32,8 @@ _NOT_DUE_YET: Mapping[ReasonCode, str] = MappingProxyType(
 )
 """What holds a node that is not to go (yet), with what such a node is."""
 _COUNTED = MappingProxyType(
-    {why.value: words for why, words in _IS.items()} | {code.value: words for code, words in _NOT_DUE_YET.items()}
+    {why.value: words for why, words in _IS.items()}
+    | {code.value: words for code, words in _NOT_DUE_YET.items()}
 )
 
 
@@ -60,7 +61,10 @@ def says(verdict: LifecycleVerdict, *, is_restarted: bool = False) -> str:
     if held.code in _NOT_DUE_YET:
         return f"{start}: {sentence(held)}."
     if held.code is ReasonCode.IN_REPLACEMENT:
-        return f"{start} since {format_time(verdict.since)}; another node comes first: {sentence(held)}."
+        return (
+            f"{start} since {format_time(verdict.since)}; another node comes first: "
+            f"{sentence(held)}."
+        )
     return f"{start} since {format_time(verdict.since)}, and waits: {sentence(held)}."
 
 
@@ -73,8 +77,8 @@ def verdict_data(verdict: LifecycleVerdict) -> dict[str, Any]:
 
 
 def due_counts(verdicts: Iterable[LifecycleVerdict]) -> dict[str, int]:
-    """Return the number of nodes that should go, by the value of their reason; of those that need not go (yet), by the
-    code of what holds them: NotSickLongEnough, NotConfirmed, NodeDrifted."""
+    """Return the number of nodes that should go, by the value of their reason; of those that need
+    not go (yet), by the code of what holds them: NotSickLongEnough, NotConfirmed, NodeDrifted."""
     return dict(Counter(_counted_as(verdict) for verdict in verdicts))
 
 
@@ -84,7 +88,8 @@ def _counted_as(verdict: LifecycleVerdict) -> str:
 
 
 def count_words(counts: Mapping[str, int]) -> str:
-    """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" for none. counts: what `due_counts` returns."""
+    """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" for none. counts:
+    what `due_counts` returns."""
     return ", ".join(f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key))
 
 

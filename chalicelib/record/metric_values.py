@@ -1,8 +1,9 @@
-"""Values of metrics: gauges and counters of a pass, counters of a step and of the end of an operation, and the closed
-lists of their labels (docs/reference/reporting.md "Metrics").
+"""Values of metrics: gauges and counters of a pass, counters of a step and of the end of an
+operation, and the closed lists of their labels (docs/reference/reporting.md "Metrics").
 
-Each name and value that is counted stays in the cluster's ledger permanently. A label value therefore comes from a list
-that is known in advance; a vendor's own code is never one (it is a field of the log line and in the journal).
+Each name and value that is counted stays in the cluster's ledger permanently. A label value
+therefore comes from a list that is known in advance; a vendor's own code is never one (it is a
+field of the log line and in the journal).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from chalicelib.plan.state.cluster_state import ClusterState
 
 OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__())
-OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {"ClusterError"}
+OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {
+    "ClusterError"
+}
 REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", "NotStarted", ABANDONED, "timeout"}
 
 #: The first match decides what an exception counts as.
@@ -55,27 +58,34 @@ def known_reason(cls: str) -> str:
 
 def error_counts(error: BaseException) -> dict[str, float]:
     """Return the increments for a pass that failed."""
-    return {key("errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))): 1.0}
+    return {
+        key(
+            "errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))
+        ): 1.0
+    }
 
 
 def step_counts(step: OperationStep) -> dict[str, float]:
-    """Return the increments for evictions: granted ones at once; refused ones, which are retried, when the drain gives
-    up on them."""
+    """Return the increments for evictions: granted ones at once; refused ones, which are retried,
+    when the drain gives up on them."""
     refused = step.outcome.refused if step.gives_up else ()
     counts = {"succeeded": len(step.outcome.evicted), "failed": len(refused)}
     return {
-        key("evicted_pods_total", eviction_result=result): float(count) for result, count in counts.items() if count
+        key("evicted_pods_total", eviction_result=result): float(count)
+        for result, count in counts.items()
+        if count
     }
 
 
 def end_counts(
     operation: Operation, outcome: Succeeded | Failed, unready: frozenset[str] = frozenset()
 ) -> dict[str, float]:
-    """Return the increments for an operation that is over. unready: nodes that were not ready when their removal was
-    planned.
+    """Return the increments for an operation that is over. unready: nodes that were not ready when
+    their removal was planned.
 
-    An operation that Outscaler cancelled itself is not a failure and counts nothing, nor does the evacuation of a node
-    that its vendor has not taken. A node that its vendor has taken is not scaled down.
+    An operation that Outscaler cancelled itself is not a failure and counts nothing, nor
+    does the evacuation of a node that its vendor has not taken. A node that its vendor has
+    taken is not scaled down.
     """
     spec = operation.spec
     if spec.kind is OperationKind.RESTART_NODE:
@@ -93,7 +103,13 @@ def end_counts(
             counts[chosen] = counts.get(chosen, 0.0) + 1.0
         elif not kept(outcome, target.node):
             # docs/reference/reporting.md "Removal labels"
-            reason = "unready" if target.node in unready else "underutilized" if target.evict else "empty"
+            reason = (
+                "unready"
+                if target.node in unready
+                else "underutilized"
+                if target.evict
+                else "empty"
+            )
             series = key("scaled_down_nodes_total", reason=reason)
             counts[series] = counts.get(series, 0.0) + 1.0
             counts[chosen] = counts.get(chosen, 0.0) + 1.0
@@ -111,7 +127,9 @@ def _restart_counts(operation: Operation, outcome: Succeeded | Failed) -> dict[s
     failures = _failure_counts(operation, outcome) if isinstance(outcome, Failed) else {}
     if isinstance(outcome, Failed) and not failures:
         return {}
-    return {key("node_restarts_total", result="failed" if failures else "succeeded"): 1.0} | failures
+    return {
+        key("node_restarts_total", result="failed" if failures else "succeeded"): 1.0
+    } | failures
 
 
 def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
@@ -127,19 +145,30 @@ def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
 
 
 def pass_gauges(
-    plan: Plan, options: Options, before: Values, joins: Mapping[str, JoinStatistics] = MappingProxyType({})
+    plan: Plan,
+    options: Options,
+    before: Values,
+    joins: Mapping[str, JoinStatistics] = MappingProxyType({}),
 ) -> dict[str, float]:
-    """Return every gauge after this pass. before: those of the last pass, of which two instants, the costs and the
-    circuit breaker are used: where removals are paused for another reason, the breaker was not asked and is as it
-    was. joins: what groups have taught."""
+    """Return every gauge after this pass. before: those of the last pass, of which two instants,
+    the costs and the circuit breaker are used: where removals are paused for another reason, the
+    breaker was not asked and is as it was. joins: what groups have taught."""
     health = plan.health
     most = sum(group.max for group in plan.groups)
-    # All pods that the scheduler refused, including those for which nodes are coming, as upstream counts them.
-    refused = sum(len(item.pods) for item in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
+    # All pods that the scheduler refused, including those for which nodes are coming,
+    # as upstream counts them.
+    refused = sum(len(item.pods) for item in plan.unschedulable) + sum(
+        len(up.pods) for up in plan.scale_ups
+    )
     refused += len(plan.fits_existing)
-    unseen = sum(len(item.pods) for item in plan.ignored if item.reason.code is ReasonCode.NOT_YET_SEEN)
+    unseen = sum(
+        len(item.pods) for item in plan.ignored if item.reason.code is ReasonCode.NOT_YET_SEEN
+    )
     reasons = Counter(verdict.reason.code.value for verdict in plan.unremovable)
-    cooldown = any(note is not None and note.code is ReasonCode.IN_COOLDOWN for note in (*plan.notes, plan.paused))
+    cooldown = any(
+        note is not None and note.code is ReasonCode.IN_COOLDOWN
+        for note in (*plan.notes, plan.paused)
+    )
     brake = is_braked(plan) or (plan.paused is not None and before.get(key("brake"), 0.0) > 0)
     gauges = {
         key("cluster_safe_to_autoscale"): float(health.healthy),
@@ -152,7 +181,9 @@ def pass_gauges(
         key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
         key("unschedulable_pods_count", type="unschedulable"): float(refused),
         key("unschedulable_pods_count", type="scheduler_unprocessed"): float(unseen),
-        key("max_nodes_count"): float(min(most, options.max_nodes_total) if options.max_nodes_total > 0 else most),
+        key("max_nodes_count"): float(
+            min(most, options.max_nodes_total) if options.max_nodes_total > 0 else most
+        ),
         key("cluster_cpu_current_cores"): health.cpu / 1000.0,
         key("cluster_memory_current_bytes"): float(health.memory),
         key("cpu_limits_cores", direction="minimum"): float(options.cores_total[0]),
@@ -160,7 +191,10 @@ def pass_gauges(
         key("memory_limits_bytes", direction="minimum"): float(options.memory_total[0]),
         key("memory_limits_bytes", direction="maximum"): float(options.memory_total[1]),
         key("unneeded_nodes_count"): float(len(plan.unneeded)),
-        **{key("unremovable_nodes_count", reason=reason): float(count) for reason, count in sorted(reasons.items())},
+        **{
+            key("unremovable_nodes_count", reason=reason): float(count)
+            for reason, count in sorted(reasons.items())
+        },
         key("scale_down_in_cooldown"): float(cooldown),
         key("pending_node_deletions"): float(health.removing),
         key("brake"): float(brake),
@@ -175,12 +209,15 @@ def pass_gauges(
         gauges |= {series: at} if at else {}
     if options.emit_per_nodegroup_metrics:
         for group in plan.groups:
-            gauges |= _group_gauges(group) | _join_gauges(group.group, joins.get(group.group), plan.at)
+            gauges |= _group_gauges(group) | _join_gauges(
+                group.group, joins.get(group.group), plan.at
+            )
     return gauges
 
 
 def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
-    """Return how many nodes leave soon, are too old, outdated or sick, as far as the policy asks for any of it."""
+    """Return how many nodes leave soon, are too old, outdated or sick, as far as the
+    policy asks for any of it."""
     if state.policy.spot is None and state.policy.node_lifecycle is None:
         return {}
     due = Counter(verdict.why for verdict in plan.lifecycle)
@@ -191,7 +228,9 @@ def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
         "sick": due[DisruptionReason.REPAIR],
         "restarting": len(state.restarting),
     }
-    return {key("lifecycle_nodes_count", state=name): float(count) for name, count in counts.items()}
+    return {
+        key("lifecycle_nodes_count", state=name): float(count) for name, count in counts.items()
+    }
 
 
 def _moves(plan: Plan) -> dict[str, float]:
@@ -199,7 +238,9 @@ def _moves(plan: Plan) -> dict[str, float]:
     if plan.consolidation is None:
         return {}
     counts = Counter(move.state for move in plan.consolidation.moves)
-    return {key("consolidation_moves_count", state=state): float(counts[state]) for state in MOVE_STATES}
+    return {
+        key("consolidation_moves_count", state=state): float(counts[state]) for state in MOVE_STATES
+    }
 
 
 def is_braked(plan: Plan) -> bool:
@@ -208,8 +249,8 @@ def is_braked(plan: Plan) -> bool:
 
 
 def _group_gauges(group: GroupVerdict) -> dict[str, float]:
-    """Return the gauges of a group. The reason of a back-off is the class of the error; its text and the vendor's code
-    are in the status ConfigMap and the journal."""
+    """Return the gauges of a group. The reason of a back-off is the class of the error; its text
+    and the vendor's code are in the status ConfigMap and the journal."""
     name = group.group
     gauges = {
         key("node_group_min_count", node_group=name): float(group.min),
@@ -218,8 +259,13 @@ def _group_gauges(group: GroupVerdict) -> dict[str, float]:
         key("node_group_healthiness", node_group=name): float(group.healthy),
     }
     if group.backoff:
-        words = (str(group.backoff.params.get(param, "")).partition(":")[0] for param in ("class", "code", "error"))
-        reason = next((label for word in words if (label := known_reason(word)) != "Other"), "Other")
+        words = (
+            str(group.backoff.params.get(param, "")).partition(":")[0]
+            for param in ("class", "code", "error")
+        )
+        reason = next(
+            (label for word in words if (label := known_reason(word)) != "Other"), "Other"
+        )
         gauges[key("node_group_backoff_status", node_group=name, reason=reason)] = 1.0
     return gauges
 
@@ -253,10 +299,22 @@ def pass_counts(plan: Plan) -> dict[str, float]:
         if repair.reason.code is ReasonCode.CREATION_FAILED:
             cause = known_reason(str(repair.reason.params.get("error", "")).partition(".")[0])
             counts[key("failed_node_creations_total", reason=cause)] += len(repair.instances)
-    begun = {op.spec.replacement for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP} - {""}
+    begun = {
+        op.spec.replacement for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP
+    } - {""}
     failed = sum(ended.why is not None for ended in plan.ended_replacements)
-    results = {"begun": len(begun), "failed": failed, "succeeded": len(plan.ended_replacements) - failed}
-    counts.update({key("replacements_total", result=result): count for result, count in results.items() if count})
+    results = {
+        "begun": len(begun),
+        "failed": failed,
+        "succeeded": len(plan.ended_replacements) - failed,
+    }
+    counts.update(
+        {
+            key("replacements_total", result=result): count
+            for result, count in results.items()
+            if count
+        }
+    )
     providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
     if providers:
         counts[key("errors_total", type="cloudProviderError")] += providers

@@ -1,14 +1,15 @@
 """Defines the metrics, and how their values are named, stored and written for CloudWatch.
 
-Names are upstream's, so that dashboards carry over; docs/metrics.md shows this table. Labels are the cluster, the node
-group (only where the option emitPerNodegroupMetrics is set), the reason, and those of upstream's own labels that have a
-small number of fixed values. A label is never a pod, a node or a machine type: every combination of values is a series
-that costs money, so a test counts them.
+Names are upstream's, so that dashboards carry over; docs/metrics.md shows this table. Labels are
+the cluster, the node group (only where the option emitPerNodegroupMetrics is set), the reason, and
+those of upstream's own labels that have a small number of fixed values. A label is never a pod, a
+node or a machine type: every combination of values is a series that costs money, so a test counts
+them.
 
-CloudWatch reads metrics from the log, in its embedded metric format. Powertools' serializer produces the lines and is
-given a whole line at once: it thus keeps no state between lines, writes nothing by itself, and uses the given instant
-instead of the wall clock's. Powertools' `Metrics` class is not used, because it keeps everything in class attributes
-and prints.
+CloudWatch reads metrics from the log, in its embedded metric format. Powertools' serializer
+produces the lines and is given a whole line at once: it thus keeps no state between lines, writes
+nothing by itself, and uses the given instant instead of the wall clock's. Powertools' `Metrics`
+class is not used, because it keeps everything in class attributes and prints.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _PER_LINE = 100  # maximum metrics in one line of CloudWatch's format
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of the table. labels: in addition to the cluster, in the order in which they are written."""
+    """One row of the table. labels: in addition to the cluster, in the order
+    in which they are written."""
 
     name: str
     type: str
@@ -69,21 +71,50 @@ METRICS: tuple[Metric, ...] = (
     Metric("node_group_max_count", GAUGE, "Largest size of a group.", (GROUP,)),
     Metric("node_group_target_count", GAUGE, "Size that is asked of a group.", (GROUP,)),
     Metric("node_group_healthiness", GAUGE, "1 if a group is healthy.", (GROUP,)),
-    Metric("node_group_backoff_status", GAUGE, "1 while a group is in back-off.", (GROUP, "reason")),
-    Metric("function_duration_seconds", HISTOGRAM, "Length of a pass and of its parts.", ("function",)),
+    Metric(
+        "node_group_backoff_status", GAUGE, "1 while a group is in back-off.", (GROUP, "reason")
+    ),
+    Metric(
+        "function_duration_seconds", HISTOGRAM, "Length of a pass and of its parts.", ("function",)
+    ),
     Metric("errors_total", COUNTER, "Errors, by where they came from.", ("type",)),
     Metric("scaled_up_nodes_total", COUNTER, "Nodes bought."),
-    Metric("failed_scale_ups_total", COUNTER, "Scale-ups that failed, by class of error.", ("reason",)),
-    Metric("failed_operations_total", COUNTER, "Operations that failed or ran out of time.", ("kind",)),
-    Metric("failed_node_creations_total", COUNTER, "Instances that could not be created.", ("reason",)),
+    Metric(
+        "failed_scale_ups_total", COUNTER, "Scale-ups that failed, by class of error.", ("reason",)
+    ),
+    Metric(
+        "failed_operations_total", COUNTER, "Operations that failed or ran out of time.", ("kind",)
+    ),
+    Metric(
+        "failed_node_creations_total", COUNTER, "Instances that could not be created.", ("reason",)
+    ),
     Metric("scaled_down_nodes_total", COUNTER, "Nodes removed, by why they could go.", ("reason",)),
     Metric("evicted_pods_total", COUNTER, "Evictions, by what came of them.", ("eviction_result",)),
-    Metric("old_unregistered_nodes_removed_count", COUNTER, "Instances removed that never became nodes."),
     Metric(
-        "skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.", ("direction", "reason")
+        "old_unregistered_nodes_removed_count",
+        COUNTER,
+        "Instances removed that never became nodes.",
     ),
-    Metric("cost_per_hour", GAUGE, "Price of all machines whose price is known.", (CURRENCY,), prefix=OWN_PREFIX),
-    Metric("node_group_cost_per_hour", GAUGE, "Price of a group's machines.", (GROUP, CURRENCY), prefix=OWN_PREFIX),
+    Metric(
+        "skipped_scale_events_count",
+        COUNTER,
+        "Scalings held back by a cluster-wide limit.",
+        ("direction", "reason"),
+    ),
+    Metric(
+        "cost_per_hour",
+        GAUGE,
+        "Price of all machines whose price is known.",
+        (CURRENCY,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "node_group_cost_per_hour",
+        GAUGE,
+        "Price of a group's machines.",
+        (GROUP, CURRENCY),
+        prefix=OWN_PREFIX,
+    ),
     Metric(
         "node_ready_seconds",
         GAUGE,
@@ -91,8 +122,20 @@ METRICS: tuple[Metric, ...] = (
         (GROUP, "quantile"),
         prefix=OWN_PREFIX,
     ),
-    Metric("node_failure_rate", GAUGE, "Share of a group's nodes that do not come.", (GROUP,), prefix=OWN_PREFIX),
-    Metric("savings_total", COUNTER, "Money saved by removals and replacements.", (CURRENCY,), prefix=OWN_PREFIX),
+    Metric(
+        "node_failure_rate",
+        GAUGE,
+        "Share of a group's nodes that do not come.",
+        (GROUP,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "savings_total",
+        COUNTER,
+        "Money saved by removals and replacements.",
+        (CURRENCY,),
+        prefix=OWN_PREFIX,
+    ),
     Metric(
         "disrupted_nodes_total",
         COUNTER,
@@ -100,18 +143,48 @@ METRICS: tuple[Metric, ...] = (
         ("reason",),
         prefix=OWN_PREFIX,
     ),
-    Metric("replacements_total", COUNTER, "Replacements, by how far they came.", ("result",), prefix=OWN_PREFIX),
     Metric(
-        "node_restarts_total", COUNTER, "Restarts of sick nodes, by what came of them.", ("result",), prefix=OWN_PREFIX
+        "replacements_total",
+        COUNTER,
+        "Replacements, by how far they came.",
+        ("result",),
+        prefix=OWN_PREFIX,
     ),
     Metric(
-        "lifecycle_nodes_count", GAUGE, "Nodes that leave soon, or should be replaced.", ("state",), prefix=OWN_PREFIX
+        "node_restarts_total",
+        COUNTER,
+        "Restarts of sick nodes, by what came of them.",
+        ("result",),
+        prefix=OWN_PREFIX,
     ),
-    Metric("consolidation_moves_count", GAUGE, "Moves that the last pass wants.", ("state",), prefix=OWN_PREFIX),
+    Metric(
+        "lifecycle_nodes_count",
+        GAUGE,
+        "Nodes that leave soon, or should be replaced.",
+        ("state",),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "consolidation_moves_count",
+        GAUGE,
+        "Moves that the last pass wants.",
+        ("state",),
+        prefix=OWN_PREFIX,
+    ),
     Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
-    Metric("paused", GAUGE, "1 while an operator has paused the cluster, or a part of it.", prefix=OWN_PREFIX),
+    Metric(
+        "paused",
+        GAUGE,
+        "1 while an operator has paused the cluster, or a part of it.",
+        prefix=OWN_PREFIX,
+    ),
     Metric("mode", GAUGE, "1 for the mode of the policy in force.", ("mode",), prefix=OWN_PREFIX),
-    Metric("unreadable", GAUGE, "1 while the policy or a row of the cluster cannot be read.", prefix=OWN_PREFIX),
+    Metric(
+        "unreadable",
+        GAUGE,
+        "1 while the policy or a row of the cluster cannot be read.",
+        prefix=OWN_PREFIX,
+    ),
 )
 
 PAGE_ONLY = frozenset(metric.name for metric in METRICS if metric.prefix == OWN_PREFIX)
@@ -122,7 +195,8 @@ Values = Mapping[str, float]
 
 
 def key(name: str, **labels: str) -> str:
-    """Return a series without its cluster as text: `nodes_count;state=ready`. Labels in the order of the table."""
+    """Return a series without its cluster as text: `nodes_count;state=ready`. Labels
+    in the order of the table."""
     return ";".join([name, *(f"{label}={_escaped(value)}" for label, value in labels.items())])
 
 
@@ -143,18 +217,23 @@ def to_stdout(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Return lines of CloudWatch's format, one for all series with the same labels. now: epoch seconds.
+def lines(
+    cluster: str, values: Values, now: float, *, fields: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Return lines of CloudWatch's format, one for all series with the same
+    labels. now: epoch seconds.
 
-    values: for counters the increments. fields: further fields for log queries; they are not dimensions and create no
-    series.
+    values: for counters the increments. fields: further fields for log queries; they are not
+    dimensions and create no series.
     """
     by_labels: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for series, value in values.items():
         name, labels = parts(series)
         by_labels.setdefault(tuple(labels.items()), {})[name] = value
     # Imported here because the page of GET /metrics needs only the table above.
-    from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+    from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
+        AmazonCloudWatchEMFProvider,
+    )
 
     provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     provider.service = ""  # otherwise the environment's would be one more dimension
@@ -162,9 +241,13 @@ def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str]
     for pairs, named in by_labels.items():
         dimensions = {CLUSTER: cluster, **dict(pairs)}
         metadata = {name: value for name, value in (fields or {}).items() if name not in dimensions}
-        metrics = [(PREFIX + name, {"Unit": _unit(name), "Value": value}) for name, value in named.items()]
+        metrics = [
+            (PREFIX + name, {"Unit": _unit(name), "Value": value}) for name, value in named.items()
+        ]
         for start in range(0, len(metrics), _PER_LINE):
-            line = provider.serialize_metric_set(dict(metrics[start : start + _PER_LINE]), dimensions, metadata)
+            line = provider.serialize_metric_set(
+                dict(metrics[start : start + _PER_LINE]), dimensions, metadata
+            )
             yield msgspec.json.encode(line).decode()
 
 
@@ -189,20 +272,28 @@ _ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}
 
 
 def for_cloudwatch(values: Values, metrics: Metrics) -> Values:
-    """Return the values that are written to CloudWatch. values: by key(), for counters the increments.
+    """Return the values that are written to CloudWatch. values: by key(), for
+    counters the increments.
 
-    CloudWatch charges for a metric in each hour in which it is sent. In a summary, a series is therefore written only
-    where it is not zero, and none has a label but the cluster: an idle cluster writes nothing, and a busy one has six
-    series at most. An alarm on one of them treats missing data as good. `GET /metrics` does not depend on this.
+    CloudWatch charges for a metric in each hour in which it is sent. In a summary, a series is
+    therefore written only where it is not zero, and none has a label but the cluster: an idle
+    cluster writes nothing, and a busy one has six series at most. An alarm on one of them treats
+    missing data as good. `GET /metrics` does not depend on this.
     """
     if metrics is Metrics.OFF:
         return {}
     if metrics is Metrics.FULL:
-        return {series: value for series, value in values.items() if parts(series)[0] not in PAGE_ONLY}
+        return {
+            series: value for series, value in values.items() if parts(series)[0] not in PAGE_ONLY
+        }
     sums: dict[str, float] = {}
     for series, value in values.items():
         name, labels = parts(series)
         only = _ONLY.get(name, {})
-        if name in SERIES and value and all(labels.get(label) == word for label, word in only.items()):
+        if (
+            name in SERIES
+            and value
+            and all(labels.get(label) == word for label, word in only.items())
+        ):
             sums[key(name)] = sums.get(key(name), 0.0) + value
     return sums

@@ -1,8 +1,8 @@
 """Converts a step or the end of an operation to events: an ordered table from fact to event
 (docs/reference/reporting.md "Kubernetes events").
 
-The operation's row is written before the report, and only the executor that wrote it reports: each fact is reported
-once, even if its message was delivered several times.
+The operation's row is written before the report, and only the executor that wrote it reports: each
+fact is reported once, even if its message was delivered several times.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.record.events import NORMAL, WARNING, Event, about_node, about_pods, about_status, sizes
+from chalicelib.record.events import (
+    NORMAL,
+    WARNING,
+    Event,
+    about_node,
+    about_pods,
+    about_status,
+    sizes,
+)
 
 
 class OperationEnd(msgspec.Struct, frozen=True):
-    """An operation that is over, in its final state. largest: the group's maximum, None where it is not known."""
+    """An operation that is over, in its final state. largest: the group's maximum,
+    None where it is not known."""
 
     operation: Operation
     outcome: Succeeded | Failed
@@ -32,19 +41,23 @@ class OperationEnd(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> str:
-        """Return the vendor's message with the error class and the vendor's code, which operators search for."""
+        """Return the vendor's message with the error class and the vendor's code,
+        which operators search for."""
         failed = self.outcome
         assert isinstance(failed, Failed)
         name = f"{failed.error_class}.{failed.code}" if failed.code else failed.error_class
         return f"{name}: {failed.message}" if failed.message else name
 
-    def status_event(self, fact: str, reason: str, message: str, type_: str = NORMAL) -> list[Event]:
+    def status_event(
+        self, fact: str, reason: str, message: str, type_: str = NORMAL
+    ) -> list[Event]:
         """Return an event on the status ConfigMap; none where that is disabled."""
         return about_status(fact, self.options, reason, message, type_=type_)
 
 
 class OperationStep(msgspec.Struct, frozen=True):
-    """A step that did not end its operation. why: the reason, for a step that is being rolled back."""
+    """A step that did not end its operation. why: the reason, for a step
+    that is being rolled back."""
 
     before: Operation
     outcome: InProgress
@@ -78,15 +91,19 @@ def events_of_step(step: OperationStep) -> list[Event]:
 
 
 def triggered(group: str, old: int, new: int, largest: int | None) -> str:
-    """Return the message `pod triggered scale-up: [{g 1->3 (max: 5)}]` (docs/reference/reporting.md "Scale-up
-    messages")."""
+    """Return the message `pod triggered scale-up: [{g 1->3 (max: 5)}]`
+    (docs/reference/reporting.md "Scale-up messages")."""
     bound = "" if largest is None else f" (max: {largest})"
     return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
 
 
 def kept(outcome: Succeeded | Failed, node: str) -> str:
     """Return why this node of a removal still exists, empty if it does not."""
-    return outcome.message if isinstance(outcome, Failed) else str(outcome.facts.get(f"kept {node}", ""))
+    return (
+        outcome.message
+        if isinstance(outcome, Failed)
+        else str(outcome.facts.get(f"kept {node}", ""))
+    )
 
 
 def reason_of(spec: OperationSpec) -> str:
@@ -102,7 +119,9 @@ def reason_of(spec: OperationSpec) -> str:
 def _scaled_up(fact: str, end: OperationEnd) -> list[Event]:
     spec = end.spec
     size = sizes(spec.from_size, spec.to_size, end.largest)
-    return end.status_event(fact, "ScaledUpGroup", f"Scale-up: group {spec.group} size set to {size}")
+    return end.status_event(
+        fact, "ScaledUpGroup", f"Scale-up: group {spec.group} size set to {size}"
+    )
 
 
 def _pods_helped(fact: str, end: OperationEnd) -> list[Event]:
@@ -117,8 +136,8 @@ def _scale_up_failed(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def _pods_not_helped(fact: str, end: OperationEnd) -> list[Event]:
-    """Report the failure on the pods that triggered the scale-up as well, so that their owners see the vendor's
-    response."""
+    """Report the failure on the pods that triggered the scale-up as well, so that their owners
+    see the vendor's response."""
     message = f"Scale-up failed for group {end.spec.group}: {end.error}"
     return about_pods(fact, end.spec.pods, "FailedToScaleUpGroup", message, type_=WARNING)
 
@@ -147,27 +166,46 @@ def _node_result(fact: str, end: OperationEnd) -> list[Event]:
         why = kept(end.outcome, target.node)
         if end.spec.interrupted:
             message = f"the node stays: {why}" if why else "the vendor has taken the node back"
-            events.append(about_node(f"{fact}: kept" if why else fact, target.node, "NodeInterruption", message))
+            events.append(
+                about_node(
+                    f"{fact}: kept" if why else fact, target.node, "NodeInterruption", message
+                )
+            )
         elif why:
-            failed = "failed to drain and delete node" if target.evict else "failed to delete empty node"
+            failed = (
+                "failed to drain and delete node" if target.evict else "failed to delete empty node"
+            )
             message = f"{failed}: {why}"
-            events.append(about_node(f"{fact}: kept", target.node, "ScaleDownFailed", message, type_=WARNING))
+            events.append(
+                about_node(f"{fact}: kept", target.node, "ScaleDownFailed", message, type_=WARNING)
+            )
         else:
-            events.append(about_node(fact, target.node, "ScaleDown", "nodes removed by cluster autoscaler"))
+            events.append(
+                about_node(fact, target.node, "ScaleDown", "nodes removed by cluster autoscaler")
+            )
     return events
 
 
 def _restarted(fact: str, end: OperationEnd) -> list[Event]:
-    return [about_node(fact, target.node, "NodeRestart", "the node was restarted") for target in end.spec.targets]
+    return [
+        about_node(fact, target.node, "NodeRestart", "the node was restarted")
+        for target in end.spec.targets
+    ]
 
 
 def _not_restarted(fact: str, end: OperationEnd) -> list[Event]:
     message = f"failed to restart the node: {end.error}"
-    return [about_node(fact, target.node, "NodeRestartFailed", message, type_=WARNING) for target in end.spec.targets]
+    return [
+        about_node(fact, target.node, "NodeRestartFailed", message, type_=WARNING)
+        for target in end.spec.targets
+    ]
 
 
 def _target_not_lowered(fact: str, end: OperationEnd) -> list[Event]:
-    message = f"Failed to decrease target size for group {end.spec.group} after scale-up timeout: {end.error}"
+    message = (
+        f"Failed to decrease target size for group {end.spec.group} after scale-up timeout: "
+        f"{end.error}"
+    )
     return end.status_event(fact, "FailedToRevertScaleUp", message, WARNING)
 
 
@@ -175,7 +213,9 @@ def _discarded(fact: str, end: OperationEnd) -> list[Event]:
     return [
         event
         for target in end.spec.targets
-        for event in end.status_event(fact, "DeleteUnregistered", f"Removed unregistered node {target.instance}")
+        for event in end.status_event(
+            fact, "DeleteUnregistered", f"Removed unregistered node {target.instance}"
+        )
     ]
 
 
@@ -184,7 +224,10 @@ def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
         event
         for target in end.spec.targets
         for event in end.status_event(
-            fact, "DeleteUnregisteredFailed", f"Failed to remove node {target.instance}: {end.error}", WARNING
+            fact,
+            "DeleteUnregisteredFailed",
+            f"Failed to remove node {target.instance}: {end.error}",
+            WARNING,
         )
     ]
 
@@ -220,9 +263,15 @@ def _marked(fact: str, step: OperationStep) -> list[Event]:
 def _not_marked(fact: str, step: OperationStep) -> list[Event]:
     if not step.sets_taint or not step.gives_up:
         return []
-    message = f"failed to mark the node as toBeDeleted/unschedulable: {step.why or 'see the end of the operation'}"
+    message = (
+        "failed to mark the node as toBeDeleted/unschedulable: "
+        f"{step.why or 'see the end of the operation'}"
+    )
     targets = step.before.spec.targets
-    return [about_node(fact, target.node, "ScaleDownFailed", message, type_=WARNING) for target in targets]
+    return [
+        about_node(fact, target.node, "ScaleDownFailed", message, type_=WARNING)
+        for target in targets
+    ]
 
 
 def _evicted(fact: str, step: OperationStep) -> list[Event]:
@@ -235,10 +284,12 @@ def _evicted(fact: str, step: OperationStep) -> list[Event]:
 
 
 def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
-    """Report a refused eviction only when the drain gives up, as upstream does, because it is retried every few
-    seconds."""
+    """Report a refused eviction only when the drain gives up, as upstream does, because it is
+    retried every few seconds."""
     refused = step.outcome.refused if step.gives_up else ()
-    return about_pods(fact, refused, "ScaleDownFailed", "failed to delete pod for ScaleDown", type_=WARNING)
+    return about_pods(
+        fact, refused, "ScaleDownFailed", "failed to delete pod for ScaleDown", type_=WARNING
+    )
 
 
 STEPS: tuple[tuple[str, Callable[[str, OperationStep], list[Event]]], ...] = (

@@ -1,8 +1,9 @@
 """Converts a pass's observations and decisions to events: an ordered table from fact to event
 (docs/reference/reporting.md "Kubernetes events").
 
-Important events come first, because posting may stop early; the numerous ones (pods without a place) come last.
-events.py removes repetitions within five minutes afterwards, so this module keeps no state.
+Important events come first, because posting may stop early; the numerous ones (pods
+without a place) come last. events.py removes repetitions within five minutes afterwards,
+so this module keeps no state.
 """
 
 from __future__ import annotations
@@ -27,19 +28,30 @@ from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.reasons.text import disruption_words, sentence, text
 from chalicelib.record.consolidation_view import action, some, worth
-from chalicelib.record.events import NORMAL, PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
+from chalicelib.record.events import (
+    NORMAL,
+    PODS_TOLD,
+    WARNING,
+    Event,
+    about_node,
+    about_pods,
+    about_status,
+    sizes,
+)
 
 
 class PassFacts(msgspec.Struct, frozen=True):
-    """What the events of one pass are made from. marks: taints outside of operations that were written
-    (reconciler/taint_writer.py)."""
+    """What the events of one pass are made from. marks: taints outside of operations that were
+    written (reconciler/taint_writer.py)."""
 
     plan: Plan
     snapshot: Snapshot
     options: Options = Options()
     marks: tuple[TaintUpdate, ...] = ()
 
-    def status_event(self, fact: str, reason: str, message: str, type_: str = WARNING) -> list[Event]:
+    def status_event(
+        self, fact: str, reason: str, message: str, type_: str = WARNING
+    ) -> list[Event]:
         """Return an event on the status ConfigMap; none where that is disabled."""
         return about_status(fact, self.options, reason, message, type_=type_)
 
@@ -50,8 +62,8 @@ def events_of_pass(facts: PassFacts) -> list[Event]:
 
 
 def _unhealthy(fact: str, facts: PassFacts) -> list[Event]:
-    """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster without (ready) nodes is
-    reported only where scaling up from zero is disabled."""
+    """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster
+    without (ready) nodes is reported only where scaling up from zero is disabled."""
     health, needs_nodes = facts.plan.health, not facts.options.scale_up_from_zero
     if not health.healthy:
         message = "Cluster is unhealthy"
@@ -104,13 +116,18 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
         and removal.reason is not DisruptionReason.INTERRUPTED
     ]
     removals, events = removals[:PODS_TOLD], list[Event]()
-    used = _utilization(facts.snapshot, {removal.node for removal in removals}) if occupied and removals else {}
+    used = (
+        _utilization(facts.snapshot, {removal.node for removal in removals})
+        if occupied and removals
+        else {}
+    )
     for removal in removals:
         if occupied:
             reason, message = (
                 "ScaleDown",
                 (
-                    f"Scale-down: removing node {removal.node}, utilization: {{{used.get(removal.node, '')}}}, "
+                    f"Scale-down: removing node {removal.node}, utilization: "
+                    f"{{{used.get(removal.node, '')}}}, "
                     f"pods to reschedule: {','.join(removal.evict)}"
                 ),
             )
@@ -127,7 +144,10 @@ def _interruption_begins(fact: str, facts: PassFacts) -> list[Event]:
             fact,
             target.node,
             "NodeInterruption",
-            f"the vendor takes the node back at {format_time(leaving_time(operation.spec))}; its pods are evicted",
+            (
+                f"the vendor takes the node back at {format_time(leaving_time(operation.spec))}; "
+                "its pods are evicted"
+            ),
             type_=WARNING,
         )
         for operation in facts.plan.operations
@@ -144,20 +164,29 @@ def _restart_begins(fact: str, facts: PassFacts) -> list[Event]:
         for target in operation.spec.targets
     }
     return [
-        about_node(fact, restart.node, "NodeRestart", f"restarting the node, because it is sick: {restart.condition}")
+        about_node(
+            fact,
+            restart.node,
+            "NodeRestart",
+            f"restarting the node, because it is sick: {restart.condition}",
+        )
         for restart in facts.plan.restarts
         if restart.node in restarted
     ]
 
 
 def _lifecycle_replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
-    """Report the start of each replacement that is not for its saving, on the nodes that will go."""
+    """Report the start of each replacement that is not for its saving, on the nodes that will
+    go."""
     return [
         about_node(
             fact,
             node,
             "NodeReplacement",
-            f"Replace {node} by a node of {operation.spec.group} {disruption_words(operation.spec.reason)}",
+            (
+                f"Replace {node} by a node of {operation.spec.group} "
+                f"{disruption_words(operation.spec.reason)}"
+            ),
         )
         for operation in facts.plan.operations
         if operation.spec.kind is OperationKind.SCALE_UP and operation.spec.reason
@@ -184,7 +213,10 @@ def _replacement_failed(fact: str, facts: PassFacts) -> list[Event]:
             f"{fact} {ended.id}",
             node,
             "NodeReplacementFailed",
-            f"replacement failed: {sentence(ended.why)}; not tried again before {format_time(ended.until)}",
+            (
+                f"replacement failed: {sentence(ended.why)}; not tried again before "
+                f"{format_time(ended.until)}"
+            ),
             type_=WARNING,
         )
         for ended in facts.plan.ended_replacements
@@ -208,8 +240,8 @@ def _replacement_done(fact: str, facts: PassFacts) -> list[Event]:
 
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
-    """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`. For display only:
-    decisions use plan/disruption/candidates.py, which excludes some pods."""
+    """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`.
+    For display only: decisions use plan/disruption/candidates.py, which excludes some pods."""
     requested: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
     for pod in snapshot.pods:
         if pod.node in requested:
@@ -228,7 +260,11 @@ def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
 
 
 def _repairs(
-    fact: str, facts: PassFacts, code: ReasonCode, reason: str, message: Callable[[Repair, PassFacts], str]
+    fact: str,
+    facts: PassFacts,
+    code: ReasonCode,
+    reason: str,
+    message: Callable[[Repair, PassFacts], str],
 ) -> list[Event]:
     return [
         event
@@ -241,7 +277,10 @@ def _repairs(
 def _timeout_message(repair: Repair, facts: PassFacts) -> str:
     since = repair.reason.params.get("since", 0.0)
     waited = facts.plan.at - float(since) if since else facts.options.max_node_provision_time
-    return f"Nodes added to group {repair.group} failed to register within {format_duration(max(0.0, waited))}"
+    return (
+        f"Nodes added to group {repair.group} failed to register within "
+        f"{format_duration(max(0.0, waited))}"
+    )
 
 
 def _creation_message(repair: Repair, _facts: PassFacts) -> str:
@@ -254,7 +293,12 @@ def _creation_message(repair: Repair, _facts: PassFacts) -> str:
 
 def _taint_removed(fact: str, facts: PassFacts) -> list[Event]:
     return [
-        about_node(fact, mark.node, "ClusterAutoscalerCleanup", f"removed {TO_BE_DELETED} taint from node {mark.node}")
+        about_node(
+            fact,
+            mark.node,
+            "ClusterAutoscalerCleanup",
+            f"removed {TO_BE_DELETED} taint from node {mark.node}",
+        )
         for mark in facts.marks
         if mark.action == "cleanup"
     ]
@@ -268,8 +312,8 @@ _PRIORITIES = {
 
 
 def _priorities(fact: str, facts: PassFacts) -> list[Event]:
-    """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority"); each group that no
-    rule matches is a separate fact."""
+    """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority");
+    each group that no rule matches is a separate fact."""
     namespace = facts.options.namespace
     return [
         Event(
@@ -287,35 +331,55 @@ def _priorities(fact: str, facts: PassFacts) -> list[Event]:
 
 
 def _pods_without_node(fact: str, facts: PassFacts) -> list[Event]:
-    """Report pods that get no new node, in upstream's words; pods that fit on an existing node need none."""
+    """Report pods that get no new node, in upstream's words; pods that fit on an
+    existing node need none."""
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
     return [
         event
         for verdict in facts.plan.unschedulable
-        for event in about_pods(fact, verdict.pods, "NotTriggerScaleUp", _not_triggered(verdict), uids=uids)
+        for event in about_pods(
+            fact, verdict.pods, "NotTriggerScaleUp", _not_triggered(verdict), uids=uids
+        )
     ]
 
 
 def _not_triggered(unschedulable: UnschedulablePods) -> str:
-    """Return how many groups have which reason, the most frequent first, equally frequent ones by their text
-    (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several times counts once for it.
-    Where all say that the cluster is full, only that is reported."""
-    by_group = [{reason.key: reason for reason in reasons}.values() for reasons in unschedulable.reasons.values()]
+    """Return how many groups have which reason, the most frequent first, equally frequent ones by
+    their text (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several
+    times counts once for it. Where all say that the cluster is full, only that is reported."""
+    by_group = [
+        {reason.key: reason for reason in reasons}.values()
+        for reasons in unschedulable.reasons.values()
+    ]
     codes = {reason.code for reasons in by_group for reason in reasons}
     if codes == {ReasonCode.MAX_NODES_TOTAL} and all(by_group):
         return text(next(iter(by_group[0])))
-    counts = Counter(message for reasons in by_group for message in {text(reason) for reason in reasons})
-    parts = [f"{count} {message}" for message, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-    return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
+    counts = Counter(
+        message for reasons in by_group for message in {text(reason) for reason in reasons}
+    )
+    parts = [
+        f"{count} {message}"
+        for message, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return (
+        f"pod didn't trigger scale-up: {', '.join(parts)}"
+        if parts
+        else "pod didn't trigger scale-up"
+    )
 
 
-# -- scaling rules: an event is posted on the object that contains the rule, so that its author sees it there; a rule of
-#    the policy has no object, and its event is posted on the status ConfigMap
+# -- scaling rules: an event is posted on the object that contains the rule, so that its author sees
+#    it there; a rule of the policy has no object, and its event is posted on the status ConfigMap
 
 
 def _objects_refused(fact: str, facts: PassFacts) -> list[Event]:
-    """Report objects that are refused as a whole, for their own mistakes or because other objects take precedence."""
-    problems = {item.key: "; ".join(item.problems) for item in facts.snapshot.rule_objects or () if item.problems}
+    """Report objects that are refused as a whole, for their own mistakes or because other
+    objects take precedence."""
+    problems = {
+        item.key: "; ".join(item.problems)
+        for item in facts.snapshot.rule_objects or ()
+        if item.problems
+    }
     for note in facts.plan.notes:
         if note.code is ReasonCode.RULE_OBJECT_INVALID:
             key = str(note.params.get("object", ""))
@@ -354,7 +418,9 @@ def _objects_warned(fact: str, facts: PassFacts) -> list[Event]:
 def _rules_add_nodes(fact: str, facts: PassFacts) -> list[Event]:
     """Report rules that add nodes, once the operations are saved."""
     saved = {
-        operation.spec.group for operation in facts.plan.operations if operation.spec.kind is OperationKind.SCALE_UP
+        operation.spec.group
+        for operation in facts.plan.operations
+        if operation.spec.kind is OperationKind.SCALE_UP
     }
     rules = {rule for up in facts.plan.scale_ups if up.group in saved for rule in up.rules}
     events: list[Event] = []
@@ -364,7 +430,9 @@ def _rules_add_nodes(fact: str, facts: PassFacts) -> list[Event]:
             cause = f", due at {format_time(verdict.due)}" if verdict.due else cause
             nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
             message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}{cause}"
-            events += _about_rule(f"{fact} {verdict.nodes}", verdict, facts, "RuleScaledUp", message, "Normal")
+            events += _about_rule(
+                f"{fact} {verdict.nodes}", verdict, facts, "RuleScaledUp", message, "Normal"
+            )
     return events
 
 
@@ -374,26 +442,39 @@ def _rules_stopped(fact: str, facts: PassFacts, codes: Mapping[ReasonCode, str])
     for verdict in facts.plan.rules:
         if verdict.reason is not None and verdict.reason.code in codes:
             why = sentence(verdict.reason)
-            message = f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: {why}"
-            events += _about_rule(f"{fact} {why}", verdict, facts, codes[verdict.reason.code], message, WARNING)
+            message = (
+                f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: {why}"
+            )
+            events += _about_rule(
+                f"{fact} {why}", verdict, facts, codes[verdict.reason.code], message, WARNING
+            )
     return events
 
 
 def _about_rule(
     fact: str, verdict: RuleVerdict, facts: PassFacts, reason: str, message: str, type_: str
 ) -> list[Event]:
-    """Return the event about a rule. fact: extended by the rule, the pool and the occurrence, so that none suppresses
-    another."""
+    """Return the event about a rule. fact: extended by the rule, the pool and the occurrence, so
+    that none suppresses another."""
     fact = " ".join((fact, _rule_key(verdict), verdict.pool, str(int(verdict.due))))
-    on_object = _on_object(fact, verdict.source, facts, reason, message, type_) if verdict.source else []
+    on_object = (
+        _on_object(fact, verdict.source, facts, reason, message, type_) if verdict.source else []
+    )
     return on_object or facts.status_event(fact, reason, message, type_)
 
 
 def _on_object(
-    fact: str, key: str, facts: PassFacts, reason: str, message: str, type_: str = WARNING, *, lasting: bool = False
+    fact: str,
+    key: str,
+    facts: PassFacts,
+    reason: str,
+    message: str,
+    type_: str = WARNING,
+    *,
+    lasting: bool = False,
 ) -> list[Event]:
-    """Return the event on the object; none for an object that was not seen in this pass, or whose uid is not known:
-    `kubectl describe` would not show it."""
+    """Return the event on the object; none for an object that was not seen in this pass, or whose
+    uid is not known: `kubectl describe` would not show it."""
     version = f"{GROUP}/{VERSION}"
     for item in facts.snapshot.rule_objects or ():
         if item.key == key and item.uid:
@@ -415,7 +496,14 @@ def _rule_key(verdict: RuleVerdict) -> str:
 def _avoid_taint(fact: str, facts: PassFacts) -> list[Event]:
     """Report the discouraged taint once for each node."""
     return [
-        about_node(fact, str(note.params.get("node", "")), note.code.value, sentence(note), type_=WARNING, lasting=True)
+        about_node(
+            fact,
+            str(note.params.get("node", "")),
+            note.code.value,
+            sentence(note),
+            type_=WARNING,
+            lasting=True,
+        )
         for note in _notes(facts, ReasonCode.AVOID_TAINT)
     ]
 
@@ -427,16 +515,21 @@ def _pod_annotation(fact: str, facts: PassFacts, code: ReasonCode) -> list[Event
     return [
         event
         for key, note in notes.items()
-        for event in about_pods(fact, (key,), note.code.value, sentence(note), type_=WARNING, uids=uids, lasting=True)
+        for event in about_pods(
+            fact, (key,), note.code.value, sentence(note), type_=WARNING, uids=uids, lasting=True
+        )
     ]
 
 
 def _renewal_rests(fact: str, facts: PassFacts) -> list[Event]:
-    """Report each rest of a group once a day: its new nodes are no better than those that they replace."""
+    """Report each rest of a group once a day: its new nodes are no better than
+    those that they replace."""
     events: list[Event] = []
     for note in _notes(facts, ReasonCode.RENEWAL_RESTS):
         own = " ".join(str(note.params.get(name, "")) for name in ("group", "renewed", "until"))
-        once = about_status(f"{fact} {own}", facts.options, note.code.value, sentence(note), type_=WARNING)
+        once = about_status(
+            f"{fact} {own}", facts.options, note.code.value, sentence(note), type_=WARNING
+        )
         events += [msgspec.structs.replace(event, lasting=True) for event in once]
     return events
 
@@ -460,26 +553,41 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("renewal rests", _renewal_rests),
     (
         "scale-up timed out",
-        lambda fact, facts: _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message),
+        lambda fact, facts: _repairs(
+            fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message
+        ),
     ),
     (
         "creation failed",
-        lambda fact, facts: _repairs(fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _creation_message),
+        lambda fact, facts: _repairs(
+            fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _creation_message
+        ),
     ),
     ("taint taken off", _taint_removed),
     ("priorities", _priorities),
     ("rule object refused", _objects_refused),
     ("rule object warned", _objects_warned),
     ("rule adds nodes", _rules_add_nodes),
-    ("rule too late", lambda fact, facts: _rules_stopped(fact, facts, {ReasonCode.RULE_EXPIRED: "RuleExpired"})),
+    (
+        "rule too late",
+        lambda fact, facts: _rules_stopped(fact, facts, {ReasonCode.RULE_EXPIRED: "RuleExpired"}),
+    ),
     (
         "rule not in force",
         lambda fact, facts: _rules_stopped(
-            fact, facts, {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"}
+            fact,
+            facts,
+            {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"},
         ),
     ),
     ("taint to avoid", _avoid_taint),
-    ("annotation to avoid", lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.AVOID_ANNOTATION)),
-    ("annotation invalid", lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.BAD_PROTECTION)),
+    (
+        "annotation to avoid",
+        lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.AVOID_ANNOTATION),
+    ),
+    (
+        "annotation invalid",
+        lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.BAD_PROTECTION),
+    ),
     ("pod not helped", _pods_without_node),
 )

@@ -1,8 +1,8 @@
-"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), the bill, and the point
-of the charts that it leaves.
+"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), the
+bill, and the point of the charts that it leaves.
 
-All are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
-people see them: those too that do not keep the node (mirror pods, expendable pods).
+All are made once in five minutes at most, from the sums of the planner's state. All pods on a node
+count here, as people see them: those too that do not keep the node (mirror pods, expendable pods).
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
-from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview, SpotOverview
+from chalicelib.model.overview import (
+    MOST_NODES,
+    ClusterOverview,
+    GroupOverview,
+    NodeOverview,
+    SpotOverview,
+)
 from chalicelib.model.plan import Plan
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.bill import cluster_bill
@@ -39,8 +45,8 @@ _MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
 
 
 class PassBill(msgspec.Struct, frozen=True):
-    """The bill of a pass, None where no price is known, and its metrics. savings: of the operations that had ended at
-    savings_at."""
+    """The bill of a pass, None where no price is known, and its metrics. savings: of the operations
+    that had ended at savings_at."""
 
     bill: ClusterBill | None
     gauges: dict[str, float]
@@ -49,27 +55,41 @@ class PassBill(msgspec.Struct, frozen=True):
     savings_at: float
 
 
-def pass_bill(state: ClusterState, carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]) -> PassBill:
-    """Return the bill. ended: reads the ended operations; once an hour at most, and once a day where none has ended for
-    a day. Raises StoreError."""
+def pass_bill(
+    state: ClusterState, carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]
+) -> PassBill:
+    """Return the bill. ended: reads the ended operations; once an hour at most, and once a day
+    where none has ended for a day. Raises StoreError."""
     bill, now, counts = cluster_bill(state), state.now, {}
     sums, at = carry_over.savings, carry_over.savings_at
     if bill is None:
         return PassBill(None, {}, {}, sums, at)
-    if now // HOUR != at // HOUR and (now // DAY != at // DAY or _last_change(state.memory) > now - DAY - HOUR):
+    if now // HOUR != at // HOUR and (
+        now // DAY != at // DAY or _last_change(state.memory) > now - DAY - HOUR
+    ):
         all_entries = entries(ended(), now, under_way(state.memory))
         sums, grown = counted(sums, all_entries, at or now, now)
-        counts = {key("savings_total", currency=currency): amount for currency, amount in grown.items() if amount}
+        counts = {
+            key("savings_total", currency=currency): amount
+            for currency, amount in grown.items()
+            if amount
+        }
         at = now
-    gauges = {key("cost_per_hour", currency=own.currency): own.parts.paid / MILLION for own in bill.bills}
+    gauges = {
+        key("cost_per_hour", currency=own.currency): own.parts.paid / MILLION for own in bill.bills
+    }
     if state.options.emit_per_nodegroup_metrics:
         gauges |= {
-            key("node_group_cost_per_hour", node_group=row.name, currency=own.currency): row.parts.paid / MILLION
+            key(
+                "node_group_cost_per_hour", node_group=row.name, currency=own.currency
+            ): row.parts.paid / MILLION
             for own in bill.bills
             for row in own.groups
             if row.name
         }
-    return PassBill(msgspec.structs.replace(bill, savings=sums, savings_at=at), gauges, counts, sums, at)
+    return PassBill(
+        msgspec.structs.replace(bill, savings=sums, savings_at=at), gauges, counts, sums, at
+    )
 
 
 def _last_change(memory: Memory) -> float:
@@ -79,20 +99,29 @@ def _last_change(memory: Memory) -> float:
     return max((memory.last_scale_up, memory.last_scale_down, *groups, *replacements))
 
 
-def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:
-    """Return the overview, and the point of the charts, with the cost in the currency of the overview."""
+def pass_overview(
+    plan: Plan, state: ClusterState, bill: ClusterBill | None
+) -> tuple[ClusterOverview, GaugePoint]:
+    """Return the overview, and the point of the charts, with the cost in the
+    currency of the overview."""
     snapshot = state.snapshot
-    book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at, spot=state.policy.spot is not None)
+    book = price_book(
+        state.policy.prices, snapshot.groups, snapshot.taken_at, spot=state.policy.spot is not None
+    )
     at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
     owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
     members: dict[int, list[Node]] = {}
     for owner, node in zip(owners, snapshot.nodes, strict=True):
         members.setdefault(owner, []).append(node)
     amounts, pods = _amounts(state)
-    ready = np.array([state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_)
+    ready = np.array(
+        [state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_
+    )
     place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
     of_ready = (*amounts[:, ready], np.ones(len(place)))
-    sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
+    sums = np.array(
+        [np.bincount(place, weights=row, minlength=size) for row in of_ready]
+    ).T.tolist()
     prices = [
         book.of_group(state.groups[group.id].group, next(iter(members.get(at, ())), None))
         for at, group in enumerate(snapshot.groups)
@@ -100,7 +129,9 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
     spots = spot_groups(state)
     groups = tuple(
         msgspec.structs.replace(
-            _priced(_group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group)),
+            _priced(
+                _group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group)
+            ),
             spot=spot_overview(group.id, state, spots),
         )
         for at, group in enumerate(snapshot.groups)
@@ -109,25 +140,40 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
     nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
     currency = book.currency or (bill.bills[0].currency if bill is not None else "")
-    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), currency, bill)
+    overview = ClusterOverview(
+        snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), currency, bill
+    )
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
-    waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
-    paid = (own.parts.paid / MILLION for own in (bill.bills if bill is not None else ()) if own.currency == currency)
+    waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(
+        len(up.pods) for up in plan.scale_ups
+    )
+    paid = (
+        own.parts.paid / MILLION
+        for own in (bill.bills if bill is not None else ())
+        if own.currency == currency
+    )
     cost = next(paid, -1.0)
-    return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
+    return overview, GaugePoint(
+        plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost
+    )
 
 
 def _amounts(state: ClusterState) -> tuple[Floats, list[int]]:
-    """Return per node allocatable and requested cpu, allocatable and requested memory (millicores, bytes); and pods."""
+    """Return per node allocatable and requested cpu, allocatable and requested memory
+    (millicores, bytes); and pods."""
     snapshot, occupancy = state.snapshot, state.occupancy
     on_node = occupancy.where >= 0
     where, cls, count = occupancy.where[on_node], occupancy.cls[on_node], len(snapshot.nodes)
     rows: list[Floats] = []
     for name in (CPU, MEMORY):
-        of_class = np.array([row.requests.get(name, 0) for row in snapshot.classes], dtype=np.float64)
+        of_class = np.array(
+            [row.requests.get(name, 0) for row in snapshot.classes], dtype=np.float64
+        )
         requested = np.bincount(where, weights=of_class[cls], minlength=count)
-        rows.append(np.array([node.allocatable.get(name, 0) for node in snapshot.nodes], dtype=np.float64))
+        rows.append(
+            np.array([node.allocatable.get(name, 0) for node in snapshot.nodes], dtype=np.float64)
+        )
         rows.append(requested.astype(np.float64))
     return np.array(rows), np.bincount(where, minlength=count).tolist()
 
@@ -137,22 +183,33 @@ def _percents(amounts: Floats) -> list[tuple[int, int]]:
     columns = []
     for offered, requested in ((amounts[0], amounts[1]), (amounts[2], amounts[3])):
         share = 100 * requested / np.maximum(offered, 1)
-        columns.append(np.where(offered > 0, np.minimum(np.rint(share), 999), -1).astype(np.int64).tolist())
+        columns.append(
+            np.where(offered > 0, np.minimum(np.rint(share), 999), -1).astype(np.int64).tolist()
+        )
     return list(zip(*columns, strict=True))
 
 
-def completed(overview: ClusterOverview, old_overview: ClusterOverview, unread: Iterable[str]) -> ClusterOverview:
-    """Return the overview with what the one before knew of groups that were not read this time. unread: providers of
-    which no group was read."""
+def completed(
+    overview: ClusterOverview, old_overview: ClusterOverview, unread: Iterable[str]
+) -> ClusterOverview:
+    """Return the overview with what the one before knew of groups that were not read this time.
+    unread: providers of which no group was read."""
     old, providers = {group.group: group for group in old_overview.groups}, set(unread)
-    groups = [_joined(group, old[group.group]) if group.group in old else group for group in overview.groups]
+    groups = [
+        _joined(group, old[group.group]) if group.group in old else group
+        for group in overview.groups
+    ]
     present = {group.group for group in groups}
-    groups += [group for key, group in old.items() if key not in present and group.provider in providers]
+    groups += [
+        group for key, group in old.items() if key not in present and group.provider in providers
+    ]
     place = {group.group: at for at, group in enumerate(groups)}
     grouped = [node for node in old_overview.nodes if 0 <= node.group < len(old_overview.groups)]
     was_in = {node.name: place.get(old_overview.groups[node.group].group, -1) for node in grouped}
     nodes = tuple(
-        msgspec.structs.replace(node, group=was_in[node.name]) if node.group < 0 and node.name in was_in else node
+        msgspec.structs.replace(node, group=was_in[node.name])
+        if node.group < 0 and node.name in was_in
+        else node
         for node in overview.nodes
     )
     return msgspec.structs.replace(overview, groups=tuple(groups), nodes=nodes)
@@ -178,10 +235,14 @@ def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
     )
 
 
-def _priced(group: GroupOverview, price: Price | NoPrice, provider_price: Price | None) -> GroupOverview:
-    """Return the group with its price. provider_price: what its provider states, which is shown even if it cannot be
-    compared."""
-    shown, missing = (price, "") if isinstance(price, Price) else (provider_price, price.detail[:_LONGEST])
+def _priced(
+    group: GroupOverview, price: Price | NoPrice, provider_price: Price | None
+) -> GroupOverview:
+    """Return the group with its price. provider_price: what its provider states, which is shown
+    even if it cannot be compared."""
+    shown, missing = (
+        (price, "") if isinstance(price, Price) else (provider_price, price.detail[:_LONGEST])
+    )
     if shown is None or not shown.amount:
         return msgspec.structs.replace(group, no_price=missing)
     return msgspec.structs.replace(
@@ -217,13 +278,18 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float]) -> Gr
     )
 
 
-def spot_overview(group_id: str, state: ClusterState, spots: Collection[str]) -> SpotOverview | None:
-    """Return what is known of a spot group, None of another one. spots: those whose risk the policy weighs."""
+def spot_overview(
+    group_id: str, state: ClusterState, spots: Collection[str]
+) -> SpotOverview | None:
+    """Return what is known of a spot group, None of another one. spots: those
+    whose risk the policy weighs."""
     own = state.groups[group_id]
     if not own.group.spot:
         return None
     price = float(interruption_price(own, state)) / MILLION if group_id in spots else 0.0
-    avoided_for = state.policy.spot.avoid_after_interruption if state.policy.spot is not None else 0.0
+    avoided_for = (
+        state.policy.spot.avoid_after_interruption if state.policy.spot is not None else 0.0
+    )
     return SpotOverview(own.group.interruption_rate, round(price, 6), avoided_for)
 
 
@@ -237,6 +303,9 @@ def _zone(node: Node) -> str:
 
 
 def _wanted(plan: Plan, alone: int) -> int:
-    """Return the nodes that there are to be after this plan: the targets of the groups, and nodes in no group."""
-    targets = {group.group: group.target for group in plan.groups} | {up.group: up.to_size for up in plan.scale_ups}
+    """Return the nodes that there are to be after this plan: the targets of the
+    groups, and nodes in no group."""
+    targets = {group.group: group.target for group in plan.groups} | {
+        up.group: up.to_size for up in plan.scale_ups
+    }
     return max(0, sum(targets.values()) - len(plan.removals) + alone)

@@ -1,12 +1,13 @@
 """Removes the names of secrets from the responses of the read routes, and from notifications.
 
-A reader of decisions does not need the names under which a deployment stores its credentials. Decisions are stored as
-they were written, and errors name the secret they concern, because the operator who corrects it needs the name; so the
-names are removed from the response. Errors may be older than the policy, so text is searched for more than the policy's
-own names.
+A reader of decisions does not need the names under which a deployment stores its credentials.
+Decisions are stored as they were written, and errors name the secret they concern, because the
+operator who corrects it needs the name; so the names are removed from the response. Errors may be
+older than the policy, so text is searched for more than the policy's own names.
 
-Policies and errors may be long and are written by others, so the work is proportional to the length of the text: each
-word is looked up in a set, and no pattern can give back characters that it has matched.
+Policies and errors may be long and are written by others, so the work is proportional to
+the length of the text: each word is looked up in a set, and no pattern can give back
+characters that it has matched.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _OF_PARAMETERS = "ssm:"
 _WORD = re.compile(rf"(?:\bssm:)?{_NAME}++")
 # `credentialsSecret: NAME` in YAML or JSON.
 _SET = re.compile(rf"(?i)secret[\"']?[ \t]*+:\s*+(?:[\"'\[-][\s\"']*+)?((?:ssm:)?{_NAME}++)")
-# The form used in errors: `secret NAME: …`, and names of the usual form anywhere after the word; also an ARN.
+# The form used in errors: `secret NAME: …`, and names of the usual form anywhere
+# after the word; also an ARN.
 _WRITTEN = re.compile(
     rf"(?<=\bsecret )(?P<secret>(?:ssm:)?{_NAME}++)(?P<colon>:)?"
     rf"|(?:(?<=\bparameter )|\bssm:)(?P<parameter>/{_NAME}*+)"
@@ -41,9 +43,12 @@ _BEFORE_NAMES = ("secret ", "parameter ", "ssm:", ":secretsmanager:")
 
 
 def without_secrets(value: Any, text: str, policy: Policy | None = None) -> Any:
-    """Return the same JSON value with the names of secrets replaced by `***` in all its texts. policy: the one in
-    force, whose names are known; where there is none, those in its stored text, which may be invalid."""
-    return without_names(value, _names(text) if policy is None else {name for _, name, _ in named_by(policy)})
+    """Return the same JSON value with the names of secrets replaced by `***` in all its texts.
+    policy: the one in force, whose names are known; where there is none, those in its stored
+    text, which may be invalid."""
+    return without_names(
+        value, _names(text) if policy is None else {name for _, name, _ in named_by(policy)}
+    )
 
 
 def policy_without_secrets(text: str) -> str:
@@ -53,8 +58,8 @@ def policy_without_secrets(text: str) -> str:
 
 
 def without_names(value: Any, names: Collection[str]) -> Any:
-    """Return the same JSON value with these names of secrets, and names that errors write in their usual form, replaced
-    by `***` in all its texts."""
+    """Return the same JSON value with these names of secrets, and names that errors write in their
+    usual form, replaced by `***` in all its texts."""
     names_by_stem: dict[str, list[str]] = {}
     for name in sorted(islice(names, MOST_NAMES), key=len, reverse=True):
         bare = name.removeprefix(_OF_PARAMETERS)  # as errors write it
@@ -75,8 +80,13 @@ def _names(text: str) -> set[str]:
 
 def _hidden(value: Any, known: Mapping[str, Sequence[str]]) -> Any:
     if isinstance(value, str):
-        text = _WRITTEN.sub(_hide_written, value) if any(words in value for words in _BEFORE_NAMES) else value
-        # Most texts have no known name: one pass over the distinct words decides, without a call for each word.
+        text = (
+            _WRITTEN.sub(_hide_written, value)
+            if any(words in value for words in _BEFORE_NAMES)
+            else value
+        )
+        # Most texts have no known name: one pass over the distinct words decides,
+        # without a call for each word.
         if known and any(_hide_known(word, known) != word for word in set(_WORD.findall(text))):
             return _WORD.sub(lambda match: _hide_known(match[0], known), text)
         return text
@@ -99,8 +109,8 @@ def _hide_written(found: re.Match[str]) -> str:
 
 
 def _hide_known(word: str, known: Mapping[str, Sequence[str]]) -> str:
-    """Return a word without the known name with which it begins, if only marks follow the name. known: names by what
-    they are without marks at their end, the longest first."""
+    """Return a word without the known name with which it begins, if only marks follow the name.
+    known: names by what they are without marks at their end, the longest first."""
     bare = word.removeprefix(_OF_PARAMETERS)
     for name in known.get(bare.rstrip(_MARKS), ()):
         if bare.startswith(name):

@@ -1,10 +1,11 @@
-"""Writes the status ConfigMap in upstream's schema (docs/reference/reporting.md "Status ConfigMap"), which existing
-tools read.
+"""Writes the status ConfigMap in upstream's schema (docs/reference/reporting.md "Status
+ConfigMap"), which existing tools read.
 
-Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its times has changed, and
-otherwise every EVERY seconds. Tools take an old lastProbeTime for an autoscaler that has stopped, and a minute is well
-within their limits, while a write every ten seconds would add load to the cluster's API. In between it is not even
-read. lastTransitionTime is preserved from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
+Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its
+times has changed, and otherwise every EVERY seconds. Tools take an old lastProbeTime for an
+autoscaler that has stopped, and a minute is well within their limits, while a write every ten
+seconds would add load to the cluster's API. In between it is not even read. lastTransitionTime is
+preserved from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
 """
 
 from __future__ import annotations
@@ -42,15 +43,23 @@ class ConfigMapApi(Protocol):
         """Return the current ConfigMap; raises NotFound."""
 
     def change(
-        self, namespace: str, name: str, config_map: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+        self,
+        namespace: str,
+        name: str,
+        config_map: ConfigMap,
+        data: dict[str, str],
+        annotations: dict[str, str],
     ) -> None:
         """Set these keys; raises Conflict, NotFound."""
 
 
-def publish(plan: Plan, options: Options, old_status: PublishedStatus, config_maps: ConfigMapApi) -> PublishedStatus:
-    """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if it was not written;
-    NotFound where there is no such ConfigMap. It is never created: RBAC cannot limit creation to a name, and
-    permission to create any ConfigMap in kube-system would include those that other programs trust."""
+def publish(
+    plan: Plan, options: Options, old_status: PublishedStatus, config_maps: ConfigMapApi
+) -> PublishedStatus:
+    """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if
+    it was not written; NotFound where there is no such ConfigMap. It is never created: RBAC cannot
+    limit creation to a name, and permission to create any ConfigMap in kube-system would include
+    those that other programs trust."""
     new_digest = digest(document(plan, {}))
     if new_digest == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
         return old_status
@@ -72,25 +81,34 @@ def publish(plan: Plan, options: Options, old_status: PublishedStatus, config_ma
 def how_to_make(options: Options) -> str:
     """Return what an operator has to do where the ConfigMap does not exist."""
     return (
-        f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
-        "apply what outscaler manifests rbac prints, with that name in it, or set writeStatusConfigmap: "
+        f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no "
+        "status is written: "
+        "apply what outscaler manifests rbac prints, with that name in it, or set "
+        "writeStatusConfigmap: "
         "false in the policy"
     )
 
 
 def document(plan: Plan, old_document: Document) -> Document:
-    """Return the status in upstream's schema. old_document: the last one as read back; its invalid parts are
-    ignored."""
+    """Return the status in upstream's schema. old_document: the last one as read back; its
+    invalid parts are ignored."""
     now, health = format_time(plan.at), plan.health
 
     def part(old_parts: Document, section: str, status: str, **fields: Any) -> Document:
         was = _at(old_parts, section)
         since = was.get("lastTransitionTime") if was.get("status") == status else None
-        return {"status": status, **fields, "lastProbeTime": now, "lastTransitionTime": str(since) if since else now}
+        return {
+            "status": status,
+            **fields,
+            "lastProbeTime": now,
+            "lastTransitionTime": str(since) if since else now,
+        }
 
     def scale_down(old_parts: Document, candidates: int) -> Document:
         count = {"candidates": candidates} if candidates else {}
-        return part(old_parts, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", **count)
+        return part(
+            old_parts, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", **count
+        )
 
     def group_status(group: GroupVerdict, old_parts: Document) -> Document:
         status, backoff = _growth(group)
@@ -110,14 +128,21 @@ def document(plan: Plan, old_document: Document) -> Document:
         }
 
     wide, old_list = _at(old_document, "clusterWide"), old_document.get("nodeGroups")
-    old_list = [item for item in old_list if isinstance(item, dict)] if isinstance(old_list, list) else []
+    old_list = (
+        [item for item in old_list if isinstance(item, dict)] if isinstance(old_list, list) else []
+    )
     old_groups = {str(item.get("name")): item for item in old_list}
     growing = any(group.in_progress for group in plan.groups)
     return {
         "time": long_time(plan.at),
         "autoscalerStatus": "Running",
         "clusterWide": {
-            "health": part(wide, "health", "Healthy" if health.healthy else "Unhealthy", nodeCounts=_counts(health)),
+            "health": part(
+                wide,
+                "health",
+                "Healthy" if health.healthy else "Unhealthy",
+                nodeCounts=_counts(health),
+            ),
             "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
             "scaleDown": scale_down(wide, len(plan.unneeded)),
         },
@@ -143,7 +168,9 @@ def _growth(group: GroupVerdict) -> tuple[str, Document]:
 
 def shortened(message: str) -> str:
     """Return at most 500 characters; the last eleven of a longer text say that it was truncated."""
-    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
+    return (
+        message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
+    )
 
 
 def _health_of(group: GroupVerdict) -> Health:
@@ -179,7 +206,8 @@ def _counts(health: Health) -> Document:
 
 
 def long_time(at: float) -> str:
-    """Return `2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a time, with all nine digits."""
+    """Return `2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a
+    time, with all nine digits."""
     whole, rest = divmod(round(at * 1e9), 10**9)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
 
@@ -187,7 +215,10 @@ def long_time(at: float) -> str:
 def render(status_document: Document) -> str:
     """Return the status as YAML, keys in upstream's order."""
     return yaml.dump(
-        status_document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=10_000
+        status_document,
+        Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+        sort_keys=False,
+        width=10_000,
     )
 
 

@@ -1,7 +1,9 @@
-"""Rows of the tables of node groups and nodes, made once for the page, `outscaler get` and the read routes.
+"""Rows of the tables of node groups and nodes, made once for the page, `outscaler
+get` and the read routes.
 
-A row joins what the last decision says (model/plan.py), what is remembered (model/memory.py), what the last pass saw
-(model/overview.py) and what is under way. Instants are epoch seconds; JSON has RFC 3339 (views.as_json).
+A row joins what the last decision says (model/plan.py), what is remembered (model/memory.py), what
+the last pass saw (model/overview.py) and what is under way. Instants are epoch seconds; JSON has
+RFC 3339 (views.as_json).
 """
 
 from __future__ import annotations
@@ -61,9 +63,10 @@ class Tone(StrEnum):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The state of a group: word is one of steady, growing, leaving, backing off, at its maximum, paused, unhealthy,
-    not read. detail: a sentence without a time, "" where the word says it all. since, until: 0.0 for none. usually: the
-    median of the seconds that its latest growths took, 0.0: unknown."""
+    """The state of a group: word is one of steady, growing, leaving, backing off, at its maximum,
+    paused, unhealthy, not read. detail: a sentence without a time, "" where the word says it all.
+    since, until: 0.0 for none. usually: the median of the seconds that its latest growths took,
+    0.0: unknown."""
 
     word: str
     tone: Tone
@@ -74,13 +77,16 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A node group. group: the id, a detail for people; name: what they call it. provider: the key of the policy;
-    provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node. cpu,
-    memory: percent of allocatable that pods request, None where no node is ready or it is not known. aliases: further
-    names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
-    is none, or why it is not compared with the others. joins: what its nodes have taught. spot: the risk of a spot
-    group, None of another one. due: number of its nodes that should go although they are needed, by the reason:
-    repair, expired, drifted; those that need not go yet by what holds them (lifecycle_view.due_counts)."""
+    """A node group. group: the id, a detail for people; name: what they call it. provider: the key
+    of the policy; provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown.
+    price: per hour and node. cpu, memory: percent of allocatable that pods request, None where no
+    node is ready or it is not known. aliases: further names by which a person may mean it.
+    price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there is none, or why it
+    is not compared with the others. joins: what its nodes have taught. spot: the risk of a spot
+    group, None of another one. due: number of its nodes that should go although they are needed, by
+    the reason:
+    repair, expired, drifted; those that need not go yet by what holds them
+    (lifecycle_view.due_counts)."""
 
     group: str
     name: str
@@ -113,10 +119,11 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict: see views.NodeView.
-    consolidation: why it is not consolidated, None where it is, where that is also why it is not removed, and where
-    consolidation is off. spot: its vendor may take it back; notice: its vendor does. lifecycle: why it should go
-    although it is needed; is_restarted: the decision restarts it."""
+    """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict:
+    see views.NodeView. consolidation: why it is not consolidated, None where it is, where that is
+    also why it is not removed, and where consolidation is off. spot: its vendor may take it back;
+    notice: its vendor does. lifecycle: why it should go although it is needed; is_restarted: the
+    decision restarts it."""
 
     node: str
     group: str
@@ -140,21 +147,27 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def due_line(self) -> str:
         """Return why it should go and what holds it, "" where it is not due."""
-        return says(self.lifecycle, is_restarted=self.is_restarted) if self.lifecycle is not None else ""
+        return (
+            says(self.lifecycle, is_restarted=self.is_restarted)
+            if self.lifecycle is not None
+            else ""
+        )
 
 
 # -- names
 
 
 class GroupMatch(msgspec.Struct, frozen=True):
-    """The node group that a person means: its id, or "" with the names of those that they may mean."""
+    """The node group that a person means: its id, or "" with the names of
+    those that they may mean."""
 
     group: str = ""
     candidates: tuple[str, ...] = ()
 
 
 def short_name(group: str) -> str:
-    """Return the best name in a group's id: the object's of Cluster API, the pool's of CCE's default group."""
+    """Return the best name in a group's id: the object's of Cluster API, the
+    pool's of CCE's default group."""
     parts = group.split("/")
     if len(parts) > 2 or (len(parts) == 2 and parts[1] != "default"):
         return parts[-1] or group
@@ -167,8 +180,8 @@ def provider_title(provider: str) -> str:
 
 
 def unique_names(groups: Iterable[GroupOverview]) -> dict[str, str]:
-    """Return the name of each group by its id. Of groups with the same name, each gets its provider, its zone or its id
-    before or after it, the first of these that separates them."""
+    """Return the name of each group by its id. Of groups with the same name, each gets its
+    provider, its zone or its id before or after it, the first of these that separates them."""
     named = {group.group: group for group in groups}
     plain = {key: group.name or short_name(key) for key, group in named.items()}
     forms: list[dict[str, str]] = [
@@ -189,12 +202,15 @@ def unique_names(groups: Iterable[GroupOverview]) -> dict[str, str]:
 
 
 def group_named(groups: Sequence[GroupRow] | ClusterOverview, text: str) -> GroupMatch:
-    """Return the group that a person means by an id, a name or an alias; a name in another case will do. Where several
-    are meant, or none, the names that come near."""
+    """Return the group that a person means by an id, a name or an alias; a name in another case
+    will do. Where several are meant, or none, the names that come near."""
     rows: list[tuple[str, str, tuple[str, ...]]]
     if isinstance(groups, ClusterOverview):
         names = unique_names(groups.groups)
-        rows = [(group.group, names[group.group], (group.name, *group.aliases)) for group in groups.groups]
+        rows = [
+            (group.group, names[group.group], (group.name, *group.aliases))
+            for group in groups.groups
+        ]
     else:
         rows = [(row.group, row.name, row.aliases) for row in groups]
     spoken = {key: {key, name, short_name(key), *aliases} - {""} for key, name, aliases in rows}
@@ -207,7 +223,9 @@ def group_named(groups: Sequence[GroupRow] | ClusterOverview, text: str) -> Grou
             return GroupMatch(keys[0])
         if keys:
             return GroupMatch(candidates=tuple(by_id[key] for key in keys))
-    return GroupMatch(candidates=tuple(get_close_matches(text, list(by_id.values()), n=3, cutoff=0.5)))
+    return GroupMatch(
+        candidates=tuple(get_close_matches(text, list(by_id.values()), n=3, cutoff=0.5))
+    )
 
 
 # -- rows of groups
@@ -222,19 +240,25 @@ def group_rows(
     pauses: Iterable[Pause] = (),
     entries: Sequence[JournalEntry] = (),
 ) -> tuple[GroupRow, ...]:
-    """Return a row for each node group: those of the decision in its order, then those that the last pass could not
-    read. plan: the last decision, None where there is none. entries: of the journal, newest first, for what a growth
-    usually takes and what failed."""
+    """Return a row for each node group: those of the decision in its order, then those that the
+    last pass could not read. plan: the last decision, None where there is none. entries: of the
+    journal, newest first, for what a growth usually takes and what failed."""
     seen = {group.group: group for group in overview.groups}
     verdicts = {verdict.group: verdict for verdict in plan.groups} if plan is not None else {}
     unread = dict(_unread(plan, memory, seen, verdicts))
     facts = {
         key: _GroupFacts(
             key,
-            seen.get(key, GroupOverview(key, provider=verdicts[key].provider if key in verdicts else "")),
+            seen.get(
+                key, GroupOverview(key, provider=verdicts[key].provider if key in verdicts else "")
+            ),
             verdicts.get(key),
             memory.groups.get(key, GroupMemory()),
-            tuple(operation for operation in memory.operations if operation.is_open and operation.spec.group == key),
+            tuple(
+                operation
+                for operation in memory.operations
+                if operation.is_open and operation.spec.group == key
+            ),
             plan.at if plan is not None else 0.0,
             unread.get(key, ""),
         )
@@ -244,13 +268,17 @@ def group_rows(
     by_group: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         by_group.setdefault(entry.group, []).append(entry)
-    context = _RowContext(in_force(pauses, now), by_group, _pods_at_maximum(plan), _due(plan, overview), now)
-    return tuple(_row(group, names[key], overview.currency, context) for key, group in facts.items())
+    context = _RowContext(
+        in_force(pauses, now), by_group, _pods_at_maximum(plan), _due(plan, overview), now
+    )
+    return tuple(
+        _row(group, names[key], overview.currency, context) for key, group in facts.items()
+    )
 
 
 class _GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of one group. decided_at: of the decision (epoch seconds). unread: why the last pass could not read
-    it."""
+    """What is known of one group. decided_at: of the decision (epoch seconds). unread: why the
+    last pass could not read it."""
 
     group: str
     overview: GroupOverview
@@ -262,16 +290,26 @@ class _GroupFacts(msgspec.Struct, frozen=True):
 
     @property
     def growths(self) -> list[Operation]:
-        return [operation for operation in self.operations if operation.spec.kind is OperationKind.SCALE_UP]
+        return [
+            operation
+            for operation in self.operations
+            if operation.spec.kind is OperationKind.SCALE_UP
+        ]
 
     @property
     def leaving(self) -> list[Operation]:
-        return [operation for operation in self.operations if operation.spec.kind is OperationKind.DELETE_NODES]
+        return [
+            operation
+            for operation in self.operations
+            if operation.spec.kind is OperationKind.DELETE_NODES
+        ]
 
     @property
     def target(self) -> int:
         sizes = [operation.spec.to_size for operation in self.growths]
-        return max([self.verdict.target if self.verdict is not None else self.memory.target, *sizes])
+        return max(
+            [self.verdict.target if self.verdict is not None else self.memory.target, *sizes]
+        )
 
     @property
     def coming(self) -> int:
@@ -282,8 +320,8 @@ class _GroupFacts(msgspec.Struct, frozen=True):
 
 
 class _RowContext(msgspec.Struct, frozen=True):
-    """What all rows share. entries: of the journal, by group. waiting: pods that a group's maximum refuses, by its
-    id. due: see GroupRow, by group."""
+    """What all rows share. entries: of the journal, by group. waiting: pods that a group's maximum
+    refuses, by its id. due: see GroupRow, by group."""
 
     pauses: tuple[Pause, ...]
     entries: Mapping[str, Sequence[JournalEntry]]
@@ -299,7 +337,11 @@ def _unread(
     verdicts: Mapping[str, GroupVerdict],
 ) -> Iterator[tuple[str, str]]:
     """Yield the groups that the decision does not have, although they exist, and why."""
-    gaps = {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(_OF_PROVIDER)} if plan is not None else {}
+    gaps = (
+        {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(_OF_PROVIDER)}
+        if plan is not None
+        else {}
+    )
     for key in sorted({*memory.groups, *seen} - set(verdicts)):
         provider = seen[key].provider if key in seen else ""
         if plan is None:
@@ -355,8 +397,8 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
 
 
 def price_words(price: float | None, currency: str, source: str, date: str, missing: str) -> str:
-    """Return `0.24 EUR (provider, 2026-11-27)`, or `no price: …`; "" if neither is known. missing: see
-    GroupRow.no_price."""
+    """Return `0.24 EUR (provider, 2026-11-27)`, or `no price: …`; "" if neither is known.
+    missing: see GroupRow.no_price."""
     no_price = f"no price: {missing}" if missing else ""
     if price is None:
         return no_price
@@ -375,14 +417,18 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
     verdict, memory, now = group.verdict, group.memory, context.now
     skipped = verdict.skipped if verdict is not None else None
     if group.unread or (skipped is not None and skipped.code is ReasonCode.GROUP_UNREADABLE):
-        reason = group.unread or str(skipped.params.get("detail", "") if skipped is not None else "")
+        reason = group.unread or str(
+            skipped.params.get("detail", "") if skipped is not None else ""
+        )
         yield GroupStatus("not read", Tone.BAD, reason)
     if verdict is not None and not verdict.healthy:
         detail = skipped.params.get("detail", "") if skipped is not None else ""
         yield GroupStatus("unhealthy", Tone.BAD, str(detail))
     for pause in context.pauses:
         if pause.group in ("", group.group):
-            yield GroupStatus("paused", Tone.WARN, _paused(pause), Instant(pause.since), Instant(pause.until))
+            yield GroupStatus(
+                "paused", Tone.WARN, _paused(pause), Instant(pause.since), Instant(pause.until)
+            )
     backoff = memory.backoff
     if backoff is not None and backoff.until >= now:
         detail = failure_words(backoff.cls, backoff.message, group.overview.zone)
@@ -395,11 +441,15 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
         words = coming_words(coming_for(memory.request))
         detail += f", coming for: {words}" if words else ""
         usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
-        yield GroupStatus("growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually)
+        yield GroupStatus(
+            "growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually
+        )
     if leaving := group.leaving:
         count = sum(len(operation.spec.targets) for operation in leaving) or len(leaving)
         since = Instant(min(operation.spec.created_at for operation in leaving))
-        yield GroupStatus("leaving", Tone.INFO, f"{_nodes(count)} leave{'s' if count == 1 else ''}", since)
+        yield GroupStatus(
+            "leaving", Tone.INFO, f"{_nodes(count)} leave{'s' if count == 1 else ''}", since
+        )
     if (pods := context.waiting.get(group.group, 0)) and verdict is not None:
         need = f"{pods} pod{'' if pods == 1 else 's'} would need another node"
         yield GroupStatus("at its maximum", Tone.WARN, need)
@@ -407,14 +457,16 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
 
 
 def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
-    """Return the status of a group of which nothing is to be said but what it could not do lately."""
+    """Return the status of a group of which nothing is to be said but what it could not do
+    lately."""
     for entry in context.entries.get(group.group, ()):
         line = operation_of(entry) if context.now - entry.at < RECENT else None
         if line is not None and not line.succeeded and line.error_class:
             words = failure_words(line.error_class, line.message, group.overview.zone)
-            verb = {OperationKind.SCALE_UP: "grow", OperationKind.RESTART_NODE: "restart a node"}.get(
-                line.kind, "shrink"
-            )
+            verb = {
+                OperationKind.SCALE_UP: "grow",
+                OperationKind.RESTART_NODE: "restart a node",
+            }.get(line.kind, "shrink")
             return GroupStatus("steady", Tone.OK, f"could not {verb}: {words}", Instant(entry.at))
         if line is not None:
             break
@@ -428,8 +480,8 @@ def _paused(pause: Pause) -> str:
 
 
 def failure_words(error_class: str, message: str = "", zone: str = "") -> str:
-    """Return why a vendor did not do what it was asked, such as `sold out in ch-gva-2`. A message says nothing more
-    where machines are sold out."""
+    """Return why a vendor did not do what it was asked, such as `sold out in ch-gva-2`. A message
+    says nothing more where machines are sold out."""
     if error_class == "OutOfStock":
         return f"{ERRORS[error_class]} in {zone}" if zone else ERRORS[error_class]
     return error_words(error_class, message=message) or "failed"
@@ -441,8 +493,8 @@ def _nodes(count: int) -> str:
 
 
 def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float:
-    """Return the median of the seconds that the latest such operations took, 0.0 where none is known. entries: of one
-    group, newest first."""
+    """Return the median of the seconds that the latest such operations took, 0.0 where none is
+    known. entries: of one group, newest first."""
     seconds = [
         line.seconds
         for line in map(operation_of, entries)
@@ -458,12 +510,15 @@ def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float
 def node_rows(
     plan: Plan | None, overview: ClusterOverview, groups: Sequence[GroupRow], memory: Memory
 ) -> tuple[NodeRow, ...]:
-    """Return a row for each node: those of the decision first, removed ones before the others, then those that only the
-    overview has. memory: for the notices of vendors."""
+    """Return a row for each node: those of the decision first, removed ones before the others, then
+    those that only the overview has. memory: for the notices of vendors."""
     names = {row.group: row.name for row in groups}
     seen = {node.name: node for node in overview.nodes}
     views = {view.node: view for view in node_views(plan)} if plan is not None else {}
-    consolidation, spots = reasons_by_node(plan), {row.group for row in groups if row.spot is not None}
+    consolidation, spots = (
+        reasons_by_node(plan),
+        {row.group for row in groups if row.spot is not None},
+    )
     risks = [known.risk for known in memory.groups.values() if known.risk is not None]
     notices = {name: notice for risk in risks for name, notice in risk.notices.items()}
     due = {verdict.node: verdict for verdict in plan.lifecycle} if plan is not None else {}
@@ -472,7 +527,12 @@ def node_rows(
         node, view = seen.get(name), views.get(name)
         member = node is not None and 0 <= node.group < len(overview.groups)
         own = consolidation.get(name)
-        same = own is not None and view is not None and view.reason is not None and view.reason.code is own.code
+        same = (
+            own is not None
+            and view is not None
+            and view.reason is not None
+            and view.reason.code is own.code
+        )
         group = overview.groups[node.group].group if node is not None and member else ""
         group = group or (view.group if view is not None else "")
         rows.append(

@@ -1,7 +1,9 @@
-"""The stored state of a cluster as people read it, made once from the rows: JSON, pages and tables render it.
+"""The stored state of a cluster as people read it, made once from the rows: JSON,
+pages and tables render it.
 
-`as_json` gives the stable keys of `-o json` and of the read routes; instants are epoch seconds here, 0.0 for never, and
-RFC 3339 or null there. No decision uses these values; the planner has its own view of the same rows.
+`as_json` gives the stable keys of `-o json` and of the read routes; instants are epoch seconds
+here, 0.0 for never, and RFC 3339 or null there. No decision uses these values; the planner has its
+own view of the same rows.
 """
 
 from __future__ import annotations
@@ -97,18 +99,22 @@ def passes_view(scan: ScanState) -> PassesView:
     return PassesView(
         Instant(scan.last_pass),
         Instant(scan.last_success),
-        FailureView(failure.cls, failure.message, Instant(failure.since), Instant(failure.at), failure.count)
+        FailureView(
+            failure.cls, failure.message, Instant(failure.since), Instant(failure.at), failure.count
+        )
         if failure
         else None,
     )
 
 
 def health(interval: float | None, scan: ScanState, now: float, *, planned: bool) -> str:
-    """Summarise Outscaler's own passes: the first of these that applies: unreadable (the stored policy), off, waiting
-    (no pass yet), late (a pass is overdue), `failing: CLASS since INSTANT`, ok. If the last pass before an overdue one
-    failed, `late, failing: …` says both. The health of nodes is part of the plan.
+    """Summarise Outscaler's own passes: the first of these that applies: unreadable (the stored
+    policy), off, waiting (no pass yet), late (a pass is overdue), `failing: CLASS since INSTANT`,
+    ok. If the last pass before an overdue one failed, `late, failing: …` says both. The health of
+    nodes is part of the plan.
 
-    interval: the policy's scanInterval in seconds, None where the policy cannot be read. planned: its mode makes plans.
+    interval: the policy's scanInterval in seconds, None where the policy cannot be read.
+    planned: its mode makes plans.
     """
     if interval is None:
         return "unreadable"
@@ -117,7 +123,11 @@ def health(interval: float | None, scan: ScanState, now: float, *, planned: bool
     if not scan.last_pass:
         return "waiting"
     late = ("late",) if now - scan.last_pass > interval + LATE_AFTER else ()
-    failing = (f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}",) if scan.failure else ()
+    failing = (
+        (f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}",)
+        if scan.failure
+        else ()
+    )
     return ", ".join(late + failing) or "ok"
 
 
@@ -140,8 +150,9 @@ class PurchaseView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Nodes that were requested and have not arrived yet: all of them, with the times of the last purchase. purchases:
-    each, the oldest first, where there are several. coming_for: the pods for which they were bought."""
+    """Nodes that were requested and have not arrived yet: all of them, with the times of the
+    last purchase. purchases: each, the oldest first, where there are several. coming_for: the
+    pods for which they were bought."""
 
     increase: int
     since: Instant
@@ -153,7 +164,10 @@ class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     def words(self) -> str:
         """`8 nodes until 10:20, 3 of them until 10:15`, each purchase with its own date."""
         text = f"{self.increase} nodes until {format_time(self.expected_at)}"
-        earlier = (f"{row.nodes} of them until {format_time(row.expected_at)}" for row in self.purchases[:-1])
+        earlier = (
+            f"{row.nodes} of them until {format_time(row.expected_at)}"
+            for row in self.purchases[:-1]
+        )
         return ", ".join((text, *earlier))
 
     @property
@@ -170,7 +184,9 @@ def coming_words(pods: Iterable[tuple[str, int]]) -> str:
     """Return `default/web (9 pods), default/api (2 pods)`; further pods are summed."""
     entries = tuple(pods)
     named = [(owner, count) for owner, count in entries if owner][:MOST_COMING]
-    words = [f"{_short_owner(owner)} ({count} pod{'' if count == 1 else 's'})" for owner, count in named]
+    words = [
+        f"{_short_owner(owner)} ({count} pod{'' if count == 1 else 's'})" for owner, count in named
+    ]
     more = sum(count for _, count in entries) - sum(count for _, count in named)
     return ", ".join((*words, *((f"{more} more pod{'' if more == 1 else 's'}",) if more else ())))
 
@@ -205,9 +221,10 @@ class ReadySeconds(msgspec.Struct, frozen=True):
 
 
 class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node group has taught (docs/reference/learning.md). times: joins whose time is known; since_timeout: those
-    since the last time-out. ready_seconds, failure_rate: None where nothing is known. joined, failed: nodes that came
-    and did not, each halved every 7 days. starting: nodes that are not ready yet."""
+    """What a node group has taught (docs/reference/learning.md). times: joins whose time is known;
+    since_timeout: those since the last time-out. ready_seconds, failure_rate: None where nothing is
+    known. joined, failed: nodes that came and did not, each halved every 7 days. starting: nodes
+    that are not ready yet."""
 
     times: int = 0
     ready_seconds: ReadySeconds | None = None
@@ -221,7 +238,9 @@ class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
     def ready_words(self) -> str:
         """Return `3m (p95 5m)`, "" where no time is known."""
         seconds = self.ready_seconds
-        return f"{_short(seconds.median)} (p95 {_short(seconds.p95)})" if seconds is not None else ""
+        return (
+            f"{_short(seconds.median)} (p95 {_short(seconds.p95)})" if seconds is not None else ""
+        )
 
     @property
     def ready_line(self) -> str:
@@ -229,7 +248,9 @@ class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
         seconds = self.ready_seconds
         if seconds is None:
             return "nothing is known yet: no node has joined whose request is known"
-        ranks = f"median {_short(seconds.median)}, p95 {_short(seconds.p95)}, p99 {_short(seconds.p99)}"
+        ranks = (
+            f"median {_short(seconds.median)}, p95 {_short(seconds.p95)}, p99 {_short(seconds.p99)}"
+        )
         return f"{ranks}, of {self.times} join{'' if self.times == 1 else 's'}"
 
     @property
@@ -244,7 +265,10 @@ class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
         """Return how often nodes fail to come, with the counts, or that nothing is known yet."""
         if self.failure_rate is None:
             return "nothing is known yet: no node has joined or failed"
-        return f"{self.fails_words}: {self.failed:g} failed and {self.joined:g} joined, halved every 7 days"
+        return (
+            f"{self.fails_words}: {self.failed:g} failed and {self.joined:g} joined, halved every "
+            "7 days"
+        )
 
 
 def joins_view(statistics: JoinStatistics | None, now: float) -> JoinsView:
@@ -270,10 +294,11 @@ def _short(seconds: int) -> str:
 
 
 class SpotView(msgspec.Struct, frozen=True, rename="camel"):
-    """The risk of a spot group (docs/reference/spot.md "Risk"). interruptions, node_hours: learnt, both halved every 7
-    days. per_month: expected interruptions of a node in 30 days. premium: what they add to the price of a node and
-    hour, None where it is not known. last_notice: of a node. avoided_until: until then it is bought only if nothing
-    else fits; 0.0 where it is not avoided. leaving: nodes with a notice."""
+    """The risk of a spot group (docs/reference/spot.md "Risk"). interruptions, node_hours: learnt,
+    both halved every 7 days. per_month: expected interruptions of a node in 30 days. premium: what
+    they add to the price of a node and hour, None where it is not known. last_notice: of a node.
+    avoided_until: until then it is bought only if nothing else fits; 0.0 where it is not avoided.
+    leaving: nodes with a notice."""
 
     interruptions: float
     node_hours: float
@@ -292,11 +317,15 @@ class SpotView(msgspec.Struct, frozen=True, rename="camel"):
     def risk_line(self) -> str:
         """Return what was counted, and what follows from it."""
         count = f"{self.interruptions:.3g}"
-        counted = f"{count} interruption{'' if count == '1' else 's'} in {self.node_hours:.0f} node hours"
+        counted = (
+            f"{count} interruption{'' if count == '1' else 's'} in {self.node_hours:.0f} node hours"
+        )
         return f"{counted}, halved every 7 days; {self.month_words} is expected of a node"
 
 
-def spot_view(spot: SpotOverview | None, risk: InterruptionRisk | None, now: float) -> SpotView | None:
+def spot_view(
+    spot: SpotOverview | None, risk: InterruptionRisk | None, now: float
+) -> SpotView | None:
     """Return the risk of a group, None of one that is not spot. spot: what the last pass knew."""
     if spot is None and (risk is None or not risk.counted_at):
         return None
@@ -315,7 +344,8 @@ def spot_view(spot: SpotOverview | None, risk: InterruptionRisk | None, now: flo
 
 
 class NoticeView(msgspec.Struct, frozen=True, rename="camel"):
-    """The notice of a node that its vendor takes back: since when it is known, and when the node leaves."""
+    """The notice of a node that its vendor takes back: since when it is known,
+    and when the node leaves."""
 
     seen_at: Instant
     leaves_at: Instant
@@ -323,11 +353,16 @@ class NoticeView(msgspec.Struct, frozen=True, rename="camel"):
 
 def notice_view(notice: InterruptionNotice | None) -> NoticeView | None:
     """Return a notice, None where there is none."""
-    return NoticeView(Instant(notice.seen_at), Instant(notice.leaves_at)) if notice is not None else None
+    return (
+        NoticeView(Instant(notice.seen_at), Instant(notice.leaves_at))
+        if notice is not None
+        else None
+    )
 
 
 class GroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """What is remembered of a node group. backoff: the last one, which may have ended. joins: what it has taught."""
+    """What is remembered of a node group. backoff: the last one, which may have ended.
+    joins: what it has taught."""
 
     group: str
     target: int
@@ -349,7 +384,9 @@ def _request_view(request: ScaleUpRequest) -> RequestView:
         request.increase,
         Instant(request.since),
         Instant(request.expected_at),
-        tuple(PurchaseView(row.count, Instant(row.since), Instant(row.expected_at)) for row in rows),
+        tuple(
+            PurchaseView(row.count, Instant(row.since), Instant(row.expected_at)) for row in rows
+        ),
         tuple(ComingForView(owner, pods) for owner, pods in coming_for(request)),
     )
 
@@ -361,7 +398,9 @@ def group_view(name: str, memory: GroupMemory, now: float) -> GroupView:
         name,
         memory.target,
         _request_view(request) if request is not None else None,
-        BackoffView(Instant(backoff.until), backoff.cls, backoff.code, backoff.message, backoff.attempt)
+        BackoffView(
+            Instant(backoff.until), backoff.cls, backoff.code, backoff.message, backoff.attempt
+        )
         if backoff
         else None,
         Instant(memory.last_add),
@@ -375,8 +414,9 @@ def group_view(name: str, memory: GroupMemory, now: float) -> GroupView:
 
 
 class OperationView(msgspec.Struct, frozen=True, rename="camel"):
-    """An open operation. nodes: what it removes, by the name of the instance where there is no node. reason: of a
-    removal of needed nodes; replacement: that it is part of; replaces: the old nodes of a purchase."""
+    """An open operation. nodes: what it removes, by the name of the instance where there is no
+    node. reason: of a removal of needed nodes; replacement: that it is part of; replaces: the
+    old nodes of a purchase."""
 
     id: str
     kind: str
@@ -466,7 +506,14 @@ class PauseView(msgspec.Struct, frozen=True):
 
 def pause_view(pause: Pause) -> PauseView:
     """Return a pause that is in force."""
-    return PauseView(pause.part.value, pause.group, Instant(pause.since), Instant(pause.until), pause.by, pause.reason)
+    return PauseView(
+        pause.part.value,
+        pause.group,
+        Instant(pause.since),
+        Instant(pause.until),
+        pause.by,
+        pause.reason,
+    )
 
 
 class RemovedView(msgspec.Struct, frozen=True):
@@ -477,8 +524,9 @@ class RemovedView(msgspec.Struct, frozen=True):
 
 
 class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
-    """The circuit breaker (spec.maxDisruption). pulled_at, wanted: when it was tripped, and by a plan that would have
-    removed how many nodes. released_until: the end of an operator's override."""
+    """The circuit breaker (spec.maxDisruption). pulled_at, wanted: when it was
+    tripped, and by a plan that would have removed how many nodes. released_until: the
+    end of an operator's override."""
 
     on: bool
     pulled_at: Instant
@@ -489,10 +537,15 @@ class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def line(self) -> str:
         """Return it as a sentence."""
-        hour = f"nodes removed in the last hour: {self.last_hour.nodes}, pods moved: {self.last_hour.pods}"
+        hour = (
+            f"nodes removed in the last hour: {self.last_hour.nodes}, pods moved: "
+            f"{self.last_hour.pods}"
+        )
         if self.on:
             tripped = format_time(self.pulled_at)
-            return f"tripped at {tripped} by a plan that removed {self.wanted} nodes at once; {hour}"
+            return (
+                f"tripped at {tripped} by a plan that removed {self.wanted} nodes at once; {hour}"
+            )
         return (
             f"released until {format_time(self.released_until)}; {hour}"
             if self.released_until
@@ -509,7 +562,9 @@ def breaker_view(memory: Memory, now: float) -> BreakerView:
         pulled_at=Instant(memory.breaker.tripped_at),
         wanted=memory.breaker.wanted,
         released_until=Instant(released),
-        last_hour=RemovedView(sum(nodes for _, nodes, _ in removals), sum(pods for _, _, pods in removals)),
+        last_hour=RemovedView(
+            sum(nodes for _, nodes, _ in removals), sum(pods for _, _, pods in removals)
+        ),
     )
 
 
@@ -520,8 +575,8 @@ _NODE_ORDER = (REMOVED, UNNEEDED, STAYS)
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node in a decision. reason: why it is not removed, None where it is or where the decision does not say. pod:
-    that keeps it. group, evict: of a removal."""
+    """A node in a decision. reason: why it is not removed, None where it is or where the decision
+    does not say. pod: that keeps it. group, evict: of a removal."""
 
     node: str
     decision: str
@@ -532,8 +587,9 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """A waiting pod in a decision. decision: unschedulable, newNode, fitsExisting or notLookedAt. group: that grows for
-    it. reasons: by group, why it gets no node. reason: why it is not looked at."""
+    """A waiting pod in a decision. decision: unschedulable, newNode, fitsExisting or
+    notLookedAt. group: that grows for it. reasons: by group, why it gets no node. reason:
+    why it is not looked at."""
 
     pod: str
     decision: str
@@ -544,7 +600,9 @@ class PodView(msgspec.Struct, frozen=True):
 
 def node_names(plan: Plan) -> tuple[str, ...]:
     """Return the nodes of the cluster: a plan has a verdict about each."""
-    named = {verdict.node for verdict in plan.unremovable} | {removal.node for removal in plan.removals}
+    named = {verdict.node for verdict in plan.unremovable} | {
+        removal.node for removal in plan.removals
+    }
     return tuple(sorted(named | set(plan.unneeded)))
 
 
@@ -569,12 +627,20 @@ def pod_views(plan: Plan) -> list[PodView]:
     """Return every waiting pod of a decision, those without a node first, then by name."""
     lists = (
         [
-            PodView(pod, "unschedulable", reasons={group: lasting_first(why) for group, why in row.reasons.items()})
+            PodView(
+                pod,
+                "unschedulable",
+                reasons={group: lasting_first(why) for group, why in row.reasons.items()},
+            )
             for row in plan.unschedulable
             for pod in row.pods
         ],
         [PodView(pod, "newNode", group=up.group) for up in plan.scale_ups for pod in up.pods],
         [PodView(pod, "fitsExisting") for pod in plan.fits_existing],
-        [PodView(pod, "notLookedAt", reason=row.reason) for row in plan.ignored for pod in row.pods],
+        [
+            PodView(pod, "notLookedAt", reason=row.reason)
+            for row in plan.ignored
+            for pod in row.pods
+        ],
     )
     return [view for views in lists for view in sorted(views, key=lambda view: view.pod)]

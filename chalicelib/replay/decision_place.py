@@ -1,7 +1,7 @@
 """Where decisions are recorded, `s3://BUCKET/PREFIX` or a folder, and the recording of a pass.
 
-A folder serves the local emulation, and copies of a bucket. A decision is stored after the pass's lease was released; a
-failure is logged and changes nothing else.
+A folder serves the local emulation, and copies of a bucket. A decision is stored after the pass's
+lease was released; a failure is logged and changes nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from chalicelib.aws.object_bucket import ObjectBucket, bucket_of
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.net.bounded_files import content, write_whole
-from chalicelib.replay.recorded_decision import LARGEST_FILE, RecordedDecision, encode, key_of, reduced
+from chalicelib.replay.recorded_decision import (
+    LARGEST_FILE,
+    RecordedDecision,
+    encode,
+    key_of,
+    reduced,
+)
 from chalicelib.runtime.log import failure, logger
 
 
@@ -71,11 +77,16 @@ class _Folder:
         return read_file(self._root / path)
 
     def paths(self, prefix: str) -> Iterator[str]:
-        """Yield the paths of a cluster's decisions, or of one of its days, in order. Raises BadInput."""
+        """Yield the paths of a cluster's decisions, or of one of its days,
+        in order. Raises BadInput."""
         start = self._root / prefix
         if not start.is_dir():
             if not self._root.is_dir():
-                raise BadInput(str(self._root), "is not a folder", "give the folder in which decisions are recorded")
+                raise BadInput(
+                    str(self._root),
+                    "is not a folder",
+                    "give the folder in which decisions are recorded",
+                )
             return
         for file in sorted(start.rglob("*.decision")):
             if file.is_file() and not file.name.startswith("."):
@@ -118,7 +129,9 @@ def record(decision: RecordedDecision, place: str) -> bool:
         logger.error("decision not recorded", cluster=cluster, plan=plan, **failure(error))
         return False
     except Exception:
-        logger.exception("decision not recorded, for an unexpected reason", cluster=cluster, plan=plan)
+        logger.exception(
+            "decision not recorded, for an unexpected reason", cluster=cluster, plan=plan
+        )
         return False
     logger.info("decision recorded", cluster=cluster, plan=plan, bytes=len(data))
     return True

@@ -1,9 +1,11 @@
-"""What a policy would have cost: recorded decisions replayed with nodes that the simulation buys and removes.
+"""What a policy would have cost: recorded decisions replayed with nodes that the
+simulation buys and removes.
 
-The recorded pods are the input; the nodes of the record are those of the beginning only. Every few minutes the planner
-decides about the recorded pods and the simulated nodes, and its plan is carried out: a new node is paid from then on
-and ready after the time that recorded nodes took; a node is removed at once. The planner's own promises say where pods
-are placed. The same decisions and policy give the same result.
+The recorded pods are the input; the nodes of the record are those of the beginning only. Every few
+minutes the planner decides about the recorded pods and the simulated nodes, and its plan is
+carried out: a new node is paid from then on and ready after the time that recorded nodes took; a
+node is removed at once. The planner's own promises say where pods are placed. The same decisions
+and policy give the same result.
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ LONGEST_GAP = 900.0
 STEP = 300.0
 USUAL_READY_TIME = 180.0
 _LONGEST_READY_TIME = 7200.0
-_SETTLED = 60.0  # seconds for which a pod that has no place has waited, so that the planner waits for no others
+# seconds for which a pod that has no place has waited, so that the planner waits for no others
+_SETTLED = 60.0
 
 Inputs = Callable[[RecordedDecision], tuple[Policy, Snapshot]]
 """Returns the policy, and the snapshot with that policy's bounds of groups."""
 
 
 class PolicyCost(msgspec.Struct, frozen=True, rename="camel"):
-    """What a policy would have cost in the simulated time. cost: by currency. disruption: of removals, as consolidation
-    counts it. pending_minutes: of all pods. unpriced_hours: of nodes without a price, which are in no cost."""
+    """What a policy would have cost in the simulated time. cost: by currency. disruption: of
+    removals, as consolidation counts it. pending_minutes: of all pods. unpriced_hours: of nodes
+    without a price, which are in no cost."""
 
     cost: dict[str, float]
     nodes_bought: int
@@ -57,8 +61,9 @@ class PolicyCost(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Comparison(msgspec.Struct, frozen=True, rename="camel"):
-    """Policies in the order given. since, until: epoch seconds. hours: that were simulated; left_out: the share of the
-    time that was not, because no decision was recorded. ready_seconds: after which new nodes were ready in the end."""
+    """Policies in the order given. since, until: epoch seconds. hours: that were simulated;
+    left_out: the share of the time that was not, because no decision was recorded. ready_seconds:
+    after which new nodes were ready in the end."""
 
     decisions: int
     since: float
@@ -70,7 +75,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def compare(decisions: Iterable[RecordedDecision], policies: Sequence[Inputs]) -> Comparison | None:
-    """Return what each policy would have cost; None without a decision. decisions: of one cluster, the oldest first."""
+    """Return what each policy would have cost; None without a decision. decisions: of one
+    cluster, the oldest first."""
     runs = [_Run(inputs) for inputs in policies]
     ready, first, last, number, seconds = ReadyTimes(), 0.0, 0.0, 0, 0.0
     before: RecordedDecision | None = None
@@ -100,14 +106,19 @@ def compare(decisions: Iterable[RecordedDecision], policies: Sequence[Inputs]) -
 
 
 class ReadyTimes:
-    """How long recorded machines took from their creation at the vendor until their nodes were ready."""
+    """How long recorded machines took from their creation at the vendor
+    until their nodes were ready."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
 
     def learn(self, snapshot: Snapshot) -> None:
         """Add the nodes of a snapshot."""
-        created = {instance.node: instance.created for group in snapshot.groups for instance in group.instances}
+        created = {
+            instance.node: instance.created
+            for group in snapshot.groups
+            for instance in group.instances
+        }
         for node in snapshot.nodes:
             condition = node.condition("Ready")
             if condition is not None and condition.status == "True" and created.get(node.name):
@@ -184,7 +195,13 @@ class _Run:
         )
 
     def _step(
-        self, recorded_state: ClusterState, policy: Policy, seed: int, now: float, end: float, ready_time: float
+        self,
+        recorded_state: ClusterState,
+        policy: Policy,
+        seed: int,
+        now: float,
+        end: float,
+        ready_time: float,
     ) -> None:
         assert self._memory is not None
         snapshot = self._snapshot(recorded_state, now)
@@ -194,7 +211,9 @@ class _Run:
         for promise in plan.promises:
             if promise.node in self._machines and self._machines[promise.node].ready_at <= now:
                 self._places.update(dict.fromkeys(promise.pods, promise.node))
-        self._pending += sum(self._waits(pod, now, end) for pod in snapshot.pods if not pod.node) / 60
+        self._pending += (
+            sum(self._waits(pod, now, end) for pod in snapshot.pods if not pod.node) / 60
+        )
         self._remove(plan, snapshot, now)
         for operation in plan.operations:
             memory = _succeeded(memory, operation, policy, now)
@@ -208,7 +227,9 @@ class _Run:
         old = recorded_state.snapshot
         outside = {node.name for node in old.nodes if node.name not in recorded_state.group_of}
         outside -= self._machines.keys()
-        ready = {name: machine for name, machine in self._machines.items() if machine.ready_at <= now}
+        ready = {
+            name: machine for name, machine in self._machines.items() if machine.ready_at <= now
+        }
         for pod, node in list(self._expected.items()):
             if node in ready:
                 self._places[pod] = node
@@ -218,11 +239,15 @@ class _Run:
             instances = tuple(
                 machine.instance
                 if name in ready
-                else Instance(machine.instance.id, InstanceState.CREATING, created=machine.node.created)
+                else Instance(
+                    machine.instance.id, InstanceState.CREATING, created=machine.node.created
+                )
                 for name, machine in sorted(self._machines.items())
                 if machine.group == group.id
             )
-            groups.append(msgspec.structs.replace(group, instances=instances, target=len(instances)))
+            groups.append(
+                msgspec.structs.replace(group, instances=instances, target=len(instances))
+            )
         return msgspec.structs.replace(
             old,
             taken_at=now,
@@ -240,9 +265,14 @@ class _Run:
         )
 
     def _pods(
-        self, recorded_state: ClusterState, outside: set[str], ready: Mapping[str, _Machine], now: float
+        self,
+        recorded_state: ClusterState,
+        outside: set[str],
+        ready: Mapping[str, _Machine],
+        now: float,
     ) -> Iterable[Pod]:
-        """Yield the recorded pods in their simulated places, and pods that come with a simulated machine."""
+        """Yield the recorded pods in their simulated places, and pods that come
+        with a simulated machine."""
         classes, with_daemons = recorded_state.snapshot.classes, set[str]()
         for pod in recorded_state.snapshot.pods:
             if comes_with_node(classes[pod.cls]):
@@ -267,17 +297,31 @@ class _Run:
                     deleted=0.0,
                 )
             else:
-                yield msgspec.structs.replace(pod, nominated="", created=min(pod.created, now - _SETTLED))
+                yield msgspec.structs.replace(
+                    pod, nominated="", created=min(pod.created, now - _SETTLED)
+                )
         for name, machine in sorted(ready.items()):
             group = recorded_state.groups.get(machine.group)
             template = group.template if group is not None else None
-            for number, cls in enumerate(template.daemons if template is not None and name not in with_daemons else ()):
+            for number, cls in enumerate(
+                template.daemons if template is not None and name not in with_daemons else ()
+            ):
                 own = f"simulated-{name}-{number}"
-                yield Pod(classes[cls].namespace, own, own, cls, node=name, phase="Running", scheduled="True")
+                yield Pod(
+                    classes[cls].namespace,
+                    own,
+                    own,
+                    cls,
+                    node=name,
+                    phase="Running",
+                    scheduled="True",
+                )
 
     # -- carrying out a plan
 
-    def _grow(self, plan: Plan, recorded_state: ClusterState, now: float, ready_time: float) -> None:
+    def _grow(
+        self, plan: Plan, recorded_state: ClusterState, now: float, ready_time: float
+    ) -> None:
         new: dict[tuple[str, int], str] = {}
         for growth in plan.scale_ups:
             group = recorded_state.groups[growth.group]
@@ -288,7 +332,9 @@ class _Run:
                 self._bought += 1
                 name = f"simulated-{self._named:06}"
                 node = _new_node(group.template.node, name, now, now + ready_time)
-                instance = Instance(node.provider_id, handle=node.provider_id, node=name, created=now)
+                instance = Instance(
+                    node.provider_id, handle=node.provider_id, node=name, created=now
+                )
                 self._machines[name] = _Machine(node, growth.group, now + ready_time, instance)
                 new[growth.group, number] = name
         for promise in plan.promises:
@@ -317,7 +363,9 @@ class _Run:
         if pod.key in self._places and self._places[pod.key] in self._machines:
             return 0.0
         expected = self._machines.get(self._expected.get(pod.key, ""))
-        return min(max(0.0, expected.ready_at - now), end - now) if expected is not None else end - now
+        return (
+            min(max(0.0, expected.ready_at - now), end - now) if expected is not None else end - now
+        )
 
     def _pay(self, recorded_state: ClusterState, seconds: float) -> None:
         """Add the price of all machines, and of recorded nodes that are in no group."""
@@ -348,16 +396,22 @@ def _succeeded(memory: Memory, operation: Operation, policy: Policy, now: float)
     replacement_patch = replacement_update(operation, succeeded)
     row = memory.replacements.get(operation.spec.replacement)
     if replacement_patch is not None and row is not None:
-        memory = msgspec.structs.replace(memory, replacements={**memory.replacements, row.id: replacement_patch(row)})
+        memory = msgspec.structs.replace(
+            memory, replacements={**memory.replacements, row.id: replacement_patch(row)}
+        )
     name = operation.spec.group
     if group_patch is not None and name in memory.groups:
-        memory = msgspec.structs.replace(memory, groups={**memory.groups, name: group_patch(memory.groups[name])})
+        memory = msgspec.structs.replace(
+            memory, groups={**memory.groups, name: group_patch(memory.groups[name])}
+        )
     return memory_patch(memory) if memory_patch is not None else memory
 
 
 def _without_taints(node: Node) -> Node:
     """Return a node that no autoscaler is removing."""
-    taints = tuple(taint for taint in node.taints if taint.key not in (TO_BE_DELETED, DELETION_CANDIDATE))
+    taints = tuple(
+        taint for taint in node.taints if taint.key not in (TO_BE_DELETED, DELETION_CANDIDATE)
+    )
     return msgspec.structs.replace(node, taints=taints)
 
 

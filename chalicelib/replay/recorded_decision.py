@@ -1,7 +1,8 @@
-"""The file of a recorded decision: a line of JSON that every release can read, and the compressed inputs of the plan.
+"""The file of a recorded decision: a line of JSON that every release can read, and the
+compressed inputs of the plan.
 
-The line names the release, so a release that cannot read the rest can say which one can. A file is foreign until its
-digest was compared, and bounded before and after it is decompressed.
+The line names the release, so a release that cannot read the rest can say which one can. A file is
+foreign until its digest was compared, and bounded before and after it is decompressed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ LARGEST_FILE, LARGEST = 20 * 2**20, 256 * 2**20
 _LONGEST_LINE = 2000
 _LATEST = 1e10  # epoch seconds: the year 2286
 _SUFFIX = ".decision"
-_KEY = re.compile(r"(?:.*/)?(?P<cluster>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)/(?P<time>\d{6})-(?P<plan>[^/]+)\.decision\Z")
+_KEY = re.compile(
+    r"(?:.*/)?(?P<cluster>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)/(?P<time>\d{6})-(?P<plan>[^/"
+    r"]+)\.decision\Z"
+)
 
 
 class TooLarge(OutscalerError):
@@ -41,8 +45,8 @@ class TooLarge(OutscalerError):
 
 
 class RecordedDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that a plan was made from, and the plan. now: epoch seconds. acted: whether the plan's operations were
-    carried out; they have the seed as their token then."""
+    """Everything that a plan was made from, and the plan. now: epoch seconds. acted: whether the
+    plan's operations were carried out; they have the seed as their token then."""
 
     snapshot: Snapshot
     policy: Policy
@@ -54,7 +58,8 @@ class RecordedDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DecisionHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """The first line of a file. form: digest of the types; digest: SHA-256 of what follows the line."""
+    """The first line of a file. form: digest of the types; digest: SHA-256
+    of what follows the line."""
 
     kind: str
     format: int
@@ -67,7 +72,8 @@ class DecisionHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DecisionKey(msgspec.Struct, frozen=True, order=True):
-    """Where a decision is stored, below the place of all decisions. at: `YYYY-MM-DD/HHMMSS` in UTC."""
+    """Where a decision is stored, below the place of all decisions. at:
+    `YYYY-MM-DD/HHMMSS` in UTC."""
 
     cluster: str
     at: str
@@ -91,7 +97,11 @@ def key_at(cluster: str, at: float, plan: str) -> DecisionKey:
 def key_from(path: str) -> DecisionKey | None:
     """Return the key in a path; None for a path that is of nothing else."""
     match = _KEY.match(path)
-    return DecisionKey(match["cluster"], f"{match['day']}/{match['time']}", match["plan"]) if match else None
+    return (
+        DecisionKey(match["cluster"], f"{match['day']}/{match['time']}", match["plan"])
+        if match
+        else None
+    )
 
 
 def form_version() -> str:
@@ -117,25 +127,30 @@ def encode(decision: RecordedDecision) -> bytes:
     )
     file = msgspec.json.encode(header) + b"\n" + packed
     if len(file) > LARGEST_FILE:
-        raise TooLarge(f"the decision has {len(file)} bytes compressed; {LARGEST_FILE} is the limit")
+        raise TooLarge(
+            f"the decision has {len(file)} bytes compressed; {LARGEST_FILE} is the limit"
+        )
     return file
 
 
 def header_of(data: bytes, place: str) -> DecisionHeader:
-    """Return the first line. place: the file, for errors. Raises BadInput for a file of another kind."""
+    """Return the first line. place: the file, for errors. Raises BadInput
+    for a file of another kind."""
     line = data[:_LONGEST_LINE].partition(b"\n")[0]
     try:
         header = msgspec.json.decode(line, type=DecisionHeader)
     except (msgspec.MsgspecError, ValueError):
         header = None
     if header is None or header.kind != MAGIC:
-        raise BadInput(place, "is not a recorded decision", "give a file that Outscaler has recorded")
+        raise BadInput(
+            place, "is not a recorded decision", "give a file that Outscaler has recorded"
+        )
     return header
 
 
 def decode(data: bytes, place: str) -> tuple[DecisionHeader, RecordedDecision]:
-    """Return what a file holds. place: the file, for errors. Raises BadInput for a file of another kind, a damaged one,
-    or one of a release whose types this release cannot read."""
+    """Return what a file holds. place: the file, for errors. Raises BadInput for a file of another
+    kind, a damaged one, or one of a release whose types this release cannot read."""
     header = header_of(data, place)
     packed = data.partition(b"\n")[2]
     if hashlib.sha256(packed).hexdigest() != header.digest:
@@ -152,8 +167,12 @@ def decode(data: bytes, place: str) -> tuple[DecisionHeader, RecordedDecision]:
     except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
         if header.form != form_version() or header.format != FORMAT:
             own = chalicelib.__version__
-            problem = f"was made by release {header.release}, whose data this release ({own}) cannot read"
-            raise BadInput(place, problem, f"install release {header.release} for this replay") from None
+            problem = (
+                f"was made by release {header.release}, whose data this release ({own}) cannot read"
+            )
+            raise BadInput(
+                place, problem, f"install release {header.release} for this replay"
+            ) from None
         raise BadInput(place, f"is damaged ({str(error)[:100]})", "fetch the file again") from None
 
 
@@ -162,7 +181,10 @@ def _mistakes(decision: RecordedDecision) -> Iterator[str]:
     snapshot = decision.snapshot
     if not 0.0 <= decision.now < _LATEST:
         yield f"now is {decision.now:g}"
-    numbers = {"pods": [pod.cls for pod in snapshot.pods], "daemonsets": [ds.cls for ds in snapshot.daemonsets]}
+    numbers = {
+        "pods": [pod.cls for pod in snapshot.pods],
+        "daemonsets": [ds.cls for ds in snapshot.daemonsets],
+    }
     for kind, class_numbers in numbers.items():
         for at, number in enumerate(class_numbers):
             if not 0 <= number < len(snapshot.classes):
@@ -170,20 +192,23 @@ def _mistakes(decision: RecordedDecision) -> Iterator[str]:
     yield from unbounded_numbers(decision, "decision")
 
 
-# -- what the planner reads ------------------------------------------------------------------------------------------
+# -- what the planner reads ------------------------------------------------------------------------
 
-_OWN_ANNOTATIONS = "outscaler.dev/"  # beginning of the annotations of this autoscaler, which the planner reads
+# beginning of the annotations of this autoscaler, which the planner reads
+_OWN_ANNOTATIONS = "outscaler.dev/"
 
 
 def reduced(decision: RecordedDecision) -> RecordedDecision:
-    """Return the decision with what the planner reads only: annotations, addresses and names of secrets are of no use
-    to it. It makes the same plan.
+    """Return the decision with what the planner reads only: annotations, addresses and names of
+    secrets are of no use to it. It makes the same plan.
 
     Providers keep their names, which schedules compare with those of groups.
     """
     snapshot, policy, memory = decision.snapshot, decision.policy, decision.memory
     groups = tuple(
-        msgspec.structs.replace(group, template=_reduced_node(group.template)) if group.template else group
+        msgspec.structs.replace(group, template=_reduced_node(group.template))
+        if group.template
+        else group
         for group in snapshot.groups
     )
     templates = {

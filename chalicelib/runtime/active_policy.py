@@ -1,11 +1,13 @@
 """Turns a stored document into the policy in force, in the same way for every function.
 
-A document has schedules: the policy in force is what it says at an instant. Checks whether a cluster may be read or
-changed use the current time, so that passes resume for a cluster that a schedule switched off when its window closes.
+A document has schedules: the policy in force is what it says at an instant. Checks whether a
+cluster may be read or changed use the current time, so that passes resume for a cluster that a
+schedule switched off when its window closes.
 
-A stored document was checked when it was applied, and is checked again whenever it is read: it may be older than a
-rule, or may have been stored without this program. If it cannot be read now (an older program reads a newer document)
-or names what the deployment does not permit, that cluster is skipped with an error, and the others continue.
+A stored document was checked when it was applied, and is checked again whenever it is read: it may
+be older than a rule, or may have been stored without this program. If it cannot be read now (an
+older program reads a newer document) or names what the deployment does not permit, that cluster is
+skipped with an error, and the others continue.
 """
 
 from __future__ import annotations
@@ -26,23 +28,27 @@ if TYPE_CHECKING:
 
 
 def in_force(stored: StoredPolicy, now: float, deployment: Deployment | None = STRICT) -> Policy:
-    """Return what a stored document says at `now` (epoch seconds), with its version. Raises InputErrors, also for what
-    the deployment does not permit (the strictest deployment, if not given), and for a row that cannot be read.
-    deployment: None where a command does not know it, so that only the text is judged."""
+    """Return what a stored document says at `now` (epoch seconds), with its version. Raises
+    InputErrors, also for what the deployment does not permit (the strictest deployment, if not
+    given), and for a row that cannot be read. deployment: None where a command does not know it, so
+    that only the text is judged."""
     if stored.problem:
         raise BadInput(f"policy {stored.name}", stored.problem, "apply the policy again")
     if deployment is None:
         from chalicelib.policy.load import load
 
-        return instant(load(stored.text, place=f"policy {stored.name}, version {stored.version}")[0], now)
+        return instant(
+            load(stored.text, place=f"policy {stored.name}, version {stored.version}")[0], now
+        )
     return instant(read(stored.text, stored.name, stored.version, stored.compiled, deployment), now)
 
 
 def in_force_or_problem(
     stored: StoredPolicy, now: float, deployment: Deployment | None = STRICT
 ) -> tuple[Policy | None, str]:
-    """Return the policy in force and "", or None and why there is none: one line, without names of secrets. For what
-    shows several clusters: no document may hide the others, whatever it contains."""
+    """Return the policy in force and "", or None and why there is none: one line,
+    without names of secrets. For what shows several clusters: no document may hide the
+    others, whatever it contains."""
     try:
         return in_force(stored, now, deployment), ""
     except BadInput as bad:
@@ -55,8 +61,8 @@ def in_force_or_problem(
 
 
 def instant(policy: Policy, now: float) -> Policy:
-    """Return a policy as it is at `now`. The code that evaluates cron and time zones is loaded only where there are
-    schedules, so that functions that only forward messages start without it."""
+    """Return a policy as it is at `now`. The code that evaluates cron and time zones is loaded only
+    where there are schedules, so that functions that only forward messages start without it."""
     if not policy.schedules:
         return policy
     from chalicelib.schedules.apply import apply_schedules
@@ -65,11 +71,18 @@ def instant(policy: Policy, now: float) -> Policy:
 
 
 @functools.lru_cache(maxsize=256)
-def read(text: str, name: str, version: int, compiled: bytes | None = None, deployment: Deployment = STRICT) -> Policy:
-    """Return the policy in this text, schedules not applied, under the name and version it was stored as. Raises
-    InputErrors.
+def read(
+    text: str,
+    name: str,
+    version: int,
+    compiled: bytes | None = None,
+    deployment: Deployment = STRICT,
+) -> Policy:
+    """Return the policy in this text, schedules not applied, under the name and version it was
+    stored as. Raises InputErrors.
 
-    The result is cached in the process: a version's text never changes, and every function begins by reading a policy.
+    The result is cached in the process: a version's text never changes, and every function
+    begins by reading a policy.
     """
     policy = None
     if compiled:

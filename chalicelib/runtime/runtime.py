@@ -1,8 +1,9 @@
 """All external dependencies of a handler in one frozen bundle, built once per process.
 
-Lambda gives a function only an event and a context, so a process needs one place for its clients. This is the only one:
-`runtime()` builds the bundle from the environment at first use, `install()` replaces it (the local emulation, the
-tests). All code below the handlers receives its dependencies as parameters.
+Lambda gives a function only an event and a context, so a process needs one place for its clients.
+This is the only one: `runtime()` builds the bundle from the environment at first use, `install()`
+replaces it (the local emulation, the tests). All code below the handlers receives its dependencies
+as parameters.
 
 Packages are imported when they are first used: the webhook needs no HTTP client, tick no planner.
 """
@@ -26,7 +27,14 @@ from chalicelib.dispatch.senders import LargeFunction, Sender, SqsSender
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY, POLICY_TABLE, TABLE, state_table
+from chalicelib.model.resource_names import (
+    DECISIONS,
+    LISTS,
+    PAGE_KEY,
+    POLICY_TABLE,
+    TABLE,
+    state_table,
+)
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import in_force, read
 from chalicelib.runtime.memory_usage import MemoryGauge
@@ -45,13 +53,16 @@ if TYPE_CHECKING:
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # MB
 
-#: Set by the deployment where the event source has ReportBatchItemFailures (handlers/lambda_entry.py).
+#: Set by the deployment where the event source has ReportBatchItemFailures
+#: (handlers/lambda_entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
-#: How long a secret is used before it is read again, unless its content is refused earlier (SecretCache.fresh).
+#: How long a secret is used before it is read again, unless its content is refused
+#: earlier (SecretCache.fresh).
 SECRET_KEPT_FOR = 600.0
 
-#: Share of the function's memory in which lists of clusters are kept between passes; a pass needs the rest.
+#: Share of the function's memory in which lists of clusters are kept between
+#: passes; a pass needs the rest.
 KEPT_SHARE = 0.25
 
 ReadSecret = Callable[[str], str]
@@ -66,19 +77,21 @@ def _to_stdout(line: str) -> None:
 
 @dataclass(frozen=True)
 class Runtime:
-    """clock: epoch seconds. kube_client: a client of a cluster's API, by the cluster's policy. providers: the policy's
-    providers, for one pass. owner: creates a new name for each lease or claim. webhook_credentials: the webhook's cache
-    of policies and keys. batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
-    checkpoint: called between a change and its record, so that a test can stop the process there. emit: writes one
-    line of metrics. deployment: what policies may name. memory_size: MB that this function has, 0 where unknown.
-    memory_usage: measures a pass. hand_over: gives a message of the reconcile queue to the large function, raises
-    NotInvoked; None where there is no large function. tracing: for X-Ray; it does nothing where Lambda does not trace.
-    decisions: the place in which decisions are recorded (replay/decision_place.py), "" for none. topics: publishes
-    notifications, None: SNS does. page_key: name of the secret with the keys of the hosted page, "" where there is no
-    such page. kept_lists: returns what earlier passes of this process have read of clusters; None: every pass reads
-    everything. lists: where lists of clusters are (snapshot/list_archive.py), "" for nowhere. sleep: waits seconds
-    within a pass. repeat: calls something every so many seconds inside a context, until it returns False; None: a
-    thread does.
+    """clock: epoch seconds. kube_client: a client of a cluster's API, by the cluster's policy.
+    providers: the policy's providers, for one pass. owner: creates a new name for each lease or
+    claim. webhook_credentials: the webhook's cache of policies and keys. batch_failures_reported:
+    whether the function's event source has ReportBatchItemFailures. checkpoint: called between a
+    change and its record, so that a test can stop the process there. emit: writes one line of
+    metrics. deployment: what policies may name. memory_size: MB that this function has, 0 where
+    unknown. memory_usage: measures a pass. hand_over: gives a message of the reconcile queue to the
+    large function, raises NotInvoked; None where there is no large function. tracing: for X-Ray; it
+    does nothing where Lambda does not trace. decisions: the place in which decisions are recorded
+    (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
+    page_key: name of the secret with the keys of the hosted page, "" where there is no such page.
+    kept_lists: returns what earlier passes of this process have read of clusters; None: every pass
+    reads everything. lists: where lists of clusters are (snapshot/list_archive.py), "" for nowhere.
+    sleep: waits seconds within a pass. repeat: calls something every so many seconds inside a
+    context, until it returns False; None: a thread does.
     """
 
     clock: Callable[[], float]
@@ -106,12 +119,15 @@ class Runtime:
     repeat: Callable[[float, Callable[[], bool]], AbstractContextManager[None]] | None = None
 
     def policy(self, cluster: str) -> Policy | None:
-        """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster;
-        raises InputErrors, StoreError."""
+        """Return the policy of a cluster in force now, with the pauses in force, None if there is
+        no such cluster; raises InputErrors, StoreError."""
         stored = self.store.policies.current(cluster)
         if stored is None:
             return None
-        policy, pauses = in_force(stored, self.clock(), self.deployment), self.store.pauses.current(cluster)
+        policy, pauses = (
+            in_force(stored, self.clock(), self.deployment),
+            self.store.pauses.current(cluster),
+        )
         return msgspec.structs.replace(policy, pauses=pauses) if pauses else policy
 
 
@@ -132,11 +148,11 @@ def build(
 ) -> Runtime:
     """Build a runtime from these parts; parts not given are those that Lambda uses.
 
-    reach: connects to a cluster by its connection settings, with a reader of the secrets that may be used for it; a
-    provider may need other settings than the policy's own. sleep and chance (uniform in [0, 1)): how passes and
-    clients of clusters and vendors wait, and their jitter. deployment: what policies may name, by default the least.
-    hosted: whether this is a Lambda function, which connects to no loopback address and ignores proxies of the
-    environment.
+    reach: connects to a cluster by its connection settings, with a reader of the secrets that may
+    be used for it; a provider may need other settings than the policy's own. sleep and chance
+    (uniform in [0, 1)): how passes and clients of clusters and vendors wait, and their jitter.
+    deployment: what policies may name, by default the least. hosted: whether this is a Lambda
+    function, which connects to no loopback address and ignores proxies of the environment.
     """
 
     connections = _Connections(clock, store, read_secret, reach, deployment, sleep, chance, hosted)
@@ -175,12 +191,20 @@ class _Connections:
     hosted: bool
 
     def client(self, access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
-        """Return a client by connection settings. secret: reads the secrets that may be used for it."""
+        """Return a client by connection settings. secret: reads the secrets
+        that may be used for it."""
         if self.reach is not None:
             return self.reach(access, secret)
         from chalicelib.kube.connect import connect
 
-        return connect(access, secret, clock=self.clock, sleep=self.sleep, jitter=self.chance, hosted=self.hosted)
+        return connect(
+            access,
+            secret,
+            clock=self.clock,
+            sleep=self.sleep,
+            jitter=self.chance,
+            hosted=self.hosted,
+        )
 
     def of_policy(self, policy: Policy) -> KubeClient:
         """Return a client of a policy's cluster."""
@@ -210,19 +234,27 @@ class _Connections:
             provider
             for name, settings in sorted(policy.providers.items())
             for provider in providers(
-                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), self.clock, services
+                msgspec.structs.replace(policy, providers={name: settings}),
+                kube,
+                reader(name),
+                self.clock,
+                services,
             )
         )
 
 
-def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
+def from_environment(
+    environment: Mapping[str, str], clock: Callable[[], float] = time.time
+) -> Runtime:
     """Build the runtime of a deployed function; raises BadInput that names the missing variable."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.store import Store
 
     table = state_table(environment)
     if not table:
-        raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
+        raise BadInput(
+            "environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table"
+        )
     tracing = tracing_of(environment, clock, _new_trace_id)
     sender = SqsSender.from_environment(environment, tracing.header)
     secrets = SecretCache(SecretsManagerReader(), clock)
@@ -255,9 +287,12 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     )
 
 
-def keeping(most: int, place: str = "", clock: Callable[[], float] = time.time) -> Callable[[], KeptLists]:
-    """Return what a process keeps of clusters, at most this many bytes; made when it is first asked for, because only
-    passes need it. place: where processes share lists (snapshot/list_archive.py), "" for nowhere."""
+def keeping(
+    most: int, place: str = "", clock: Callable[[], float] = time.time
+) -> Callable[[], KeptLists]:
+    """Return what a process keeps of clusters, at most this many bytes; made when it is first
+    asked for, because only passes need it. place: where processes share lists
+    (snapshot/list_archive.py), "" for nowhere."""
 
     @functools.cache
     def kept() -> KeptLists:
@@ -273,8 +308,9 @@ def keeping(most: int, place: str = "", clock: Callable[[], float] = time.time) 
 
 
 class SecretCache:
-    """Reads secrets and caches each for ten minutes. Clients of clusters and vendors, and the webhook, read a secret
-    again at once when its content is refused, so that a rotated secret works at the first refusal.
+    """Reads secrets and caches each for ten minutes. Clients of clusters and vendors, and the
+    webhook, read a secret again at once when its content is refused, so that a rotated secret
+    works at the first refusal.
 
     While AWS does not respond, the last value is used. Raises BadInput, SecretUnavailable.
     """
@@ -320,5 +356,6 @@ def runtime() -> Runtime:
 
 
 def install(runtime: Runtime | None) -> None:
-    """Replace this process's runtime; None: build it from the environment when it is next needed."""
+    """Replace this process's runtime; None: build it from the environment when it is next
+    needed."""
     _Cell.runtime = runtime

@@ -1,9 +1,10 @@
-"""Traces of passes and operations for AWS X-Ray, where Lambda traces the function; otherwise nothing happens.
+"""Traces of passes and operations for AWS X-Ray, where Lambda traces the function;
+otherwise nothing happens.
 
-Lambda names the trace of an invocation in a variable of the environment, and a queue message carries the trace of its
-sender. The work on a message is one segment of the sender's trace, so that a webhook call, the pass that it requests
-and the operations of that pass are one trace. A function that is not traced loads no code for it, sends nothing, and
-only looks at the variable.
+Lambda names the trace of an invocation in a variable of the environment, and a queue message
+carries the trace of its sender. The work on a message is one segment of the sender's trace, so that
+a webhook call, the pass that it requests and the operations of that pass are one trace. A function
+that is not traced loads no code for it, sends nothing, and only looks at the variable.
 
 A trace is for observers: a failure to send it is ignored.
 """
@@ -77,18 +78,20 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
 class Tracing:
     """The traces of one process, which works on one message at a time.
 
-    environment: of the process, in which Lambda changes the current trace. clock: epoch seconds. new_id: of segments.
-    send: gives a document to X-Ray; never raises.
+    environment: of the process, in which Lambda changes the current trace. clock: epoch seconds.
+    new_id: of segments. send: gives a document to X-Ray; never raises.
     """
 
-    def __init__(self, environment: Mapping[str, str], clock: Callable[[], float], new_id: NewId, send: Send) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], clock: Callable[[], float], new_id: NewId, send: Send
+    ) -> None:
         self._environment, self._clock, self._new_id, self._send = environment, clock, new_id, send
         self._open: TraceHeader | None = None
         self._parts: list[TracedPart] = []
 
     def message(self, header: str) -> AbstractContextManager[None]:
-        """Trace the work on a message. header: of the message, "" if it has none; then the invocation's own trace is
-        continued."""
+        """Trace the work on a message. header: of the message, "" if it has none; then the
+        invocation's own trace is continued."""
         sender = parsed(header) or parsed(self._environment.get(CURRENT, ""))
         return nullcontext() if sender is None else self._segment(sender)
 
@@ -131,11 +134,16 @@ class Tracing:
             fault = False
         finally:
             if len(self._parts) < MOST_PARTS:
-                self._parts.append(TracedPart(self._new_id(), name, begun, self._clock(), fault, annotations))
+                self._parts.append(
+                    TracedPart(self._new_id(), name, begun, self._clock(), fault, annotations)
+                )
 
 
-def tracing_of(environment: Mapping[str, str], clock: Callable[[], float], new_id: NewId) -> Tracing:
-    """Return the traces of a process that sends to the daemon which Lambda names in the environment."""
+def tracing_of(
+    environment: Mapping[str, str], clock: Callable[[], float], new_id: NewId
+) -> Tracing:
+    """Return the traces of a process that sends to the daemon which Lambda
+    names in the environment."""
 
     def send(document: bytes) -> None:
         from chalicelib.net.xray_daemon import send

@@ -1,17 +1,19 @@
 """The webhook's cache of cluster names, the keys that callers must have, and policies.
 
-The webhook is public: anyone may call it, with any name and any credentials. An unauthenticated call must therefore
-cause no call to AWS. One query a minute reads the webhook's part of all policies: the names and the webhooks' secret
-names, in rows whose size does not depend on the policies. It serves known and unknown names alike, so the size of the
-cache is bounded by the clusters of the deployment and not by the names in requests. A known cluster's secret is read
-once in ten minutes, and its policy only for authenticated callers.
+The webhook is public: anyone may call it, with any name and any credentials. An unauthenticated
+call must therefore cause no call to AWS. One query a minute reads the webhook's part of
+all policies: the names and the webhooks' secret names, in rows whose size does not depend on the
+policies. It serves known and unknown names alike, so the size of the cache is bounded by the
+clusters of the deployment and not by the names in requests. A known cluster's secret is read once
+in ten minutes, and its policy only for authenticated callers.
 
-A signature or token that does not match may be made with a secret that was just rotated. The secret is then read again
-at once, at most twice a minute for each cluster, so that a flood of invalid requests does not cause a flood of reads.
-New clusters and policies are known after a minute at the latest.
+A signature or token that does not match may be made with a secret that was just rotated. The secret
+is then read again at once, at most twice a minute for each cluster, so that a flood of invalid
+requests does not cause a flood of reads. New clusters and policies are known after a minute at the
+latest.
 
-An unknown name gets empty keys: the same digests are computed with a random key. Status 404 says that there is no such
-cluster.
+An unknown name gets empty keys: the same digests are computed with a random key. Status 404 says
+that there is no such cluster.
 """
 
 from __future__ import annotations
@@ -91,8 +93,10 @@ def _is_over(until: float, now: float) -> bool:
 class WebhookCredentials:
     """The cache of this process. Threads wait for each other, so that many of them ask AWS once.
 
-    webhooks: the webhook's part of every policy in force, by cluster. current: cluster -> its stored policy, None if
-    there is none. load: text, name, version, compiled -> Policy. deployment: which secrets a cluster may name.
+    webhooks: the webhook's part of every policy in force, by cluster. current: cluster ->
+    its stored policy, None if
+    there is none. load: text, name, version, compiled -> Policy. deployment: which
+    secrets a cluster may name.
     """
 
     def __init__(
@@ -116,17 +120,20 @@ class WebhookCredentials:
         self.decoy = secrets.token_bytes(32)
 
     def for_cluster(self, name: str) -> ClusterCredentials:
-        """Return the credentials for this name; raises StoreError if the table cannot be read, and nothing else."""
+        """Return the credentials for this name; raises StoreError if the table cannot
+        be read, and nothing else."""
         with self._lock:
             webhook = self._webhook(name)
             if webhook is None:
                 return ClusterCredentials(known=False, keys=WebhookKeys())
-            keys = self._keys.get(name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook))
+            keys = self._keys.get(
+                name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook)
+            )
             return ClusterCredentials(known=True, keys=keys)
 
     def again(self, name: str) -> ClusterCredentials | None:
-        """Return the credentials with the secret read anew, for a request whose authentication failed; None where it
-        was read anew recently, or is unchanged. Raises StoreError."""
+        """Return the credentials with the secret read anew, for a request whose authentication
+        failed; None where it was read anew recently, or is unchanged. Raises StoreError."""
         with self._lock:
             webhook, now = self._webhook(name), self._clock()
             if webhook is None or not self._may_read_again(name, now):
@@ -140,7 +147,8 @@ class WebhookCredentials:
             return ClusterCredentials(known=True, keys=keys) if keys != before else None
 
     def _may_read_again(self, name: str, now: float) -> bool:
-        """Return whether the last read was long enough ago, and record this one. Only for names of known clusters."""
+        """Return whether the last read was long enough ago, and record this one. Only for
+        names of known clusters."""
         last = self._read_again.get(name)
         if last is not None and 0 <= now - last < APART:
             return False
@@ -150,13 +158,15 @@ class WebhookCredentials:
         return True
 
     def policy(self, name: str) -> Policy | None:
-        """Return the cluster's policy without its schedules, at most a minute old; None where there is none, or none
-        that can be read. For authenticated callers. Raises StoreError."""
+        """Return the cluster's policy without its schedules, at most a minute old; None where there
+        is none, or none that can be read. For authenticated callers. Raises StoreError."""
         with self._lock:
             webhook = self._webhook(name)
             if webhook is None:
                 return None
-            return self._policies.get(name, webhook.version, self._clock(), lambda: self._read_policy(name))
+            return self._policies.get(
+                name, webhook.version, self._clock(), lambda: self._read_policy(name)
+            )
 
     def _webhook(self, name: str) -> StoredWebhook | None:
         now = self._clock()
@@ -177,7 +187,9 @@ class WebhookCredentials:
         except OutscalerError as error:
             if fresh and isinstance(error, SecretUnavailable):
                 raise
-            logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
+            logger.error(
+                "webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error)
+            )
             return WebhookKeys()
 
     def _read_policy(self, name: str) -> Policy | None:

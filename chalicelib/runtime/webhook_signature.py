@@ -1,17 +1,22 @@
-"""Authenticates a caller of the webhook by an HMAC-SHA256 signature over the request, or by a bearer token.
+"""Authenticates a caller of the webhook by an HMAC-SHA256 signature over the
+request, or by a bearer token.
 
-    v2=      the method, the path (which contains the cluster's name), the timestamp and the body, a line each
-    sha256=  timestamp.body, the older form; it is valid for any cluster with the same secret, so it is refused unless
-             the secret permits it (`"bodySignatures": true`) while its exporters are being updated
+    v2=      the method, the path (which contains the cluster's name), the timestamp
+             and the body, a line each
+    sha256=  timestamp.body, the older form; it is valid for any cluster with the same secret, so
+             it is refused unless the secret permits it (`"bodySignatures": true`) while its
+             exporters are being updated
 
-Every call does the same work regardless of its validity: two digests over the body, two constant-time comparisons of
-each kind, and the verdict last. A caller learns one bit, and timing reveals nothing more.
+Every call does the same work regardless of its validity: two digests over the body, two
+constant-time comparisons of each kind, and the verdict last. A caller learns one bit, and
+timing reveals nothing more.
 
-The secret is either JSON, `{"hmac": "…", "bearer": "…"}`, or plain text. JSON says which kind of authentication is
-accepted: a kind that is left out is disabled. Plain text is one value for both kinds, as the shortest configuration.
-Each value may be a list of two, the new one and the old one, so that a secret can be rotated without losing an event:
-store [new, old], update the exporters, store [new]. Values under 16 characters are refused, because a secret that can
-be guessed is worse than none. No error contains a part of the secret.
+The secret is either JSON, `{"hmac": "…", "bearer": "…"}`, or plain text. JSON says which kind of
+authentication is accepted: a kind that is left out is disabled. Plain text is one value for both
+kinds, as the shortest configuration. Each value may be a list of two, the new one and the old one,
+so that a secret can be rotated without losing an event: store [new, old], update the exporters,
+store [new]. Values under 16 characters are refused, because a secret that can be guessed is worse
+than none. No error contains a part of the secret.
 """
 
 from __future__ import annotations
@@ -36,7 +41,10 @@ MIN_LENGTH = 16
 MAX_VALUES = 2
 
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
-_EXAMPLE = 'store {"hmac": "…"}, {"bearer": "…"} or both, or plain text; a value is a text or a list of two'
+_EXAMPLE = (
+    'store {"hmac": "…"}, {"bearer": "…"} or both, or plain text; a value is a text or a list of '
+    "two"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,8 +66,8 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 def read_keys(text: str, place: str) -> WebhookKeys:
-    """Parse the keys in a secret's text. place: the secret's name. Raises BadInput, which contains no part of the
-    text."""
+    """Parse the keys in a secret's text. place: the secret's name. Raises BadInput, which
+    contains no part of the text."""
     if not text.lstrip().startswith("{"):
         value = _checked(text.strip(), place)
         return WebhookKeys(hmac=(value,), bearer=(value,))
@@ -80,7 +88,11 @@ def read_keys(text: str, place: str) -> WebhookKeys:
 def _values(value: str | list[str], place: str) -> tuple[bytes, ...]:
     values = [value] if isinstance(value, str) else value
     if len(values) > MAX_VALUES:
-        raise BadInput(place, f"{len(values)} values", f"keep at most {MAX_VALUES}: the new one and the old one")
+        raise BadInput(
+            place,
+            f"{len(values)} values",
+            f"keep at most {MAX_VALUES}: the new one and the old one",
+        )
     if values == [""]:
         return ()
     return tuple(_checked(text, place) for text in values)
@@ -88,7 +100,11 @@ def _values(value: str | list[str], place: str) -> tuple[bytes, ...]:
 
 def _checked(value: str, place: str) -> bytes:
     if len(value) < MIN_LENGTH:
-        raise BadInput(place, f"a value of {len(value)} characters", f"use {MIN_LENGTH} or more, from a random source")
+        raise BadInput(
+            place,
+            f"a value of {len(value)} characters",
+            f"use {MIN_LENGTH} or more, from a random source",
+        )
     return value.encode()
 
 
@@ -103,7 +119,8 @@ class AuthResult(StrEnum):
 
 
 class WebhookAuth(msgspec.Struct, frozen=True):
-    """A verdict, and for a valid signature its canonical form, which identifies a repeated request (empty for a token).
+    """A verdict, and for a valid signature its canonical form, which identifies a repeated
+    request (empty for a token).
 
     older: it is a signature of the body only.
     """
@@ -114,7 +131,8 @@ class WebhookAuth(msgspec.Struct, frozen=True):
 
 
 def sign(key: bytes, cluster: str, timestamp: str, body: bytes) -> str:
-    """Return the value of X-Outscaler-Signature: `v2=` and 64 hexadecimal digits. timestamp: epoch seconds, as sent."""
+    """Return the value of X-Outscaler-Signature: `v2=` and 64 hexadecimal digits.
+    timestamp: epoch seconds, as sent."""
     signed = b"v2\nPOST\n" + _bytes(f"/clusters/{cluster}/events\n{timestamp}\n") + body
     return V2 + hmac.new(key, signed, hashlib.sha256).hexdigest()
 
@@ -125,12 +143,18 @@ def sign_body(key: bytes, timestamp: str, body: bytes) -> str:
 
 
 def verify(
-    cluster: str, headers: Mapping[str, str], body: bytes, keys: WebhookKeys, decoy: bytes, now: float
+    cluster: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    keys: WebhookKeys,
+    decoy: bytes,
+    now: float,
 ) -> WebhookAuth:
-    """Authenticate a request. cluster: named in the path. headers: lower-case names. decoy: a random key that replaces
-    missing ones, so that all calls cost the same.
+    """Authenticate a request. cluster: named in the path. headers: lower-case names. decoy: a
+    random key that replaces missing ones, so that all calls cost the same.
 
-    If there is a signature, it alone decides; an additional token cannot make up for an invalid signature.
+    If there is a signature, it alone decides; an additional token cannot make up
+    for an invalid signature.
     """
     timestamp = headers.get(TIMESTAMP, "").strip()
     signature = headers.get(SIGNATURE, "").strip().lower()
@@ -140,7 +164,9 @@ def verify(
 
     def expected(key: bytes) -> bytes:
         # In the form that the caller has chosen; both compute one digest over the body.
-        return (sign_body(key, timestamp, body) if older else sign(key, cluster, timestamp, body)).encode()
+        return (
+            sign_body(key, timestamp, body) if older else sign(key, cluster, timestamp, body)
+        ).encode()
 
     signed = _matches(keys.hmac, expected, _bytes(signature), decoy)
     # Digests, because compare_digest would reveal the length of a token.
@@ -158,8 +184,11 @@ def verify(
     return WebhookAuth(AuthResult.ACCEPTED, signature, older)
 
 
-def _matches(keys: tuple[bytes, ...], expected: Callable[[bytes], bytes], proof: bytes, decoy: bytes) -> bool:
-    """Return whether one of the keys gives this proof. As many comparisons are made, whatever the keys."""
+def _matches(
+    keys: tuple[bytes, ...], expected: Callable[[bytes], bytes], proof: bytes, decoy: bytes
+) -> bool:
+    """Return whether one of the keys gives this proof. As many comparisons are
+    made, whatever the keys."""
     matches = False
     for index in range(MAX_VALUES):
         real = index < len(keys)
@@ -172,6 +201,6 @@ def _sha256(value: bytes) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """Return a header's bytes. An unpaired surrogate, which is not valid text, becomes bytes that no key and no digest
-    contains."""
+    """Return a header's bytes. An unpaired surrogate, which is not valid text, becomes bytes that
+    no key and no digest contains."""
     return text.encode("utf-8", "surrogatepass")

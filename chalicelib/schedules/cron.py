@@ -1,8 +1,8 @@
 """Computes the last and next occurrence of a cron expression on the clock of a time zone.
 
-Every pass evaluates every rule, so each pair of expression and zone is computed once per pass. Around clock changes
-cronsim's rules apply (see schedules/maintenance_windows.py). Whatever the clock does, each occurrence is one instant,
-independent of the instant from which it is computed.
+Every pass evaluates every rule, so each pair of expression and zone is computed once per pass.
+Around clock changes cronsim's rules apply (see schedules/maintenance_windows.py). Whatever the
+clock does, each occurrence is one instant, independent of the instant from which it is computed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _FEW = 8  # occurrences that may lie behind the one found, where a clock was set
 
 
 class CronTimes(msgspec.Struct, frozen=True):
-    """last: the latest occurrence up to now; following: the first after it; 0.0: there is none. problem: why they are
-    unknown."""
+    """last: the latest occurrence up to now; following: the first after it; 0.0: there is none.
+    problem: why they are unknown."""
 
     last: float = 0.0
     following: float = 0.0
@@ -37,8 +37,8 @@ class LocalClock:
         self._known: dict[tuple[str, str], CronTimes] = {}
 
     def times(self, cron: str, zone: str) -> CronTimes:
-        """Return the times of a five-field cron expression in a time zone. An invalid expression or zone is reported in
-        `problem`, never as an exception."""
+        """Return the times of a five-field cron expression in a time zone. An invalid expression or
+        zone is reported in `problem`, never as an exception."""
         times = self._known.get((cron, zone))
         if times is None:
             times = self._known[cron, zone] = self._find(cron, zone)
@@ -48,13 +48,23 @@ class LocalClock:
         try:
             place = ZoneInfo(zone)
             return CronTimes(_latest(cron, place, self._now), _following(cron, place, self._now))
-        except (CronSimError, ValueError, KeyError, OSError, AssertionError, OverflowError) as error:
-            return CronTimes(problem=f"{cron[:60]!r} in {zone[:60]!r} is not cron in a time zone: {error}"[:200])
+        except (
+            CronSimError,
+            ValueError,
+            KeyError,
+            OSError,
+            AssertionError,
+            OverflowError,
+        ) as error:
+            return CronTimes(
+                problem=f"{cron[:60]!r} in {zone[:60]!r} is not cron in a time zone: {error}"[:200]
+            )
 
 
 def _latest(cron: str, zone: ZoneInfo, now: float) -> float:
-    """Search backwards by the local clock. Where the clock was set back a short while ago, it shows an earlier time
-    again, and occurrences in between would be missed; there, the last hours are searched forwards."""
+    """Search backwards by the local clock. Where the clock was set back a short while ago, it
+    shows an earlier time again, and occurrences in between would be missed; there, the last
+    hours are searched forwards."""
     back = next(occurrences(cron, zone, math.floor(now) + 1.0, reverse=True), 0.0)
     if _shown(zone, now).utcoffset() == _shown(zone, now - _CHANGE).utcoffset():
         return back
@@ -71,7 +81,8 @@ def _following(cron: str, zone: ZoneInfo, now: float) -> float:
 
 
 def occurrences(cron: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield the instants of a validated expression strictly after `at`; reverse: strictly before, the latest first."""
+    """Yield the instants of a validated expression strictly after `at`; reverse: strictly
+    before, the latest first."""
     return (time.timestamp() for time in CronSim(cron, _shown(zone, at), reverse=reverse))
 
 

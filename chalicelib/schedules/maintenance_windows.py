@@ -1,12 +1,13 @@
 """Maintenance windows: when removals are allowed (Policy.maintenance_windows).
 
-A window opens when its cron expression matches on the clock of its time zone, and lasts a fixed number of real seconds,
-even over a night with a clock change. On such a night cronsim's (and Debian's) rules apply: a skipped hour and minute
-match the first minute after the gap, and a repeated one matches the first time; expressions with a star for the hour or
-the minute match in real time, as often as the clock shows it.
+A window opens when its cron expression matches on the clock of its time zone, and lasts a fixed
+number of real seconds, even over a night with a clock change. On such a night cronsim's (and
+Debian's) rules apply: a skipped hour and minute match the first minute after the gap, and a
+repeated one matches the first time; expressions with a star for the hour or the minute match in
+real time, as often as the clock shows it.
 
-A window that forbids removals overrides any that allows them. Unneeded timers continue outside windows. See
-docs/reference/schedules.md "Windows".
+A window that forbids removals overrides any that allows them. Unneeded timers continue outside
+windows. See docs/reference/schedules.md "Windows".
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from chalicelib.schedules.cron import occurrences
 
 _YEAR = 366 * 86400.0
 _AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is set back
-_STEPS = 400  # openings and closings, times windows, that are checked before the answer is "unknown"
+# openings and closings, times windows, that are checked before the answer is "unknown"
+_STEPS = 400
 _MANY_STEPS = 3000  # the same limit where nothing waits for the answer
 _SAMPLE = 100
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
@@ -35,16 +37,27 @@ _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
 def outside(windows: Sequence[Window], now: float) -> Reason | None:
     """Return why removals are not allowed now, None if they are.
 
-    window: the one that forbids, otherwise all that would allow; until: when removals are allowed next, absent if that
-    is unknown or over a year away.
+    window: the one that forbids, otherwise all that would allow; until: when removals are allowed
+    next, absent if that is unknown or over a year away.
     """
-    forbidding = next((window for window in windows if not window.removals and closes(window, now) is not None), None)
+    forbidding = next(
+        (window for window in windows if not window.removals and closes(window, now) is not None),
+        None,
+    )
     allowing = [window for window in windows if window.removals]
-    if forbidding is None and (not allowing or any(closes(window, now) is not None for window in allowing)):
+    if forbidding is None and (
+        not allowing or any(closes(window, now) is not None for window in allowing)
+    ):
         return None
-    name = called(forbidding) if forbidding is not None else ", ".join(called(window) for window in allowing)
+    name = (
+        called(forbidding)
+        if forbidding is not None
+        else ", ".join(called(window) for window in allowing)
+    )
     until = next_allowed(windows, now)
-    return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
+    return Reason.of(
+        ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until})
+    )
 
 
 def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
@@ -66,8 +79,8 @@ def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
 
 
 def is_open(window: Window, now: float) -> bool:
-    """Return whether a window is open, whatever its purpose: open at the instant it opens, closed at the instant it
-    closes. Schedules (schedules/apply.py) use it too."""
+    """Return whether a window is open, whatever its purpose: open at the instant it opens, closed
+    at the instant it closes. Schedules (schedules/apply.py) use it too."""
     return closes(window, now) is not None
 
 
@@ -77,8 +90,8 @@ def called(window: Window) -> str:
 
 
 def next_allowed(windows: Sequence[Window], now: float) -> float | None:
-    """Return the first instant from now on at which removals are allowed; None: not within a year, or not found within
-    the search limit."""
+    """Return the first instant from now on at which removals are allowed; None: not within a year,
+    or not found within the search limit."""
     at = _next(windows, now, _STEPS)
     return None if at is None or math.isinf(at) else at
 
@@ -89,20 +102,28 @@ def never_allowed(windows: Sequence[Window]) -> bool:
 
 
 def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
-    """Return the first instant from now on at which removals are allowed. inf: not within a year; None: not found
-    within the search limit."""
+    """Return the first instant from now on at which removals are allowed. inf: not within a year;
+    None: not found within the search limit."""
     at = now
     allowing = [window for window in windows if window.removals]
     for _ in range(steps // max(1, len(windows))):
         if at > now + _YEAR:
             return math.inf
-        ends = [end for window in windows if not window.removals and (end := closes(window, at)) is not None]
+        ends = [
+            end
+            for window in windows
+            if not window.removals and (end := closes(window, at)) is not None
+        ]
         if ends:
             at = max(ends)
         elif not allowing or any(closes(window, at) is not None for window in allowing):
             return at
         else:
-            starts = [start for window in allowing if (start := next(_openings(window, at), None)) is not None]
+            starts = [
+                start
+                for window in allowing
+                if (start := next(_openings(window, at), None)) is not None
+            ]
             if not starts:
                 return math.inf
             at = min(starts)
@@ -110,9 +131,12 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
 
 
 def check_cron(cron: str) -> None:
-    """Raise BadInput, without a place, for an expression that is not five cron fields or never matches."""
+    """Raise BadInput, without a place, for an expression that is not five cron
+    fields or never matches."""
     if len(cron.split()) != 5:
-        raise BadInput("", f"{cron[:60]!r} is not five fields of cron", 'write it like "0 22 * * 1-5"')
+        raise BadInput(
+            "", f"{cron[:60]!r} is not five fields of cron", 'write it like "0 22 * * 1-5"'
+        )
     try:
         comes = next(CronSim(cron, _SOME_DAY), None)
     except (CronSimError, ValueError, AssertionError) as error:
@@ -123,7 +147,9 @@ def check_cron(cron: str) -> None:
             'write minute, hour, day of the month, month, day of the week, like "0 22 * * 1-5"',
         ) from None
     if comes is None:
-        raise BadInput("", f"{cron[:60]!r} never comes", 'write a day that exists, like "0 22 * * 1-5"')
+        raise BadInput(
+            "", f"{cron[:60]!r} never comes", 'write a day that exists, like "0 22 * * 1-5"'
+        )
 
 
 def check_zone(name: str) -> None:
@@ -131,12 +157,14 @@ def check_zone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: a directory of zones, such as America
-        raise BadInput("", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC") from None
+        raise BadInput(
+            "", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC"
+        ) from None
 
 
 def shortest_gap(cron: str) -> float:
-    """Return the shortest time in seconds between openings, on a clock that never changes. cron: a validated
-    expression."""
+    """Return the shortest time in seconds between openings, on a clock that never changes.
+    cron: a validated expression."""
     begin = _SOME_DAY.timestamp()
     soon = takewhile(lambda at: at <= begin + 5 * _YEAR, occurrences(cron, ZoneInfo("UTC"), begin))
     starts = list(islice(soon, _SAMPLE))
@@ -144,14 +172,18 @@ def shortest_gap(cron: str) -> float:
 
 
 def closes(window: Window, now: float) -> float | None:
-    """Return when the currently open window will close, None if it is not open. Disruption budgets use it too.
+    """Return when the currently open window will close, None if it is not open.
+    Disruption budgets use it too.
 
-    A backward search from now may miss an opening of the last hours if the clock was set back meanwhile: cronsim
-    compares local times, and an earlier time is shown again. The last hours are therefore searched forwards.
+    A backward search from now may miss an opening of the last hours if the clock was set
+    back meanwhile: cronsim compares local times, and an earlier time is shown again. The last hours
+    are therefore searched forwards.
     """
     start = next(_openings(window, math.floor(now) + 1, reverse=True), -math.inf)
     if start + window.duration <= now:
-        start = max(takewhile(lambda at: at <= now, _openings(window, now - _AMBIGUOUS)), default=start)
+        start = max(
+            takewhile(lambda at: at <= now, _openings(window, now - _AMBIGUOUS)), default=start
+        )
     return start + window.duration if start + window.duration > now else None
 
 

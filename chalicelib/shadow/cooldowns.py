@@ -1,9 +1,10 @@
 """Starts our cool-downs for what the other autoscaler did.
 
-In mode active, executors start them with what they have done (chalicelib/operations/memory_updates.py). In mode shadow
-nobody does, and our plan would remove nodes right after a growth of the other autoscaler. A pass in mode shadow
-therefore remembers the other's growths, removals and removals that it gave up, in the same fields of memory: its plan
-waits as it would have, and so does the first active pass after a hand-over.
+In mode active, executors start them with what they have done
+(chalicelib/operations/memory_updates.py). In mode shadow nobody does, and our plan would remove
+nodes right after a growth of the other autoscaler. A pass in mode shadow therefore remembers the
+other's growths, removals and removals that it gave up, in the same fields of memory: its plan waits
+as it would have, and so does the first active pass after a hand-over.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from chalicelib.shadow.records import Growth, Ledger
 
 
 class Acts(msgspec.Struct, frozen=True):
-    """Group -> the instant of the other autoscaler's last act of a kind; "" for a node of which no group is known."""
+    """Group -> the instant of the other autoscaler's last act of a kind; "" for a node of
+    which no group is known."""
 
     growths: dict[str, float] = {}
     removals: dict[str, float] = {}
@@ -34,7 +36,8 @@ NO_PLAN = Plan("", "", 0.0)
 
 
 def with_cooldowns(ledger: Ledger | None, this_pass: Pass) -> Memory:
-    """Return the memory of the pass, in which the acts since the last pass have started their cool-downs."""
+    """Return the memory of the pass, in which the acts since the last pass have
+    started their cool-downs."""
     memory = this_pass.before
     if ledger is None or this_pass.at <= ledger.seen.at or ledger.seen.dead:
         return memory
@@ -44,7 +47,8 @@ def with_cooldowns(ledger: Ledger | None, this_pass: Pass) -> Memory:
     if observation.dead:
         return memory
     acts = _acts(ledger, this_pass)
-    if restarted_at(ledger.seen, observation.soft, this_pass):  # a new process takes all hard taints back
+    # a new process takes all hard taints back
+    if restarted_at(ledger.seen, observation.soft, this_pass):
         acts = msgspec.structs.replace(acts, failures={})
     return _remembered(memory, acts)
 
@@ -56,7 +60,11 @@ def _acts(ledger: Ledger, this_pass: Pass) -> Acts:
     several = (*open_growths, *growths(ledger.seen, this_pass))
     group_of = {node: group for group, nodes in ledger.seen.nodes.items() for node in nodes}
     ended = [node for node in ledger.deleting if node not in this_pass.node_names]
-    removed = [removal for removal in removals(ledger.seen, ledger.deleting, this_pass) if removal.confirmed]
+    removed = [
+        removal
+        for removal in removals(ledger.seen, ledger.deleting, this_pass)
+        if removal.confirmed
+    ]
     gone = [removal.group for removal in removed if removal.node not in this_pass.node_names]
     at = this_pass.at
     return Acts(
@@ -67,7 +75,8 @@ def _acts(ledger: Ledger, this_pass: Pass) -> Acts:
 
 
 def given_up(ledger: Ledger, this_pass: Pass) -> list[str]:
-    """Return the nodes whose removal the other autoscaler gave up: it took its hard taint back, and they exist."""
+    """Return the nodes whose removal the other autoscaler gave up: it took its hard
+    taint back, and they exist."""
     stays = {node.name for node in this_pass.snapshot.nodes if node.taint(TO_BE_DELETED) is None}
     return [node for node in ledger.deleting if node in stays]
 

@@ -1,7 +1,9 @@
-"""What the passes of an open episode see, and what it says when the state before cannot be rebuilt any more.
+"""What the passes of an open episode see, and what it says when the state before
+cannot be rebuilt any more.
 
-An episode is judged two minutes after its last growth. Pods of Jobs have ended by then, groups have left their
-back-off, and new nodes have lost their startup taints. Each pass therefore keeps what it sees of them.
+An episode is judged two minutes after its last growth. Pods of Jobs have ended by then, groups
+have left their back-off, and new nodes have lost their startup taints. Each pass therefore
+keeps what it sees of them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ Ask = Callable[[Rebuilt, Policy, int], Plan]
 """(state, policy, seed) -> our plan."""
 
 
-# -- what each pass sees ---------------------------------------------------------------------------------------------
+# -- what each pass sees ---------------------------------------------------------------------------
 
 
 def begun(episode: Episode, wanted: WantedNodes | None) -> Episode:
@@ -52,7 +54,10 @@ def watched(episode: Episode, this_pass: Pass) -> Episode:
     pods = dict.fromkeys(episode.pods)
     used = dict.fromkeys(episode.used)
     for pod in this_pass.snapshot.pods:
-        if this_pass.snapshot.classes[pod.cls].is_daemonset or this_pass.snapshot.classes[pod.cls].mirror:
+        if (
+            this_pass.snapshot.classes[pod.cls].is_daemonset
+            or this_pass.snapshot.classes[pod.cls].mirror
+        ):
             continue
         if pod.node in new_nodes:
             used[pod.node] = None
@@ -82,8 +87,8 @@ def _new_nodes(episode: Episode, this_pass: Pass) -> set[str]:
 
 
 def _startup_taints(episode: Episode, this_pass: Pass) -> Iterable[str]:
-    """Yield the startup taints of young nodes of the groups that grew: while a node has one, an autoscaler that does
-    not know it buys again."""
+    """Yield the startup taints of young nodes of the groups that grew: while a node has one, an
+    autoscaler that does not know it buys again."""
     ids = {
         name
         for group in this_pass.snapshot.groups
@@ -94,7 +99,11 @@ def _startup_taints(episode: Episode, this_pass: Pass) -> Iterable[str]:
     }
     for node in this_pass.snapshot.nodes:
         if node.created > this_pass.at - _YOUNG and (node.name in ids or node.provider_id in ids):
-            yield from (taint.key for taint in node.taints if is_startup_taint(taint.key, this_pass.policy.options))
+            yield from (
+                taint.key
+                for taint in node.taints
+                if is_startup_taint(taint.key, this_pass.policy.options)
+            )
 
 
 def uids_wanted(plan: Plan, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
@@ -107,8 +116,8 @@ def uids_wanted(plan: Plan, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
 
 
 def _with_plan(episode: Episode, this_pass: Pass) -> Episode:
-    """Return the episode with the nodes that this pass's plan wants: those for further pods are added. For pods of an
-    earlier plan the larger number counts, and no second group."""
+    """Return the episode with the nodes that this pass's plan wants: those for further pods are
+    added. For pods of an earlier plan the larger number counts, and no second group."""
     wanted, pods_of, starts = dict(episode.wanted), dict(episode.wanted_pods), dict(episode.starts)
     for name, uids in uids_wanted(this_pass.plan, this_pass.snapshot.pods).items():
         known = {uid for several in pods_of.values() for uid in several}
@@ -125,8 +134,8 @@ def _with_plan(episode: Episode, this_pass: Pass) -> Episode:
 
 
 def dated(growth: Growth, since: float, this_pass: Pass) -> Growth:
-    """Return a growth with the instant since which the other autoscaler's status has it in progress, where nothing else
-    dates it."""
+    """Return a growth with the instant since which the other autoscaler's status has it in
+    progress, where nothing else dates it."""
     status = this_pass.status
     part = status.of(growth.group, this_pass.group_names) if status is not None else None
     if growth.at != this_pass.at or part is None or part.scale_up != IN_PROGRESS:
@@ -136,9 +145,11 @@ def dated(growth: Growth, since: float, this_pass: Pass) -> Growth:
     return msgspec.structs.replace(growth, at=part.changed)
 
 
-def with_answer(episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass, ask: Ask | None) -> Episode:
-    """Return the open episode with our plan for the state before it, and whether both differ by a draw. Of several
-    plans the largest counts: it was made while most of the pods existed."""
+def with_answer(
+    episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass, ask: Ask | None
+) -> Episode:
+    """Return the open episode with our plan for the state before it, and whether both differ by a
+    draw. Of several plans the largest counts: it was made while most of the pods existed."""
     sizes, theirs = sizes_of(plan), episode.sizes
     if sum(sizes.values()) <= sum(episode.answers.values()):
         return msgspec.structs.replace(episode, asked=len(episode.growths))
@@ -146,25 +157,27 @@ def with_answer(episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass,
     return msgspec.structs.replace(episode, answers=sizes, drawn=drawn, asked=len(episode.growths))
 
 
-# -- what it says at its end -----------------------------------------------------------------------------------------
+# -- what it says at its end -----------------------------------------------------------------------
 
 
 def without_failed(episode: Episode, this_pass: Pass) -> Episode:
-    """Return the episode that is over without growths that the vendor refused: the group is in back-off, and the other
-    autoscaler has taken its size back. What it bought elsewhere in their place remains."""
+    """Return the episode that is over without growths that the vendor refused: the group
+    is in back-off, and the other autoscaler has taken its size back. What it bought
+    elsewhere in their place remains."""
     targets = {group.id: group.target for group in this_pass.snapshot.groups}
     failed = {
         growth.group
         for growth in episode.growths
-        if episode.held.get(growth.group) == BACKOFF and targets.get(growth.group, 0) <= growth.before
+        if episode.held.get(growth.group) == BACKOFF
+        and targets.get(growth.group, 0) <= growth.before
     }
     remaining = tuple(growth for growth in episode.growths if growth.group not in failed)
     return msgspec.structs.replace(episode, growths=remaining) if remaining else episode
 
 
 def wanted_by_passes(episode: Episode, this_pass: Pass) -> dict[str, int]:
-    """Return the nodes that our plans wanted while the episode's pods existed: by the passes before it, or as asked
-    during it, whichever are more."""
+    """Return the nodes that our plans wanted while the episode's pods existed: by the passes before
+    it, or as asked during it, whichever are more."""
     wanted = {name: episode.wanted[name] for name in _served(episode, this_pass)}
     by_plans, by_answer = sum(wanted.values()), sum(episode.answers.values())
     if by_answer > by_plans or (by_answer == by_plans and episode.answers == episode.sizes):
@@ -173,14 +186,17 @@ def wanted_by_passes(episode: Episode, this_pass: Pass) -> dict[str, int]:
 
 
 def first_wanted(episode: Episode, this_pass: Pass) -> float:
-    """Return when our plan wanted nodes for this need first, 0.0: never before the growth was seen."""
-    starts = [episode.starts[name] for name in _served(episode, this_pass) if name in episode.starts]
+    """Return when our plan wanted nodes for this need first, 0.0: never
+    before the growth was seen."""
+    starts = [
+        episode.starts[name] for name in _served(episode, this_pass) if name in episode.starts
+    ]
     return min(starts, default=0.0)
 
 
 def _served(episode: Episode, this_pass: Pass) -> list[str]:
-    """Return the groups that our plans wanted for this need: the episode grew them, or their pods do not wait any
-    more. What waits as before is another need."""
+    """Return the groups that our plans wanted for this need: the episode grew them, or their pods
+    do not wait any more. What waits as before is another need."""
     waiting = {pod.uid for pod in this_pass.snapshot.pods if not pod.node}
     pods_of, grown = episode.wanted_pods, episode.sizes
     return [
@@ -191,29 +207,44 @@ def _served(episode: Episode, this_pass: Pass) -> list[str]:
 
 
 def pods_gone(episode: Episode, rebuilt: Rebuilt) -> str:
-    """Return how many pods are gone, in words; "" if none is known to be. A growth for which no pass has seen a pod
-    stays without this cause: it may as well be one that Outscaler does not understand."""
+    """Return how many pods are gone, in words; "" if none is known to be. A growth for
+    which no pass has seen a pod stays without this cause: it may as well be one that
+    Outscaler does not understand."""
     if not rebuilt.gone:
         return ""
-    return f"{rebuilt.gone} of {len(episode.pods)} that waited ended or were deleted before the comparison"
+    return (
+        f"{rebuilt.gone} of {len(episode.pods)} that waited ended or were deleted before the "
+        "comparison"
+    )
 
 
 def hindrance(held: Mapping[str, str], groups: Iterable[str]) -> str:
-    """Return why the other autoscaler does not grow these groups, by its own status; "" where it does not say."""
-    sentences = [f"Cluster Autoscaler reports {held[name]} of {name}" for name in groups if name in held]
+    """Return why the other autoscaler does not grow these groups, by its own status;
+    "" where it does not say."""
+    sentences = [
+        f"Cluster Autoscaler reports {held[name]} of {name}" for name in groups if name in held
+    ]
     return "; ".join(sentences[:3])
 
 
-def known_difference(episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, this_pass: Pass) -> str:
+def known_difference(
+    episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, this_pass: Pass
+) -> str:
     """Return the documented difference that explains an episode; "" where there is none."""
-    backed_off = {name: word for name, word in episode.held.items() if name not in episode.sizes or word == BACKOFF}
+    backed_off = {
+        name: word
+        for name, word in episode.held.items()
+        if name not in episode.sizes or word == BACKOFF
+    }
     elsewhere = hindrance(backed_off, ours)
     return elsewhere or _bought_twice(episode, ours, rebuilt, this_pass)
 
 
-def _bought_twice(episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, this_pass: Pass) -> str:
-    """Return the words for nodes that no pod needed: the other autoscaler bought again while nodes that it had bought
-    had a taint that it does not know as passing."""
+def _bought_twice(
+    episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, this_pass: Pass
+) -> str:
+    """Return the words for nodes that no pod needed: the other autoscaler bought again while nodes
+    that it had bought had a taint that it does not know as passing."""
     if sum(ours.values()) >= sum(episode.sizes.values()) or rebuilt.gone:
         return ""
     bound = {pod.uid for pod in this_pass.snapshot.pods if pod.node}
@@ -221,7 +252,9 @@ def _bought_twice(episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, t
     unused = [name for name in rebuilt.new_nodes if name in existing and name not in episode.used]
     needless = bool(unused) and not bound.isdisjoint(episode.pods)
     again = len({growth.group for growth in episode.growths}) < len(episode.growths)
-    words = f"Cluster Autoscaler bought {_nodes(len(unused))} that never took a pod" if needless else ""
+    words = (
+        f"Cluster Autoscaler bought {_nodes(len(unused))} that never took a pod" if needless else ""
+    )
     if not episode.taints or not (needless or again):
         return words
     taint = episode.taints[0]
@@ -233,14 +266,19 @@ def _nodes(count: int) -> str:
     return "a node" if count == 1 else f"{count} nodes"
 
 
-# -- ties ------------------------------------------------------------------------------------------------------------
+# -- ties ------------------------------------------------------------------------------------------
 
 
 def is_drawn(
-    theirs: Mapping[str, int], ours: Mapping[str, int], rebuilt: Rebuilt, policy: Policy, ask: Ask | None
+    theirs: Mapping[str, int],
+    ours: Mapping[str, int],
+    rebuilt: Rebuilt,
+    policy: Policy,
+    ask: Ask | None,
 ) -> bool:
-    """Return whether the other autoscaler's choice is an exact tie with ours, which it always draws: our own expander,
-    when it draws and the draw favours the other group, chooses that one."""
+    """Return whether the other autoscaler's choice is an exact tie with ours, which
+    it always draws: our own expander, when it draws and the draw favours the other
+    group, chooses that one."""
     larger = [name for name, count in theirs.items() if count > ours.get(name, 0)]
     if ask is None or not larger or len(larger) > _MOST_TIED:
         return False
@@ -261,11 +299,16 @@ def _drawing(policy: Policy) -> Policy:
     if not any(name in EXPANDERS for name in chain):
         chain = (*chain, "least-waste")
     chain = (*(name for name in chain if name != RANDOM), RANDOM)
-    return msgspec.structs.replace(policy, options=msgspec.structs.replace(policy.options, expander=chain))
+    return msgspec.structs.replace(
+        policy, options=msgspec.structs.replace(policy.options, expander=chain)
+    )
 
 
 def _seed_for(name: str, rivals: Iterable[str]) -> int | None:
-    """Return a seed with which the draw takes this group before all others, None if none is known."""
+    """Return a seed with which the draw takes this group before all others, None if none is
+    known."""
     several = [name, *(rival for rival in rivals if rival != name)][:_MOST_RIVALS]
     options = [Option(group, 1, {}, Node("", {}, {}), {}) for group in several]
-    return next((seed for seed in range(_MOST_SEEDS) if random_option(options, seed).group == name), None)
+    return next(
+        (seed for seed in range(_MOST_SEEDS) if random_option(options, seed).group == name), None
+    )

@@ -1,7 +1,8 @@
-"""Reduces one pass to the facts that are compared, and finds what the other autoscaler did between two passes.
+"""Reduces one pass to the facts that are compared, and finds what the other
+autoscaler did between two passes.
 
-Facts: sizes, nodes with the other autoscaler's taints, and our plan. Acts: growths and removals, and what others did
-instead of it.
+Facts: sizes, nodes with the other autoscaler's taints, and our plan. Acts: growths and removals,
+and what others did instead of it.
 """
 
 from __future__ import annotations
@@ -15,25 +16,43 @@ from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.shadow.other_status import BACKOFF, DEAD_AFTER, IN_PROGRESS, ONE_LOOP, UNHEALTHY, OtherStatus
+from chalicelib.shadow.other_status import (
+    BACKOFF,
+    DEAD_AFTER,
+    IN_PROGRESS,
+    ONE_LOOP,
+    UNHEALTHY,
+    OtherStatus,
+)
 from chalicelib.shadow.records import MOST_TRACKED, TEXT, Growth, Observation
 
 LATE = 90.0
-"""Seconds without a new status after which the one before the silence is noted. Loops of large clusters take a
-minute."""
+"""Seconds without a new status after which the one before the silence is noted. Loops of
+large clusters take a minute."""
 
 
 CLOCKS_APART = 2.0
 """Seconds by which the API server's whole seconds and clock may differ from ours."""
 AUTOSCALER = "autoscaler"
 """Part of the names by which Cluster Autoscaler writes sizes."""
-PERSONS_TOOLS = ("argocd", "clusterctl", "flux", "helm", "kubectl", "kustomize", "mozilla", "node-fetch", "terraform")
+PERSONS_TOOLS = (
+    "argocd",
+    "clusterctl",
+    "flux",
+    "helm",
+    "kubectl",
+    "kustomize",
+    "mozilla",
+    "node-fetch",
+    "terraform",
+)
 """How the names begin by which people write sizes, with their tools and browsers."""
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """One pass. before: the memory that the plan was made with. token: of the pass's lease; it grows by one per
-    pass. missing: there is no status, and nothing forbids to read it; Cluster Autoscaler deletes it when it ends."""
+    """One pass. before: the memory that the plan was made with. token: of the pass's lease; it
+    grows by one per pass. missing: there is no status, and nothing forbids to read it; Cluster
+    Autoscaler deletes it when it ends."""
 
     snapshot: Snapshot
     policy: Policy
@@ -59,14 +78,15 @@ class Pass(msgspec.Struct, frozen=True):
         return {group.id for group in self.snapshot.groups}
 
     def known_until(self, last_observation: Observation) -> float:
-        """Return the instant until which it is known what the other autoscaler did: its last status. Where none says
-        when it was written, this pass."""
+        """Return the instant until which it is known what the other autoscaler did: its last
+        status. Where none says when it was written, this pass."""
         written = self.status.at if self.status is not None else last_observation.alive
         return min(written, self.at) if written > 0 else self.at
 
 
 class RemovedNode(msgspec.Struct, frozen=True):
-    """A node that was removed. confirmed: the other autoscaler's taint or status says that it was the one."""
+    """A node that was removed. confirmed: the other autoscaler's taint or status
+    says that it was the one."""
 
     node: str
     group: str
@@ -75,9 +95,12 @@ class RemovedNode(msgspec.Struct, frozen=True):
 
 
 def observe(this_pass: Pass, last_observation: Observation | None = None) -> Observation:
-    """Return the part of the pass that is kept for the next one. last_observation: what the last pass kept."""
+    """Return the part of the pass that is kept for the next one. last_observation:
+    what the last pass kept."""
     status, snapshot = this_pass.status, this_pass.snapshot
-    soft = dict(sorted(_foreign_taints(snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED])
+    soft = dict(
+        sorted(_foreign_taints(snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED]
+    )
     refusals = {
         verdict.node: f"{verdict.reason.code}{f' ({verdict.pod})' if verdict.pod else ''}"[:TEXT]
         for verdict in this_pass.plan.unremovable
@@ -110,7 +133,9 @@ def _scale_ups(this_pass: Pass) -> dict[str, str]:
         return {}
     names = this_pass.group_names
     words = {name: this_pass.status.of(name, names).scale_up for name in names}
-    unusual = {name: word for name, word in words.items() if word in (IN_PROGRESS, UNHEALTHY, BACKOFF)}
+    unusual = {
+        name: word for name, word in words.items() if word in (IN_PROGRESS, UNHEALTHY, BACKOFF)
+    }
     return dict(sorted(unusual.items())[:MOST_TRACKED])
 
 
@@ -119,29 +144,37 @@ def _nodes_by_group(this_pass: Pass) -> dict[str, tuple[str, ...]]:
     snapshot, names = this_pass.snapshot, this_pass.node_names
     by_id = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
     return {
-        group.id: tuple(sorted({instance.node or by_id.get(instance.id, "") for instance in group.instances} & names))
+        group.id: tuple(
+            sorted(
+                {instance.node or by_id.get(instance.id, "") for instance in group.instances}
+                & names
+            )
+        )
         for group in snapshot.groups
         if not group.error
     }
 
 
 def _foreign_taints(nodes: tuple[Node, ...], key: str) -> dict[str, int]:
-    """Return node -> the taint's value (epoch seconds, 0 if it has none) for taints that are not Outscaler's own."""
+    """Return node -> the taint's value (epoch seconds, 0 if it has none) for taints that
+    are not Outscaler's own."""
     values = {}
     for node in nodes:
         taint = node.taint(key)
         if taint is not None and not node.annotations.get(OPERATION_ANNOTATION):
             value = taint.value
-            values[node.name] = int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else 0
+            values[node.name] = (
+                int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else 0
+            )
     return values
 
 
-# -- acts ------------------------------------------------------------------------------------------------------------
+# -- acts ------------------------------------------------------------------------------------------
 
 
 def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...]:
-    """Return the groups whose target is larger than at the last pass. Groups with an operation of ours are left
-    out."""
+    """Return the groups whose target is larger than at the last pass. Groups with an
+    operation of ours are left out."""
     own = {operation.spec.group for operation in this_pass.before.operations}
     last = last_observation
     alone = this_pass.status is None and not last.alive
@@ -170,8 +203,8 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
 
 
 def _with_writer(growth: Growth, writer: SizeWriter | None) -> Growth:
-    """Return the growth, settled where the cluster says who wrote the size. Programs of other names may be the other
-    autoscaler, so they leave it to the status."""
+    """Return the growth, settled where the cluster says who wrote the size. Programs of other names
+    may be the other autoscaler, so they leave it to the status."""
     if writer is None or writer.at < growth.since - CLOCKS_APART:
         return growth
     if AUTOSCALER in writer.name.lower():
@@ -181,30 +214,35 @@ def _with_writer(growth: Growth, writer: SizeWriter | None) -> Growth:
 
 
 def confirmed(growth: Growth, this_pass: Pass) -> Growth:
-    """Return the growth, confirmed if the status of this pass says so. A status may be written after the act, so the
-    first one that is later than the pass that saw the growth settles it."""
+    """Return the growth, confirmed if the status of this pass says so. A status may be written
+    after the act, so the first one that is later than the pass that saw the growth settles it."""
     status = this_pass.status
     if not growth.unsettled:
         return growth
     if status is None:
         unreadable = this_pass.at - growth.seen > DEAD_AFTER
-        return msgspec.structs.replace(growth, alone=True, unsettled=False) if unreadable else growth
+        return (
+            msgspec.structs.replace(growth, alone=True, unsettled=False) if unreadable else growth
+        )
     if _shows(status, growth, this_pass.group_names):
         return msgspec.structs.replace(growth, confirmed=True, unsettled=False)
     return msgspec.structs.replace(growth, unsettled=0 < status.at <= growth.seen)
 
 
 def _shows(status: OtherStatus, growth: Growth, group_names: set[str]) -> bool:
-    """Return whether the status says that its writer made the growth: a scale-up is in progress, or one has ended.
+    """Return whether the status says that its writer made the growth: a scale-up is in
+    progress, or one has ended.
 
-    A new transition alone is no sign. It may be the end of a state that was there before, of bad health after a growth
-    by somebody else, or the first loop of a new process.
+    A new transition alone is no sign. It may be the end of a state that was there before, of bad
+    health after a growth by somebody else, or the first loop of a new process.
     """
     part = status.of(growth.group, group_names)
     was_ill = part.health_changed >= growth.since
     if part.scale_up == IN_PROGRESS:
         fell_ill = part.health == UNHEALTHY and was_ill
-        return part.changed <= growth.seen + ONE_LOOP and not (growth.earlier == IN_PROGRESS and fell_ill)
+        return part.changed <= growth.seen + ONE_LOOP and not (
+            growth.earlier == IN_PROGRESS and fell_ill
+        )
     if part.scale_up == UNHEALTHY or not part.changed >= growth.since > 0:
         return False
     if growth.earlier == IN_PROGRESS:
@@ -214,12 +252,19 @@ def _shows(status: OtherStatus, growth: Growth, group_names: set[str]) -> bool:
 
 
 def _first_sign(group_id: str, last_observation: Observation, this_pass: Pass) -> float:
-    """Return when the group grew: the creation of its first new instance or node, otherwise this pass."""
+    """Return when the group grew: the creation of its first new instance or
+    node, otherwise this pass."""
     group = next(group for group in this_pass.snapshot.groups if group.id == group_id)
     members = {name for instance in group.instances for name in (instance.node, instance.id)}
     times = [instance.created for instance in group.instances if instance.created]
-    times += [node.created for node in this_pass.snapshot.nodes if node.name in members or node.provider_id in members]
-    return min((at for at in times if last_observation.at < at <= this_pass.at), default=this_pass.at)
+    times += [
+        node.created
+        for node in this_pass.snapshot.nodes
+        if node.name in members or node.provider_id in members
+    ]
+    return min(
+        (at for at in times if last_observation.at < at <= this_pass.at), default=this_pass.at
+    )
 
 
 def being_removed(this_pass: Pass) -> dict[str, float]:
@@ -228,9 +273,12 @@ def being_removed(this_pass: Pass) -> dict[str, float]:
     return {node: float(at) or this_pass.at for node, at in taints.items()}
 
 
-def removals(last_observation: Observation, deleting: dict[str, float], this_pass: Pass) -> tuple[RemovedNode, ...]:
-    """Return the removals that were not seen before: a new hard taint, or a node that is gone while the target of its
-    group fell. A node that is gone while the target stayed was reclaimed by the vendor; no autoscaler removed it.
+def removals(
+    last_observation: Observation, deleting: dict[str, float], this_pass: Pass
+) -> tuple[RemovedNode, ...]:
+    """Return the removals that were not seen before: a new hard taint, or a node that is gone while
+    the target of its group fell. A node that is gone while the target stayed was reclaimed by the
+    vendor; no autoscaler removed it.
 
     deleting: nodes with a hard taint that were counted before.
     """
@@ -265,6 +313,7 @@ def removals(last_observation: Observation, deleting: dict[str, float], this_pas
         uncounted = [node for node in absent if node not in deleting and node not in own]
         uncounted.sort(key=lambda node: (node not in last.soft, node))
         removed += [
-            RemovedNode(node, group.id, this_pass.at, last.candidates) for node in uncounted[: max(0, decrease)]
+            RemovedNode(node, group.id, this_pass.at, last.candidates)
+            for node in uncounted[: max(0, decrease)]
         ]
     return tuple(removed)

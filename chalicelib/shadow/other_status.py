@@ -1,10 +1,12 @@
-"""Reads the status ConfigMap of Cluster Autoscaler in both of its forms: YAML, and the text of releases before 1.30.
+"""Reads the status ConfigMap of Cluster Autoscaler in both of its forms: YAML, and the text
+of releases before 1.30.
 
 The status is untrusted input. Its size is limited, and a part that cannot be read is left out.
 
-A new process knows no earlier status. Each of its parts therefore begins with the instant of its first loop as the time
-of its last transition. A process that runs on has parts that are older, since the health of the cluster and of its
-groups hardly ever changes. The oldest of these times thus tells a restart.
+A new process knows no earlier status. Each of its parts therefore begins with the instant of its
+first loop as the time of its last transition. A process that runs on has parts that are older,
+since the health of the cluster and of its groups hardly ever changes. The oldest of these times
+thus tells a restart.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ _LINE = re.compile(r"(Name|Health|ScaleUp|ScaleDown|LastTransitionTime):\s*(.{0,
 
 
 class GroupStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The scale-up part and the health of one node group. changed, health_changed: the last transition of each, epoch
-    seconds, 0.0: unknown."""
+    """The scale-up part and the health of one node group. changed, health_changed: the last
+    transition of each, epoch seconds, 0.0: unknown."""
 
     scale_up: str = ""
     changed: float = 0.0
@@ -47,9 +49,10 @@ class GroupStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OtherStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the other autoscaler reports. at: its last update, epoch seconds, 0.0: unknown. wide: the scale-up part of
-    the whole cluster. candidates: number of its unneeded nodes, None: not given. began: the oldest transition of all
-    parts; the process is as old at least, 0.0: unknown. uid: of the ConfigMap. starting: it has made no loop yet."""
+    """What the other autoscaler reports. at: its last update, epoch seconds, 0.0: unknown. wide:
+    the scale-up part of the whole cluster. candidates: number of its unneeded nodes, None: not
+    given. began: the oldest transition of all parts; the process is as old at least, 0.0: unknown.
+    uid: of the ConfigMap. starting: it has made no loop yet."""
 
     at: float = 0.0
     wide: GroupStatus = GroupStatus()
@@ -64,15 +67,16 @@ class OtherStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.at > 0 and now - self.at > DEAD_AFTER
 
     def of(self, group: str, groups: Set[str]) -> GroupStatus:
-        """Return what is reported of a group. groups: the names that we know. Where none of them is listed, the other
-        autoscaler has its own names, and the part of the whole cluster stands for each."""
+        """Return what is reported of a group. groups: the names that we know. Where none of
+        them is listed, the other autoscaler has its own names, and the part of the whole
+        cluster stands for each."""
         unlisted = self.wide if self.groups.keys().isdisjoint(groups) else GroupStatus()
         return self.groups.get(group, unlisted)
 
 
 def read_status(text: str, updated: str = "", uid: str = "") -> OtherStatus | None:
-    """Return the status, None where the text is neither form. updated: the annotation `last-updated`. uid: of the
-    ConfigMap."""
+    """Return the status, None where the text is neither form. updated: the annotation
+    `last-updated`. uid: of the ConfigMap."""
     text = text[:LONGEST]
     title = _TITLE.search(text[:200])
     status = _read_text(text, go_time(title[1])) if title else _read_yaml(text)
@@ -87,7 +91,9 @@ def go_time(text: str) -> float:
     if match is None:
         return instant(text)
     try:
-        return max(0.0, datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3]}:{match[4]}").timestamp())
+        return max(
+            0.0, datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3]}:{match[4]}").timestamp()
+        )
     except (ValueError, OverflowError):
         return 0.0
 
@@ -105,7 +111,9 @@ def _read_yaml(text: str) -> OtherStatus | None:
         return OtherStatus(at, starting=True) if starting else None
     wide = _mapping(document, "clusterWide")
     groups = document.get("nodeGroups")
-    groups = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    groups = (
+        [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    )
     groups = groups[:MOST_GROUPS]
     count = str(_mapping(wide, "scaleDown").get("candidates", "0"))
     return OtherStatus(
@@ -113,14 +121,24 @@ def _read_yaml(text: str) -> OtherStatus | None:
         _group_status(wide),
         {str(group.get("name", ""))[:300]: _group_status(group) for group in groups},
         int(count) if count.isascii() and count.isdecimal() and len(count) < 8 else None,
-        _oldest([_transition(part, name) for part in (wide, *groups) for name in ("health", "scaleUp", "scaleDown")]),
+        _oldest(
+            [
+                _transition(part, name)
+                for part in (wide, *groups)
+                for name in ("health", "scaleUp", "scaleDown")
+            ]
+        ),
         starting=document.get("autoscalerStatus") == INITIALIZING,
     )
 
 
 def _group_status(section: dict[str, Any]) -> GroupStatus:
-    word, health = (str(_mapping(section, name).get("status", ""))[:40] for name in ("scaleUp", "health"))
-    return GroupStatus(word, _transition(section, "scaleUp"), health, _transition(section, "health"))
+    word, health = (
+        str(_mapping(section, name).get("status", ""))[:40] for name in ("scaleUp", "health")
+    )
+    return GroupStatus(
+        word, _transition(section, "scaleUp"), health, _transition(section, "health")
+    )
 
 
 def _transition(section: dict[str, Any], name: str) -> float:
@@ -128,8 +146,8 @@ def _transition(section: dict[str, Any], name: str) -> float:
 
 
 def _oldest(transitions: list[float]) -> float:
-    """Return the oldest transition, 0.0 where the first one, of the cluster's health, or any other is unknown: without
-    it, the others may all be new although the process is not."""
+    """Return the oldest transition, 0.0 where the first one, of the cluster's health, or any other
+    is unknown: without it, the others may all be new although the process is not."""
     return min(transitions, default=0.0)
 
 
@@ -139,7 +157,8 @@ def _mapping(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read_text(text: str, at: float) -> OtherStatus:
-    """Each part is followed by its times, and the parts of the cluster precede those of the first group."""
+    """Each part is followed by its times, and the parts of the cluster precede
+    those of the first group."""
     parts: dict[str, GroupStatus] = {"": GroupStatus()}
     transitions: list[float] = []
     name, section, candidates = "", "", None
@@ -172,10 +191,16 @@ def _read_text(text: str, at: float) -> OtherStatus:
 def _with_word(group_status: GroupStatus, section: str, word: str) -> GroupStatus:
     if section == "ScaleUp":
         return msgspec.structs.replace(group_status, scale_up=word)
-    return msgspec.structs.replace(group_status, health=word) if section == "Health" else group_status
+    return (
+        msgspec.structs.replace(group_status, health=word) if section == "Health" else group_status
+    )
 
 
 def _with_transition(group_status: GroupStatus, section: str, changed: float) -> GroupStatus:
     if section == "ScaleUp":
         return msgspec.structs.replace(group_status, changed=changed)
-    return msgspec.structs.replace(group_status, health_changed=changed) if section == "Health" else group_status
+    return (
+        msgspec.structs.replace(group_status, health_changed=changed)
+        if section == "Health"
+        else group_status
+    )

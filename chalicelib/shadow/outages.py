@@ -1,8 +1,9 @@
-"""Times without the other autoscaler: when its process ended, when a new one began, and what counts in between.
+"""Times without the other autoscaler: when its process ended, when a new one began,
+and what counts in between.
 
-Nothing counts that happened between the last sign of life of a process and the beginning of the next one. An outage is
-noticed late, so acts that are later than the last status are held until a status follows them. Acts that nothing
-follows are dropped with the time that is left out.
+Nothing counts that happened between the last sign of life of a process and the beginning of the
+next one. An outage is noticed late, so acts that are later than the last status are held until a
+status follows them. Acts that nothing follows are dropped with the time that is left out.
 """
 
 from __future__ import annotations
@@ -11,17 +12,27 @@ import msgspec
 
 from chalicelib.shadow.observed import Pass, being_removed
 from chalicelib.shadow.other_status import DEAD_AFTER
-from chalicelib.shadow.records import MOST_TRACKED, Episode, Growth, Ledger, Match, Observation, add, latest
+from chalicelib.shadow.records import (
+    MOST_TRACKED,
+    Episode,
+    Growth,
+    Ledger,
+    Match,
+    Observation,
+    add,
+    latest,
+)
 
 
 def passes_between(last_observation: Observation, this_pass: Pass) -> int:
-    """Return the number of passes since the last observation. Those in which nothing changed are not kept."""
+    """Return the number of passes since the last observation. Those in which
+    nothing changed are not kept."""
     return max(1, min(this_pass.token - last_observation.token, 1000)) if this_pass.token else 1
 
 
 def stopped_at(last_observation: Observation, this_pass: Pass) -> float:
-    """Return the last sign of life of the process that has ended: the time of its last status. Passes that were not
-    kept saw no change, so the silence began after the last of them."""
+    """Return the last sign of life of the process that has ended: the time of its last status.
+    Passes that were not kept saw no change, so the silence began after the last of them."""
     last, status = last_observation, this_pass.status
     if status is not None and status.is_dead(this_pass.at):
         return status.at
@@ -35,8 +46,9 @@ def stopped_at(last_observation: Observation, this_pass: Pass) -> float:
 def restarted_at(last_observation: Observation, soft: dict[str, int], this_pass: Pass) -> float:
     """Return when the other autoscaler started anew since the last pass, 0.0 if it did not.
 
-    Signs, the best first: all transitions in its status are later than its last status; its ConfigMap is another one;
-    most soft taints that stayed have a newer value. Cluster Autoscaler itself leaves its soft taints as they are.
+    Signs, the best first: all transitions in its status are later than its last status; its
+    ConfigMap is another one; most soft taints that stayed have a newer value. Cluster Autoscaler
+    itself leaves its soft taints as they are.
     """
     last, status = last_observation, this_pass.status
     if status is not None and status.starting:
@@ -51,32 +63,46 @@ def restarted_at(last_observation: Observation, soft: dict[str, int], this_pass:
     return written if common and 2 * newer > len(common) else 0.0
 
 
-def without_outage(ledger: Ledger, this_pass: Pass, stopped: float) -> tuple[Ledger, Episode | None]:
-    """Return the ledger in a time without the other autoscaler, and its last episode, if that was over before.
+def without_outage(
+    ledger: Ledger, this_pass: Pass, stopped: float
+) -> tuple[Ledger, Episode | None]:
+    """Return the ledger in a time without the other autoscaler, and its last episode,
+    if that was over before.
 
-    stopped: its last sign of life. Nodes that are being removed now are not its removals when it is back.
+    stopped: its last sign of life. Nodes that are being removed now are not its
+    removals when it is back.
     """
     ledger = add(ledger, *(match for match in ledger.held if match.at <= stopped))
     existing = this_pass.node_names
-    deleting = {node: at for node, at in ledger.deleting.items() if node in existing} | being_removed(this_pass)
+    deleting = {
+        node: at for node, at in ledger.deleting.items() if node in existing
+    } | being_removed(this_pass)
     question = _before(ledger.episode, stopped)
-    ledger = msgspec.structs.replace(ledger, episode=None, wanted=None, planned={}, held=(), deleting=latest(deleting))
+    ledger = msgspec.structs.replace(
+        ledger, episode=None, wanted=None, planned={}, held=(), deleting=latest(deleting)
+    )
     return ledger, question
 
 
 def _before(episode: Episode | None, stopped: float) -> Episode | None:
-    """Return the episode with the growths that are surely the other autoscaler's, None if it has none."""
+    """Return the episode with the growths that are surely the other
+    autoscaler's, None if it has none."""
     growths = episode.growths if episode is not None else ()
     own = tuple(growth for growth in growths if growth.is_others and growth.at <= stopped)
     return msgspec.structs.replace(episode, growths=own) if episode is not None and own else None
 
 
 def after_restart(ledger: Ledger, stopped: float, began: float) -> Ledger:
-    """Return the ledger for a new process. What happened between both processes is nobody's act that counts."""
+    """Return the ledger for a new process. What happened between both processes is
+    nobody's act that counts."""
     ledger = add(ledger, *(match for match in ledger.held if match.at <= stopped))
     episode = ledger.episode
     growths = outside(episode.growths, stopped, began) if episode is not None else ()
-    episode = msgspec.structs.replace(episode, growths=growths) if episode is not None and growths else None
+    episode = (
+        msgspec.structs.replace(episode, growths=growths)
+        if episode is not None and growths
+        else None
+    )
     return msgspec.structs.replace(ledger, episode=episode, held=(), wanted=None, restarted=began)
 
 
@@ -91,9 +117,11 @@ def hold(ledger: Ledger, matches: tuple[Match, ...]) -> Ledger:
 
 
 def release(ledger: Ledger, known_until: float, now: float) -> Ledger:
-    """Return the ledger with the results that a status has followed, or that none will follow because it cannot be
-    read any more."""
-    due = {match.id for match in ledger.held if match.at <= known_until or now - match.at > DEAD_AFTER}
+    """Return the ledger with the results that a status has followed, or that none will follow
+    because it cannot be read any more."""
+    due = {
+        match.id for match in ledger.held if match.at <= known_until or now - match.at > DEAD_AFTER
+    }
     ready = tuple(match for match in ledger.held if match.id in due)
     remaining = tuple(match for match in ledger.held if match.id not in due)
     return add(msgspec.structs.replace(ledger, held=remaining), *ready)

@@ -1,8 +1,10 @@
-"""Rebuilds the cluster as it was before the other autoscaler grew it, so that our planner can be asked what it wanted.
+"""Rebuilds the cluster as it was before the other autoscaler grew it, so that our planner can
+be asked what it wanted.
 
-Cluster Autoscaler looks every ten seconds, a pass every minute. When a pass looks, the need is often met already, and
-its plan wants nothing. The state before is this state without the new nodes and instances, with smaller targets and
-with the pods of these nodes waiting again. Pods that were created after the episode are left out.
+Cluster Autoscaler looks every ten seconds, a pass every minute. When a pass looks, the need is
+often met already, and its plan wants nothing. The state before is this state without the new nodes
+and instances, with smaller targets and with the pods of these nodes waiting again. Pods that were
+created after the episode are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from chalicelib.plan.what_if import without_nodes
 from chalicelib.shadow.records import Episode
 
 _WAITED = 31.0
-"""Seconds for which a pod counts as waiting at least: the planner waits up to 30 s for more pods of the same need."""
+"""Seconds for which a pod counts as waiting at least: the planner waits up to 30 s for
+more pods of the same need."""
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """The state before an episode. approximate: something of it is gone, so the state is only similar. pods:
-    namespace/name of the pods that wait again. gone: number of pods of the episode that do not exist any more.
-    new_nodes: those that are left out."""
+    """The state before an episode. approximate: something of it is gone, so the state is only
+    similar. pods: namespace/name of the pods that wait again. gone: number of pods of the episode
+    that do not exist any more. new_nodes: those that are left out."""
 
     snapshot: Snapshot
     memory: Memory
@@ -43,10 +46,14 @@ def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Optio
     left_out = new_instances(snapshot, memory, episode)
     new_nodes = {instance.node for instance in left_out if instance.node}
     new_ids = {instance.id for instance in left_out}
-    earlier = msgspec.structs.replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.created <= end))
+    earlier = msgspec.structs.replace(
+        snapshot, pods=tuple(pod for pod in snapshot.pods if pod.created <= end)
+    )
     bare, bare_memory, removed = without_nodes(earlier, memory, sorted(new_nodes), end, options)
     lost = {key for node in removed for key in node.lost}
-    waiting = [_waiting(pod, end) for pod in earlier.pods if pod.node in new_nodes and pod.key in lost]
+    waiting = [
+        _waiting(pod, end) for pod in earlier.pods if pod.node in new_nodes and pod.key in lost
+    ]
     groups = [
         msgspec.structs.replace(
             group,
@@ -70,11 +77,16 @@ def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Optio
     memory_before = msgspec.structs.replace(
         bare_memory,
         groups=group_memories,
-        unregistered={name: at for name, at in bare_memory.unregistered.items() if name not in new_ids},
+        unregistered={
+            name: at for name, at in bare_memory.unregistered.items() if name not in new_ids
+        },
         last_scale_up=min(bare_memory.last_scale_up, episode.since),
     )
     pods = sorted((*bare.pods, *waiting), key=lambda pod: (pod.namespace, pod.name))
-    group_ids, pod_uids = {group.id for group in snapshot.groups}, {pod.uid for pod in snapshot.pods}
+    group_ids, pod_uids = (
+        {group.id for group in snapshot.groups},
+        {pod.uid for pod in snapshot.pods},
+    )
     gone = len(set(episode.pods) - pod_uids)
     return Rebuilt(
         msgspec.structs.replace(bare, taken_at=end, pods=tuple(pods), groups=tuple(groups)),
@@ -92,7 +104,11 @@ def _shrunk(snapshot: Snapshot, episode: Episode) -> bool:
     before: dict[str, int] = {}
     for growth in episode.growths:
         before[growth.group] = min(growth.before, before.get(growth.group, growth.before))
-    return any(group.target < before[group.id] + sizes[group.id] for group in snapshot.groups if group.id in sizes)
+    return any(
+        group.target < before[group.id] + sizes[group.id]
+        for group in snapshot.groups
+        if group.id in sizes
+    )
 
 
 def new_instances(snapshot: Snapshot, memory: Memory, episode: Episode) -> list[Instance]:
@@ -115,13 +131,19 @@ def _failed_before(backoff: Backoff | None, since: float) -> Backoff | None:
     return backoff if backoff is not None and backoff.last_failed <= since else None
 
 
-def _new_instances(group: NodeGroup, count: int, snapshot: Snapshot, memory: Memory, since: float) -> list[Instance]:
-    """Return the newest instances of a group that came into being after an instant, at most `count`. One of which
-    nothing says when counts as old."""
+def _new_instances(
+    group: NodeGroup, count: int, snapshot: Snapshot, memory: Memory, since: float
+) -> list[Instance]:
+    """Return the newest instances of a group that came into being after an instant, at most
+    `count`. One of which nothing says when counts as old."""
     node_times = {node.name: node.created for node in snapshot.nodes}
 
     def created(instance: Instance) -> float:
-        return node_times.get(instance.node) or instance.created or memory.unregistered.get(instance.id, 0.0)
+        return (
+            node_times.get(instance.node)
+            or instance.created
+            or memory.unregistered.get(instance.id, 0.0)
+        )
 
     recent = [instance for instance in group.instances if created(instance) > since]
     return sorted(recent, key=lambda instance: -created(instance))[:count]

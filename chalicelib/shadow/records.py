@@ -1,7 +1,8 @@
-"""What is kept between passes: the last observation, what is still open, the results and their sums.
+"""What is kept between passes: the last observation, what is still open,
+the results and their sums.
 
-All of it is one row of the state table, so every collection here has a limit. Results are summed per day, and only
-the newest ones are kept one by one.
+All of it is one row of the state table, so every collection here has a limit. Results are summed
+per day, and only the newest ones are kept one by one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ MOST_TRACKED = 500  # nodes that are watched one by one
 BUCKETS = 20  # of the overlap, from 0 to 1
 TEXT = 200  # characters of a detail
 CHAIN = 120.0
-"""Maximum seconds between two growths of one episode: an autoscaler that grows one group per loop answers one need in
-several acts."""
+"""Maximum seconds between two growths of one episode: an autoscaler that grows one group per loop
+answers one need in several acts."""
 MOST_GROWTHS, MOST_PODS = 200, 200
 SAMPLED = 600.0
-"""Seconds between two samples of the overlap. They do not coincide with changes, which would distort the median."""
+"""Seconds between two samples of the overlap. They do not coincide with changes, which
+would distort the median."""
 
 
 class ShadowVerdict(StrEnum):
@@ -49,9 +51,10 @@ GROWTH, REMOVAL = "growth", "removal"
 
 
 class Match(msgspec.Struct, frozen=True, array_like=True):
-    """One comparison. at: when the other autoscaler acted, for `extra` and `only ours` when we would have. theirs,
-    ours: nodes per group, of growths. lead: seconds by which our plan came before the other's act. instead: the node of
-    the same group that our plan removes in the place of a removed one."""
+    """One comparison. at: when the other autoscaler acted, for `extra` and `only ours` when we
+    would have. theirs, ours: nodes per group, of growths. lead: seconds by which our plan came
+    before the other's act. instead: the node of the same group that our plan removes in the place
+    of a removed one."""
 
     id: str
     kind: str
@@ -69,8 +72,9 @@ class Match(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Day(msgspec.Struct, frozen=True, array_like=True):
-    """Sums of one day (UTC). verdicts: `growth same` -> count. apart_*: sum of |ours - theirs|, most_*: sum of the
-    larger one, over groups and over totals. exact: growths that were matched without approximation."""
+    """Sums of one day (UTC). verdicts: `growth same` -> count. apart_*: sum of |ours -
+    theirs|, most_*: sum of the larger one, over groups and over totals. exact: growths that
+    were matched without approximation."""
 
     verdicts: dict[str, int] = {}
     apart_groups: int = 0
@@ -86,10 +90,11 @@ class Day(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Observation(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a pass that the next one is compared with. nodes: names by group. soft: node -> value of the other
-    autoscaler's soft taint (epoch seconds). alive: the time of its last status, 0.0: none was ever read. late: that
-    status is older than those of a running autoscaler, dead: so old that it is not running. uid: of its ConfigMap.
-    scale_ups: group -> status of its scale-up, without those that do nothing."""
+    """The part of a pass that the next one is compared with. nodes: names by group. soft: node ->
+    value of the other autoscaler's soft taint (epoch seconds). alive: the time of its last status,
+    0.0: none was ever read. late: that status is older than those of a running autoscaler, dead: so
+    old that it is not running. uid: of its ConfigMap. scale_ups: group -> status of its scale-up,
+    without those that do nothing."""
 
     at: float
     targets: dict[str, int] = {}
@@ -106,9 +111,10 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Growth(msgspec.Struct, frozen=True, array_like=True):
-    """A group that grew. confirmed: the other autoscaler's status says so. alone: that status could not be read. since,
-    seen: the passes before and after it. earlier: the group's scale-up status at the first of them. unsettled: no
-    status written after the growth was read so far, so a later one may say who made it."""
+    """A group that grew. confirmed: the other autoscaler's status says so. alone: that status could
+    not be read. since, seen: the passes before and after it. earlier: the group's scale-up status
+    at the first of them. unsettled: no status written after the growth was read so far, so a later
+    one may say who made it."""
 
     group: str
     before: int
@@ -128,14 +134,15 @@ class Growth(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Episode(msgspec.Struct, frozen=True, array_like=True):
-    """A chain of growths. since: the last pass before it. noticed: the pass that saw the first growth. wanted_at: of
-    rows without `starts`. besides: later growths by somebody else, which the decision did not know.
+    """A chain of growths. since: the last pass before it. noticed: the pass that saw the first
+    growth. wanted_at: of rows without `starts`. besides: later growths by somebody else, which
+    the decision did not know.
 
-    What its passes see. pods: uids that waited before or during it. wanted: nodes that our plans wanted, by group;
-    wanted_pods: for which uids; starts: since which pass. answers: our plan for the state before it, as asked while it
-    was open; asked: with how many growths; drawn: the other autoscaler drew among exactly equal groups. held: groups
-    that it did not grow for now -> its word. taints: startup taints of its new nodes. used: its new nodes on which a
-    pod was seen."""
+    What its passes see. pods: uids that waited before or during it. wanted: nodes that our plans
+    wanted, by group; wanted_pods: for which uids; starts: since which pass. answers: our plan for
+    the state before it, as asked while it was open; asked: with how many growths; drawn: the other
+    autoscaler drew among exactly equal groups. held: groups that it did not grow for now -> its
+    word. taints: startup taints of its new nodes. used: its new nodes on which a pod was seen."""
 
     since: float
     growths: tuple[Growth, ...]
@@ -177,15 +184,16 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
         return not any(growth.unsettled for growth in self.growths)
 
     def is_continued_by(self, growths: tuple[Growth, ...], now: float) -> bool:
-        """Return whether the episode is still open: these growths belong to it, or further ones may."""
+        """Return whether the episode is still open: these growths belong to
+        it, or further ones may."""
         next_growth = min((growth.at for growth in growths), default=now)
         return next_growth - self.ended <= CHAIN
 
 
 class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
-    """Nodes that our plans want. since: the first of these passes. pods: uids for which the first one wanted them.
-    starts: group -> the first of these passes that wanted it. pods_of: group -> uids for which the last pass wanted
-    it."""
+    """Nodes that our plans want. since: the first of these passes. pods: uids for which the first
+    one wanted them. starts: group -> the first of these passes that wanted it. pods_of: group ->
+    uids for which the last pass wanted it."""
 
     since: float
     groups: dict[str, int]
@@ -197,11 +205,13 @@ class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The row. planned: node -> when our plan removed it first. reported: nodes of the class `only ours`. deleting:
-    nodes with the other's hard taint. removing: the results of their removals, which count when the node is gone.
-    acted: the other's last growth. restarted: when the other autoscaler started again, 0.0: not seen. first: the first
-    pass; resumed: the first one after a time in another mode, 0.0 without one. held: removals later than the other's
-    last status. rechecks: node -> until when our plan did not look at it again, because its pods had no place."""
+    """The row. planned: node -> when our plan removed it first. reported: nodes of the class `only
+    ours`. deleting: nodes with the other's hard taint. removing: the results of their removals,
+    which count when the node is gone. acted: the other's last growth. restarted: when the other
+    autoscaler started again, 0.0: not seen. first: the first pass; resumed: the first one after a
+    time in another mode, 0.0 without one. held: removals later than the other's last status.
+    rechecks: node -> until when our plan did not look at it again, because its pods had no
+    place."""
 
     first: float
     seen: Observation
@@ -226,11 +236,14 @@ def match_id(kind: str, at: float, name: str) -> str:
     return hashlib.sha256(f"{kind} {round(at)} {name}".encode()).hexdigest()[:8]
 
 
-# -- changes ---------------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------
 
 
-def joined(episode: Episode | None, growths: tuple[Growth, ...], since: float, now: float) -> Episode | None:
-    """Return the open episode with these growths, or a new one. since: the last pass before them; now: this pass."""
+def joined(
+    episode: Episode | None, growths: tuple[Growth, ...], since: float, now: float
+) -> Episode | None:
+    """Return the open episode with these growths, or a new one. since: the last pass
+    before them; now: this pass."""
     if not growths:
         return episode
     if episode is None:
@@ -280,7 +293,10 @@ def sums_of(match: Match) -> Day:
         return Day(verdicts)
     # Another group of the same size is no difference where a draw decides.
     same = match.verdict in (ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE)
-    pairs = [(match.ours.get(name, 0), match.theirs.get(name, 0)) for name in match.ours.keys() | match.theirs.keys()]
+    pairs = [
+        (match.ours.get(name, 0), match.theirs.get(name, 0))
+        for name in match.ours.keys() | match.theirs.keys()
+    ]
     own_size, their_size = sum(match.ours.values()), sum(match.theirs.values())
     cost_ours, cost_theirs = match.costs or (0.0, 0.0)
     return Day(
@@ -296,8 +312,8 @@ def sums_of(match: Match) -> Day:
 
 
 def sample(ledger: Ledger, unneeded: set[str], soft: set[str], now: float) -> Ledger:
-    """Return the ledger with one more sample of the overlap, unless the last one is recent or neither autoscaler has
-    an unneeded node."""
+    """Return the ledger with one more sample of the overlap, unless the last one is recent or
+    neither autoscaler has an unneeded node."""
     if now - ledger.sampled < SAMPLED or not unneeded | soft:
         return ledger
     share = len(unneeded & soft) / len(unneeded | soft)
@@ -316,11 +332,16 @@ def on_day(ledger: Ledger, now: float, *, dead: float = 0.0, passes: int = 0) ->
 
 
 def trimmed(ledger: Ledger, now: float) -> Ledger:
-    """Return the ledger without results that are too old, and without the oldest ones of too many."""
+    """Return the ledger without results that are too old, and without the
+    oldest ones of too many."""
     oldest = now - KEPT
     days = {day: sums for day, sums in sorted(ledger.days.items()) if day >= day_of(oldest)}
     recent = [match for match in ledger.matches if match.at >= oldest]
     agreements = [match.id for match in recent if match.verdict in AGREEING][-MOST_AGREEMENTS:]
-    disagreements = [match.id for match in recent if match.verdict not in AGREEING][-MOST_DISAGREEMENTS:]
+    disagreements = [match.id for match in recent if match.verdict not in AGREEING][
+        -MOST_DISAGREEMENTS:
+    ]
     ids = {*agreements, *disagreements}
-    return msgspec.structs.replace(ledger, days=days, matches=tuple(match for match in recent if match.id in ids))
+    return msgspec.structs.replace(
+        ledger, days=days, matches=tuple(match for match in recent if match.id in ids)
+    )

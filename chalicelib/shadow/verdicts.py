@@ -1,7 +1,8 @@
 """Judges one act of the other autoscaler by our plan, and names the cause of a disagreement.
 
-A growth is judged by the plan of the rebuilt state, a removal by our timers. The table of causes is ordered from what
-an operator can change to what no one knows, so that the first answer is the most useful one.
+A growth is judged by the plan of the rebuilt state, a removal by our timers. The table of
+causes is ordered from what an operator can change to what no one knows, so that the first
+answer is the most useful one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ WINDOW = 1800.0
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A verdict with its explanation. apart: seconds between both acts, None where only one acted. own: the reason of
-    our plan or timer in short, as a cause."""
+    """A verdict with its explanation. apart: seconds between both acts, None where only one acted.
+    own: the reason of our plan or timer in short, as a cause."""
 
     verdict: ShadowVerdict
     detail: str = ""
@@ -45,8 +46,9 @@ def sizes_of(plan: Plan) -> dict[str, int]:
 
 
 def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random: bool) -> Judged:
-    """Return the verdict of a growth. plan: ours for the rebuilt state. pods: those that waited then. random: the
-    expander draws at random, so that another group of the same size is no difference."""
+    """Return the verdict of a growth. plan: ours for the rebuilt state. pods: those
+    that waited then. random: the expander draws at random, so that another group of the
+    same size is no difference."""
     ours = sizes_of(plan)
     unplaced = [batch for batch in plan.unschedulable if not pods or set(batch.pods) & set(pods)]
     verdict = size_verdict(theirs, ours, random=random, all_placed=not unplaced)
@@ -60,7 +62,8 @@ def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random:
 def size_verdict(
     theirs: dict[str, int], ours: dict[str, int], *, random: bool, all_placed: bool = True
 ) -> ShadowVerdict:
-    """Return the verdict of a growth by the nodes of both. all_placed: our nodes serve every pod that waited."""
+    """Return the verdict of a growth by the nodes of both. all_placed: our nodes
+    serve every pod that waited."""
     own_size, their_size = sum(ours.values()), sum(theirs.values())
     if ours == theirs:
         return ShadowVerdict.SAME
@@ -73,12 +76,14 @@ def size_verdict(
 
 
 def _reasons(plan: Plan, pods: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return why pods got no node in our plan, in short and as a sentence; the first reason of each of the first
-    pods."""
+    """Return why pods got no node in our plan, in short and as a sentence; the first reason
+    of each of the first pods."""
     reasons: list[tuple[str, str]] = []
     for batch in plan.unschedulable[:20]:
         if not pods or set(batch.pods) & set(pods):
-            reason = next((of_group[0] for _, of_group in sorted(batch.reasons.items()) if of_group), None)
+            reason = next(
+                (of_group[0] for _, of_group in sorted(batch.reasons.items()) if of_group), None
+            )
             short = reason.code.value if reason else "no group fits"
             reasons.append((short, f"{batch.pods[0]}: {text(reason) if reason else short}"))
     fits = [pod for pod in plan.fits_existing if not pods or pod in pods]
@@ -86,7 +91,9 @@ def _reasons(plan: Plan, pods: tuple[str, ...]) -> list[tuple[str, str]]:
         more = f" and {len(fits) - 1} more" if len(fits) > 1 else ""
         reasons.append(("pods fit on existing nodes", f"{fits[0]}{more}: fits on existing nodes"))
     ignored = (batch for batch in plan.ignored if set(batch.pods) & set(pods))
-    reasons += [(batch.reason.code.value, f"{batch.pods[0]}: {text(batch.reason)}") for batch in ignored]
+    reasons += [
+        (batch.reason.code.value, f"{batch.pods[0]}: {text(batch.reason)}") for batch in ignored
+    ]
     return reasons
 
 
@@ -98,9 +105,9 @@ def removal(
     patience: float,
     rested: float = 0.0,
 ) -> Judged:
-    """Return the verdict of a removal. planned: when our plan removed the node first. node_memory: our memory of the
-    node before. patience: seconds for which a node of its group must be unneeded. rested: when our last cool-down
-    ends."""
+    """Return the verdict of a removal. planned: when our plan removed the node first. node_memory:
+    our memory of the node before. patience: seconds for which a node of its group must be unneeded.
+    rested: when our last cool-down ends."""
     at = removed_node.at
     if planned is not None:
         apart = at - planned
@@ -124,32 +131,40 @@ def removal(
     short = reason.partition(" ")[0]
     if node_memory is not None and (why := node_memory.why) is not None:
         reason = text(why)
-        short = str(why.params.get("rule", why.code)) if why.code is ReasonCode.BLOCKED_BY_POD else why.code.value
+        short = (
+            str(why.params.get("rule", why.code))
+            if why.code is ReasonCode.BLOCKED_BY_POD
+            else why.code.value
+        )
     own = f"Outscaler keeps the node: {short}"[:TEXT] if short else ""
-    return Judged(ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT], own=own)
+    return Judged(
+        ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT], own=own
+    )
 
 
 def _length(seconds: float) -> str:
     return format_duration(float(max(0, round(seconds))))
 
 
-# -- causes ----------------------------------------------------------------------------------------------------------
+# -- causes ----------------------------------------------------------------------------------------
 
 UNKNOWN = "unknown"
 OWN_PLAN = "Outscaler's plan: "
-"""How a cause begins that says why our plan grew less, and not why the other autoscaler grew more."""
+"""How a cause begins that says why our plan grew less, and not why the
+other autoscaler grew more."""
 INTERVAL = 60.0
 """Seconds: a difference in time below one interval has no meaning."""
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What is known about one disagreement. random: the expander draws at random. apart: seconds between both acts,
-    None: only one acted. gaps: what this pass could not read. restarted: when the other autoscaler started again after
-    our decision, 0.0: it did not. drawn: the other autoscaler drew among exactly equal groups. known: a documented
-    difference, with its place. gone: which pods were gone when they were asked for. reserved: node and template differ
-    in what the node's own programs reserve. instead: the node of the same group that goes in the place of this one.
-    looked_again: when our plan looked at the node again, whose pods had no place before, 0.0: at once. own: why our
-    plan differs."""
+    """What is known about one disagreement. random: the expander draws at random. apart: seconds
+    between both acts, None: only one acted. gaps: what this pass could not read. restarted: when
+    the other autoscaler started again after our decision, 0.0: it did not. drawn: the other
+    autoscaler drew among exactly equal groups. known: a documented difference, with its place.
+    gone: which pods were gone when they were asked for. reserved: node and template differ in what
+    the node's own programs reserve. instead: the node of the same group that goes in the place of
+    this one. looked_again: when our plan looked at the node again, whose pods had no place before,
+    0.0: at once. own: why our plan differs."""
 
     random: bool = False
     apart: float | None = None
@@ -167,8 +182,14 @@ class Situation(msgspec.Struct, frozen=True):
 _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], ...] = (
     (lambda s: s.random, lambda _: "expander random"),
     (lambda s: s.drawn, lambda _: "an exact tie, which Cluster Autoscaler draws"),
-    (lambda s: s.restarted > 0, lambda s: f"Cluster Autoscaler restarted at {format_time(s.restarted)}"),
-    (lambda s: s.apart is not None and abs(s.apart) < INTERVAL, lambda _: "timing: under one interval apart"),
+    (
+        lambda s: s.restarted > 0,
+        lambda s: f"Cluster Autoscaler restarted at {format_time(s.restarted)}",
+    ),
+    (
+        lambda s: s.apart is not None and abs(s.apart) < INTERVAL,
+        lambda _: "timing: under one interval apart",
+    ),
     (lambda s: bool(s.gaps), lambda s: f"this pass could not read {', '.join(s.gaps[:3])}"),
     (lambda s: bool(s.instead), lambda s: f"another node of its group: {s.instead}"),
     (

@@ -1,8 +1,10 @@
-"""API types for msgspec: the few fields of the API's JSON that planning needs, and their conversion to the model's.
+"""API types for msgspec: the few fields of the API's JSON that planning needs, and their
+conversion to the model's.
 
-The types are narrow because decoding is the most expensive part of a pass: fields that are not named here are skipped
-without creating objects. A pod's spec, labels and owners stay raw bytes: equal bytes are one pod class, so they are
-decoded once per class and not once per pod (class_table.py).
+The types are narrow because decoding is the most expensive part of a pass: fields that are not
+named here are skipped without creating objects. A pod's spec, labels and owners stay raw bytes:
+equal bytes are one pod class, so they are decoded once per class and not once per pod
+(class_table.py).
 """
 
 from __future__ import annotations
@@ -71,8 +73,8 @@ class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """status of a pod; conditions are decoded only for pods without a node, containers only for pods being resized, the
-    start only for pods that must not be disrupted."""
+    """status of a pod; conditions are decoded only for pods without a node, containers only for
+    pods being resized, the start only for pods that must not be disrupted."""
 
     phase: str = ""
     conditions: msgspec.Raw = msgspec.Raw(b"")
@@ -155,11 +157,13 @@ class _SelectorTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # n
     match_fields: list[_Expression] | None = None
 
 
-class _NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # nodeAffinity's required part
+# nodeAffinity's required part
+class _NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     node_selector_terms: list[_SelectorTerm] | None = None
 
 
-class _PreferredNodes(msgspec.Struct, gc=False, frozen=True):  # A preferred node term with its weight
+# A preferred node term with its weight
+class _PreferredNodes(msgspec.Struct, gc=False, frozen=True):
     weight: Int32 = 0
     preference: _SelectorTerm = _SelectorTerm()
 
@@ -171,7 +175,8 @@ class NodeAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     preferred_during_scheduling_ignored_during_execution: list[_PreferredNodes] | None = None
 
 
-class _AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # A required inter-pod term
+# A required inter-pod term
+class _AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     topology_key: str = ""
     label_selector: _LabelSelector | None = None
     namespaces: list[str] | None = None
@@ -247,7 +252,8 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     host_network: bool = False
 
 
-class _ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # metadata of any object but a pod
+# metadata of any object but a pod
+class _ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -305,12 +311,14 @@ class ApiNode(ApiObject, kw_only=True, gc=False, frozen=True):
     status: NodeStatus | None = None
 
 
-class _BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a PodDisruptionBudget
+# spec of a PodDisruptionBudget
+class _BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     selector: _LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class _BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # status of a PodDisruptionBudget
+# status of a PodDisruptionBudget
+class _BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     disruptions_allowed: Int32 = 0
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
@@ -364,7 +372,8 @@ T = TypeVar("T")
 
 
 class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
-    """A list whose items are all of one kind, decoded at once. metadata: None for a list in a file without it."""
+    """A list whose items are all of one kind, decoded at once. metadata: None for a
+    list in a file without it."""
 
     metadata: ListMeta | None = None
     kind: str = ""
@@ -387,7 +396,8 @@ class StorageAnnotations(
         "was_default": "storageclass.beta.kubernetes.io/is-default-class",
     },
 ):
-    """The annotations that are used: of a claim the first three, of a volume the third, of a class the rest."""
+    """The annotations that are used: of a claim the first three, of a volume the
+    third, of a class the rest."""
 
     selected_node: str = ""
     bind_completed: str | None = None
@@ -396,7 +406,8 @@ class StorageAnnotations(
     was_default: str = ""
 
 
-class _StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # metadata of a storage object
+# metadata of a storage object
+class _StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     labels: dict[str, str] | None = None
@@ -405,7 +416,8 @@ class _StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # me
     deletion_timestamp: str | None = None
 
 
-class _Amounts(msgspec.Struct, gc=False, frozen=True):  # An amount of storage, as in requests and capacity
+# An amount of storage, as in requests and capacity
+class _Amounts(msgspec.Struct, gc=False, frozen=True):
     storage: Quantity | None = None
 
 
@@ -464,9 +476,15 @@ class DiskSource(
     msgspec.Struct,
     gc=False,
     frozen=True,
-    rename={"volume_id": "volumeID", "pd_name": "pdName", "disk_uri": "diskURI", "volume_path": "volumePath"},
+    rename={
+        "volume_id": "volumeID",
+        "pd_name": "pdName",
+        "disk_uri": "diskURI",
+        "volume_path": "volumePath",
+    },
 ):
-    """A disk of an in-tree plugin that a CSI driver has replaced; each vendor identifies it by a different field."""
+    """A disk of an in-tree plugin that a CSI driver has replaced; each vendor identifies
+    it by a different field."""
 
     volume_id: str = ""
     pd_name: str = ""
@@ -587,19 +605,30 @@ def amounts(raw: Mapping[str, Quantity] | None) -> dict[str, int]:
 
 
 def selector(raw: _LabelSelector | None) -> Selector | None:
-    """Return a _LabelSelector as data; None stays None, which matches nothing where Kubernetes defines it so."""
+    """Return a _LabelSelector as data; None stays None, which matches nothing where
+    Kubernetes defines it so."""
     if raw is None:
         return None
-    equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
+    equal = [
+        Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())
+    ]
     return Selector(tuple(equal) + expressions(raw.match_expressions))
 
 
 def bounded_selector(raw: _LabelSelector | None) -> Selector | None:
-    """Return a selector of an object other than a pod; raises BadInput for one that is larger than any in real use."""
+    """Return a selector of an object other than a pod; raises BadInput for one that is
+    larger than any in real use."""
     converted = selector(raw)
     requirements = converted.requirements if converted is not None else ()
-    if len(requirements) > MOST_REQUIREMENTS or sum(len(each.values) for each in requirements) > MOST_VALUES:
-        raise BadInput("selector", f"has more than {MOST_REQUIREMENTS} requirements or {MOST_VALUES} values", "")
+    if (
+        len(requirements) > MOST_REQUIREMENTS
+        or sum(len(each.values) for each in requirements) > MOST_VALUES
+    ):
+        raise BadInput(
+            "selector",
+            f"has more than {MOST_REQUIREMENTS} requirements or {MOST_VALUES} values",
+            "",
+        )
     return converted
 
 

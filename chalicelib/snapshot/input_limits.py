@@ -1,13 +1,15 @@
 """Limits on the scheduling rules of one pod (PER_POD) and of all pods of a cluster (PER_CLUSTER).
 
-A pod may carry 1.5 MB of rules, and a user who may create pods in one namespace may create thousands. Every rule is
-compared with every node and with other pods, so one tenant could exhaust the time and the memory of a pass. The limits
-are far above real use. Fields that exceed one are left out of the class, and `PodClass.excess` names the limit: such a
-pod is not simulated. Its cpu, memory and ephemeral storage still count, the node it runs on is not removed, and where
-the omitted fields may keep other pods away (`PodClass.excess_bars`), no pod is promised a place.
+A pod may carry 1.5 MB of rules, and a user who may create pods in one namespace may create
+thousands. Every rule is compared with every node and with other pods, so one tenant could exhaust
+the time and the memory of a pass. The limits are far above real use. Fields that exceed one are
+left out of the class, and `PodClass.excess` names the limit: such a pod is not simulated. Its cpu,
+memory and ephemeral storage still count, the node it runs on is not removed, and where the omitted
+fields may keep other pods away (`PodClass.excess_bars`), no pod is promised a place.
 
-Limits of the cluster are sums over all classes, divided evenly: a namespace that uses no more than its share loses
-nothing. The namespaces with the largest use lose first, and of their classes the costliest.
+Limits of the cluster are sums over all classes, divided evenly: a namespace that uses no
+more than its share loses nothing. The namespaces with the largest use lose first, and of
+their classes the costliest.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _CORE = (CPU, MEMORY, EPHEMERAL)
 
 
 class Cap(msgspec.Struct, frozen=True):
-    """One limit of a pod. drops: the fields of its class that are left out beyond it; bars: whether the omitted fields
-    may keep other pods off its node."""
+    """One limit of a pod. drops: the fields of its class that are left out beyond it; bars: whether
+    the omitted fields may keep other pods off its node."""
 
     what: str
     most: int
@@ -37,8 +39,8 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """One limit of a cluster. uses: the distinct items that a class counts for. weigher: returns, for all classes, a
-    function that weighs one item; each weighs 1 without it."""
+    """One limit of a cluster. uses: the distinct items that a class counts for. weigher: returns,
+    for all classes, a function that weighs one item; each weighs 1 without it."""
 
     what: str
     most: int
@@ -68,12 +70,18 @@ def _expressions(pod_class: PodClass) -> int:
 
 def _values(pod_class: PodClass) -> int:
     named = sum(len(term.namespaces) for term in _terms(pod_class))
-    return named + sum(len(rule.values) for selector in _selectors(pod_class) for rule in selector.requirements)
+    return named + sum(
+        len(rule.values) for selector in _selectors(pod_class) for rule in selector.requirements
+    )
 
 
 def _claim_selectors(pod_class: PodClass) -> list[Selector]:
     templates = (volume.template for volume in pod_class.volumes)
-    return [template.selector for template in templates if template is not None and template.selector is not None]
+    return [
+        template.selector
+        for template in templates
+        if template is not None and template.selector is not None
+    ]
 
 
 def _claim_expressions(pod_class: PodClass) -> int:
@@ -86,7 +94,10 @@ def _node_rules(pod_class: PodClass) -> list[Requirement]:
 
 
 def _node_terms(pod_class: PodClass) -> list[NodeTerm]:
-    return [*(pod_class.required_affinity or ()), *(preferred.term for preferred in pod_class.preferred_nodes)]
+    return [
+        *(pod_class.required_affinity or ()),
+        *(preferred.term for preferred in pod_class.preferred_nodes),
+    ]
 
 
 _AFFINITY = ("required_affinity", "preferred_nodes")
@@ -99,38 +110,71 @@ PER_POD: tuple[Cap, ...] = (
     Cap("node selector entries", 100, lambda cls: len(cls.node_selector), ("node_selector",)),
     Cap("node affinity terms", 100, lambda cls: len(_node_terms(cls)), _AFFINITY),
     Cap("node affinity expressions", 500, lambda cls: len(_node_rules(cls)), _AFFINITY),
-    Cap("node affinity values", 5_000, lambda cls: sum(len(rule.values) for rule in _node_rules(cls)), _AFFINITY),
+    Cap(
+        "node affinity values",
+        5_000,
+        lambda cls: sum(len(rule.values) for rule in _node_rules(cls)),
+        _AFFINITY,
+    ),
     Cap("pod affinity terms", 20, lambda cls: len(cls.pod_affinity), ("pod_affinity",)),
-    Cap("pod anti-affinity terms", 20, lambda cls: len(cls.pod_anti_affinity), ("pod_anti_affinity",), bars=True),
-    Cap("topology spread constraints", 20, lambda cls: len(_spreads(cls)), ("spread", "preferred_spread")),
+    Cap(
+        "pod anti-affinity terms",
+        20,
+        lambda cls: len(cls.pod_anti_affinity),
+        ("pod_anti_affinity",),
+        bars=True,
+    ),
+    Cap(
+        "topology spread constraints",
+        20,
+        lambda cls: len(_spreads(cls)),
+        ("spread", "preferred_spread"),
+    ),
     Cap("label selector expressions", 200, _expressions, _NEIGHBOURS, bars=True),
     Cap("label selector values", 1_000, _values, _NEIGHBOURS, bars=True),
     Cap("tolerations", 250, lambda cls: len(cls.tolerations), ("tolerations",)),
     Cap("volumes", 250, lambda cls: len(cls.volumes), ("volumes",), bars=True),
     Cap(
-        "volume monitors", 250, lambda cls: sum(len(volume.monitors) for volume in cls.volumes), ("volumes",), bars=True
+        "volume monitors",
+        250,
+        lambda cls: sum(len(volume.monitors) for volume in cls.volumes),
+        ("volumes",),
+        bars=True,
     ),
-    Cap("expressions of claims of ephemeral volumes", 50, _claim_expressions, ("volumes",), bars=True),
+    Cap(
+        "expressions of claims of ephemeral volumes",
+        50,
+        _claim_expressions,
+        ("volumes",),
+        bars=True,
+    ),
     Cap("resource claims", 100, lambda cls: len(cls.resource_claims), ("resource_claims",)),
     Cap("scheduling gates", 100, lambda cls: len(cls.gates), ("gates",)),
 )
 CONTAINERS = 500
-"""Maximum containers of a pod, init containers included. They are not part of a class, so they are counted when it is
-created."""
+"""Maximum containers of a pod, init containers included. They are not part of a class, so they are
+counted when it is created."""
 
 
 def _rules(pod_class: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
-    rules: tuple[PodAffinityTerm | SpreadConstraint, ...] = (*_terms(pod_class), *_spreads(pod_class))
+    rules: tuple[PodAffinityTerm | SpreadConstraint, ...] = (
+        *_terms(pod_class),
+        *_spreads(pod_class),
+    )
     return ((pod_class.namespace, rule) for rule in rules)
 
 
 def _claim_rules(pod_class: PodClass) -> Iterable[Hashable]:
-    return ((each, at) for each in set(_claim_selectors(pod_class)) for at in range(len(each.requirements)))
+    return (
+        (each, at)
+        for each in set(_claim_selectors(pod_class))
+        for at in range(len(each.requirements))
+    )
 
 
 def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
-    """Return how many expressions are evaluated to find the pods that a rule of `_rules` selects. A selector that
-    requires a value of a label is evaluated on the classes with that label
+    """Return how many expressions are evaluated to find the pods that a rule of `_rules` selects. A
+    selector that requires a value of a label is evaluated on the classes with that label
     (plan/simulation/pod_constraints.py), any other one on all classes."""
     rules = [rule for cls in classes for rule in _rules(cls)]
     keys = {label.key for _, rule in rules if (label := _required_label(rule.selector)) is not None}
@@ -139,26 +183,46 @@ def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
     def weigh(used: Hashable) -> int:
         _, rule = cast("tuple[str, PodAffinityTerm | SpreadConstraint]", used)
         label = _required_label(rule.selector)
-        tried = len(classes) if label is None else sum(having[label.key, value] for value in label.values)
+        tried = (
+            len(classes)
+            if label is None
+            else sum(having[label.key, value] for value in label.values)
+        )
         namespaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
         selectors = (selector for selector in (rule.selector, namespaces) if selector is not None)
-        expressions = sum(1 + len(one.values) // 10 for selector in selectors for one in selector.requirements)
+        expressions = sum(
+            1 + len(one.values) // 10 for selector in selectors for one in selector.requirements
+        )
         return tried * max(1, expressions)
 
     return weigh
 
 
 def _required_label(selector: Selector | None) -> Requirement | None:
-    return next((rule for rule in selector.requirements if rule.operator == "In"), None) if selector else None
+    return (
+        next((rule for rule in selector.requirements if rule.operator == "In"), None)
+        if selector
+        else None
+    )
 
 
 PER_CLUSTER: tuple[Total, ...] = (
-    Total("distinct resource names", 256, lambda cls: [name for name in cls.requests if name not in _CORE]),
+    Total(
+        "distinct resource names",
+        256,
+        lambda cls: [name for name in cls.requests if name not in _CORE],
+    ),
     Total("distinct rules about other pods", 4_000, _rules),
     Total("comparisons of rules with distinct pods", 4_000_000, _rules, _comparisons),
     Total("expressions of claims of ephemeral volumes of all pods", 5_000, _claim_rules),
-    Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
-    Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), volume.name) for volume in cls.volumes]),
+    Total(
+        "host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]
+    ),
+    Total(
+        "claims and disks of distinct pods",
+        50_000,
+        lambda cls: [(id(cls), volume.name) for volume in cls.volumes],
+    ),
 )
 _FEW = 32  # at most the smallest limit of PER_POD without rules
 _EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selector": {}}
@@ -166,7 +230,8 @@ _RULES = ("ports", *_NEIGHBOURS, "volumes")
 
 
 def within(pod_class: PodClass, containers: int = 0) -> PodClass:
-    """Return the class without the fields that exceed a limit of one pod; the same object if none does."""
+    """Return the class without the fields that exceed a limit of one pod; the
+    same object if none does."""
     if _is_plain(pod_class) and containers <= CONTAINERS:
         return pod_class
     over = [cap for cap in PER_POD if cap.count(pod_class) > cap.most]
@@ -176,15 +241,30 @@ def within(pod_class: PodClass, containers: int = 0) -> PodClass:
     if not named:
         return pod_class
     return _without(
-        pod_class, {name for cap in over for name in cap.drops}, named[0], bars=any(cap.bars for cap in over)
+        pod_class,
+        {name for cap in over for name in cap.drops},
+        named[0],
+        bars=any(cap.bars for cap in over),
     )
 
 
 def _is_plain(pod_class: PodClass) -> bool:
-    """Return whether a class has no rules and so few of everything else that no limit can be exceeded, as most have.
-    Asked first, because counting all limits takes longer than creating the class."""
-    rules = (pod_class.required_affinity, pod_class.preferred_nodes, pod_class.resource_claims, pod_class.gates)
-    lists = (pod_class.ports, pod_class.requests, pod_class.labels, pod_class.node_selector, pod_class.tolerations)
+    """Return whether a class has no rules and so few of everything else that no limit
+    can be exceeded, as most have. Asked first, because counting all limits takes longer
+    than creating the class."""
+    rules = (
+        pod_class.required_affinity,
+        pod_class.preferred_nodes,
+        pod_class.resource_claims,
+        pod_class.gates,
+    )
+    lists = (
+        pod_class.ports,
+        pod_class.requests,
+        pod_class.labels,
+        pod_class.node_selector,
+        pod_class.tolerations,
+    )
     return not (
         any(rules)
         or _terms(pod_class)
@@ -198,7 +278,9 @@ def _is_plain(pod_class: PodClass) -> bool:
 def _without(pod_class: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
     empty: dict[str, Any] = {name: _EMPTY.get(name, ()) for name in fields}
     if "requests" in empty:
-        empty["requests"] = {name: amount for name, amount in pod_class.requests.items() if name in _CORE}
+        empty["requests"] = {
+            name: amount for name, amount in pod_class.requests.items() if name in _CORE
+        }
     return msgspec.structs.replace(pod_class, **empty, excess=excess, excess_bars=bars)
 
 
@@ -214,14 +296,27 @@ def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
             continue
         for at in _beyond(shared, uses, weights, total.most):
             cls = shared[at]
-            bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or cls.requests.keys() - set(_CORE))
-            words = f"{total.what}: the pods of namespace {cls.namespace} have more than its share of {total.most}"
-            shared[at] = _without(cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars)
+            bars = bool(
+                cls.ports
+                or cls.pod_anti_affinity
+                or cls.volumes
+                or cls.requests.keys() - set(_CORE)
+            )
+            words = (
+                f"{total.what}: the pods of namespace {cls.namespace} have more than its share of "
+                f"{total.most}"
+            )
+            shared[at] = _without(
+                cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars
+            )
     return tuple(shared)
 
 
 def _beyond(
-    classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], weights: Mapping[Hashable, int], most: int
+    classes: Sequence[PodClass],
+    uses: Sequence[frozenset[Hashable]],
+    weights: Mapping[Hashable, int],
+    most: int,
 ) -> list[int]:
     """Return which classes lose their items, so that the rest uses no more than `most`."""
     mine: dict[str, list[int]] = {}

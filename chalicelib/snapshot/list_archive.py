@@ -1,18 +1,22 @@
-"""Lists of clusters as bytes, and where processes share them: what functions have read, and what watchers post.
+"""Lists of clusters as bytes, and where processes share them: what functions have
+read, and what watchers post.
 
-Bytes are only what the planner reads, compressed and sealed: a base, or what has changed since one. Changes are always
-all of those since the base: the last ones are enough, and it does not matter whether earlier ones were lost.
+Bytes are only what the planner reads, compressed and sealed: a base, or what has changed since one.
+Changes are always all of those since the base: the last ones are enough, and it does not matter
+whether earlier ones were lost.
 
-The seal is an HMAC whose key is the digest of the cluster and of the origin of its lists. Lists that were changed, or
-that were read by another release, from another server or with another account, have another seal and are not used.
-Where the account is a signed one (EKS) the digest contains no secret, and the bucket alone protects the lists.
+The seal is an HMAC whose key is the digest of the cluster and of the origin of its lists. Lists
+that were changed, or that were read by another release, from another server or with another
+account, have another seal and are not used. Where the account is a signed one (EKS) the digest
+contains no secret, and the bucket alone protects the lists.
 
-Without the archive, a pass reads everything wherever chance gives the message to another process than the pass before.
-The archive is off by default. What it holds saves reading only; a pass goes on without it.
+Without the archive, a pass reads everything wherever chance gives the message to another
+process than the pass before. The archive is off by default. What it holds saves reading only; a
+pass goes on without it.
 
-A watcher in a cluster posts a base in parts, and then what has changed since, so that passes read the cluster without
-access to its API. The webhook stores both as they come. A pass verifies their seal, whose key the webhook does not
-have, and joins them.
+A watcher in a cluster posts a base in parts, and then what has changed since, so that passes read
+the cluster without access to its API. The webhook stores both as they come. A pass verifies their
+seal, whose key the webhook does not have, and joins them.
 """
 
 from __future__ import annotations
@@ -47,12 +51,13 @@ from chalicelib.snapshot.storage import CLAIMS
 
 LARGEST, LARGEST_UNPACKED = 64 << 20, 512 << 20  # bytes
 SAVED_EVERY = 50.0
-"""Seconds between two saves of a cluster: a process that finds older lists may find that the server has forgotten
-their version."""
+"""Seconds between two saves of a cluster: a process that finds older lists may find that the server
+has forgotten their version."""
 SILENT_FOR = 45.0
 """Seconds without a post after which the lists of a watcher are not used."""
 STOPPED_AFTER = 600.0
-"""Seconds without a post after which the watcher counts as stopped: it ends itself then, and is started again."""
+"""Seconds without a post after which the watcher counts as stopped: it ends itself
+then, and is started again."""
 _FORMAT = 1
 _LEVEL = 1  # of zlib: the fastest
 _SEAL = hashlib.sha256().digest_size
@@ -67,12 +72,13 @@ _COMMON = ("", 0.0, 30.0, "", "", "", False)
 
 
 class ArchiveFailure(OutscalerError):
-    """The place of the lists did not do what it was asked, or returned lists that cannot be used: damaged, changed, or
-    read in other circumstances."""
+    """The place of the lists did not do what it was asked, or returned lists that cannot be used:
+    damaged, changed, or read in other circumstances."""
 
 
 class PostsBehind(ArchiveFailure):
-    """A watcher's posts are too old at present, as after each operation: later ones will be used."""
+    """A watcher's posts are too old at present, as after each operation:
+    later ones will be used."""
 
     published_name = "ArchiveFailure"
 
@@ -81,9 +87,9 @@ class PostsBehind(ArchiveFailure):
 
 
 class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A pod. namespace, node: numbers of names. rest: nominated, deleted, deletion_grace, scheduled, its reason and
-    message, and unready; None for _COMMON. times: started and refused_at; None without either, as in rows of earlier
-    releases."""
+    """A pod. namespace, node: numbers of names. rest: nominated, deleted, deletion_grace,
+    scheduled, its reason and message, and unready; None for _COMMON. times: started and refused_at;
+    None without either, as in rows of earlier releases."""
 
     namespace: int
     name: str
@@ -97,8 +103,8 @@ class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class _ListsDocument(msgspec.Struct, array_like=True):
-    """What ListState holds. read_at, followed_at: epoch seconds. names: those that pods refer to. The other fields
-    have objects by kind and key."""
+    """What ListState holds. read_at, followed_at: epoch seconds. names: those that pods refer to.
+    The other fields have objects by kind and key."""
 
     read_at: float
     followed_at: float
@@ -137,12 +143,13 @@ _FIELDS = {
     "capacities": "CSIStorageCapacity",
     "priorities": CONFIG_MAP,
 }
-"""Fields of _ListsDocument with the objects of one kind. Rule objects are read anew by every pass."""
+"""Fields of _ListsDocument with the objects of one kind. Rule objects are
+read anew by every pass."""
 
 
 class _Changes(msgspec.Struct, array_like=True):
-    """What has changed since a base. base: its name. added: objects that are new or different, and all that is not
-    about objects. gone: keys of objects by kind."""
+    """What has changed since a base. base: its name. added: objects that are new or different, and
+    all that is not about objects. gone: keys of objects by kind."""
 
     base: str
     added: _ListsDocument
@@ -164,14 +171,15 @@ def _form() -> str:
 
 
 def encode(lists: ListState, key: bytes, read_at: float, followed_at: float) -> bytes | None:
-    """Return a base; None for more than LARGEST bytes. key: see seal_key. read_at, followed_at: epoch seconds."""
+    """Return a base; None for more than LARGEST bytes. key: see seal_key. read_at,
+    followed_at: epoch seconds."""
     with collector_paused():
         return _sealed(msgspec.msgpack.encode(_packed(lists, read_at, followed_at)), key)
 
 
 class ListsBase:
-    """Lists as they were at an instant, to which later ones are compared. read_at: epoch seconds. name: of its bytes,
-    32 hexadecimal digits that follow from them."""
+    """Lists as they were at an instant, to which later ones are compared. read_at: epoch seconds.
+    name: of its bytes, 32 hexadecimal digits that follow from them."""
 
     def __init__(self, lists: ListState, read_at: float, data: bytes) -> None:
         self.read_at, self.name = read_at, _name_of(data)
@@ -179,19 +187,27 @@ class ListsBase:
         self._objects = {kind: dict(objects.by_kind[kind]) for kind in objects.by_kind}
         self._classes = objects.table.size
 
-    def changes(self, lists: ListState, key: bytes, followed_at: float) -> tuple[bytes, bytes] | None:
-        """Return what has changed since, sealed, and a digest of the same without its time, equal where nothing has
-        changed; None for more than LARGEST bytes. lists: the same lists, later."""
+    def changes(
+        self, lists: ListState, key: bytes, followed_at: float
+    ) -> tuple[bytes, bytes] | None:
+        """Return what has changed since, sealed, and a digest of the same without its
+        time, equal where nothing has changed; None for more than LARGEST bytes.
+        lists: the same lists, later."""
         objects = lists.builder.objects
         added: dict[str, list[str]] = {}
         gone: dict[str, list[str]] = {}
         for kind, before in self._objects.items():
             now = objects.by_kind[kind]
-            added[kind] = [name for name, item in now.items() if item is not (old := before.get(name)) and item != old]
+            added[kind] = [
+                name
+                for name, item in now.items()
+                if item is not (old := before.get(name)) and item != old
+            ]
             gone[kind] = [name for name in before if name not in now]
         with collector_paused():
             document = _packed(lists, self.read_at, followed_at, added, self._classes)
-            # No pass follows these lists, so their versions would only make every post a different one.
+            # No pass follows these lists, so their versions would only make
+            # every post a different one.
             document.versions = {}
             changes = _Changes(self.name, document, gone)
             data = _sealed(msgspec.msgpack.encode(changes), key)
@@ -201,8 +217,8 @@ class ListsBase:
 
 
 def decode(base: bytes, changes: bytes | None, key: bytes, namespace: str) -> ListState:
-    """Return the lists of a base after its changes, None for none; its times are epoch seconds. namespace: see
-    ListState. Raises ArchiveFailure, also for changes of another base."""
+    """Return the lists of a base after its changes, None for none; its times are epoch seconds.
+    namespace: see ListState. Raises ArchiveFailure, also for changes of another base."""
     lists = ListState(namespace)
     with collector_paused():
         with _usable():
@@ -266,12 +282,16 @@ def _packed(
     only: Mapping[str, Collection[str]] | None = None,
     known_classes: int = 0,
 ) -> _ListsDocument:
-    """Return lists as they are stored. only: keys of the objects by kind, None for all. known_classes: number of
-    classes that are left out."""
+    """Return lists as they are stored. only: keys of the objects by kind, None for all.
+    known_classes: number of classes that are left out."""
 
     def of(kind: str) -> dict[str, Any]:
         objects_of_kind = objects.by_kind[kind]
-        return objects_of_kind if only is None else {name: objects_of_kind[name] for name in only[kind]}
+        return (
+            objects_of_kind
+            if only is None
+            else {name: objects_of_kind[name] for name in only[kind]}
+        )
 
     objects = lists.builder.objects
     gaps, listed, seen = lists.builder.listing_state()
@@ -318,7 +338,8 @@ def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
 
 
 def _add(document: _ListsDocument, lists: ListState) -> None:
-    """Add what is stored to lists. Raises ValueError, LookupError for what does not fit together."""
+    """Add what is stored to lists. Raises ValueError, LookupError for what does not fit
+    together."""
     lists.versions, lists.unwatched = document.versions, document.unwatched
     objects = lists.builder.objects
     lists.builder.restore_listing_state(document.gaps, document.listed, document.seen)
@@ -403,18 +424,21 @@ def list_place(address: str) -> ListPlace:
 
 
 class ListArchive:
-    """The lists of all clusters. clock: epoch seconds. monotonic: that of KeptLists; lists have its seconds, except
-    where they are stored."""
+    """The lists of all clusters. clock: epoch seconds. monotonic: that of KeptLists; lists have its
+    seconds, except where they are stored."""
 
     def __init__(
-        self, place: ListPlace, clock: Callable[[], float], monotonic: Callable[[], float] = time.monotonic
+        self,
+        place: ListPlace,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place, self._clock, self._monotonic = place, clock, monotonic
         self._next: dict[str, float] = {}
 
     def load(self, cluster: str, origin: ListOrigin, namespace: str) -> ListState | None:
-        """Return the stored lists of a cluster, None if there are none. namespace: see ListState. Raises OutscalerError
-        if they cannot be read or used."""
+        """Return the stored lists of a cluster, None if there are none. namespace: see ListState.
+        Raises OutscalerError if they cannot be read or used."""
         try:
             data = self._place.get(_path(cluster), LARGEST)
         except ObjectMissing:
@@ -427,15 +451,17 @@ class ListArchive:
         return lists
 
     def save(self, cluster: str, lists: ListState) -> int:
-        """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored. Lists that
-        are older than SAVED_EVERY are not stored: the last pass has used the posts of a watcher. Raises
-        OutscalerError."""
+        """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing
+        was stored. Lists that are older than SAVED_EVERY are not stored: the last pass has used the
+        posts of a watcher. Raises OutscalerError."""
         began = self._monotonic()
         if began - lists.followed_at > SAVED_EVERY or began < self._next.get(cluster, began):
             return 0
         ahead = self._clock() - began
         self._next[cluster] = began + SAVED_EVERY
-        data = encode(lists, seal_key(cluster, lists.origin), lists.read_at + ahead, lists.followed_at + ahead)
+        data = encode(
+            lists, seal_key(cluster, lists.origin), lists.read_at + ahead, lists.followed_at + ahead
+        )
         if data is None:
             self._next[cluster] = began + LONGEST
             return 0
@@ -445,8 +471,8 @@ class ListArchive:
 
 
 def _age(lists: ListState, now: float) -> float:
-    """Return the seconds since lists were up to date; too many for any use where they are of the future. now: epoch
-    seconds."""
+    """Return the seconds since lists were up to date; too many for any use where they are of the
+    future. now: epoch seconds."""
     return max(0.0, now - lists.followed_at) if now > lists.followed_at - _SKEW else LONGEST
 
 
@@ -458,11 +484,15 @@ def _path(cluster: str) -> str:
 
 
 def watcher_key(cluster: str, secret: str, namespace: str) -> bytes:
-    """Return the key of the seal of a watcher's posts. secret: the text of spec.kubernetes.watcherSecret. namespace:
-    see ListState. Raises BadInput for a short secret."""
+    """Return the key of the seal of a watcher's posts. secret: the text of
+    spec.kubernetes.watcherSecret. namespace: see ListState. Raises BadInput for a short secret."""
     text = secret.strip()
     if len(text) < _SHORTEST_SECRET:
-        raise BadInput("spec.kubernetes.watcherSecret", f"has fewer than {_SHORTEST_SECRET} characters", _SECRET_REMEDY)
+        raise BadInput(
+            "spec.kubernetes.watcherSecret",
+            f"has fewer than {_SHORTEST_SECRET} characters",
+            _SECRET_REMEDY,
+        )
     return seal_key(cluster, ListOrigin(text, namespace))
 
 
@@ -481,32 +511,38 @@ class WatchedLists:
         self._place.put(_latest(cluster), head + post.data)
 
     def load(self, cluster: str, key: bytes, namespace: str, since: float) -> ListState:
-        """Return the lists of a cluster; its times are epoch seconds. key: see watcher_key. namespace: see ListState.
-        since: epoch seconds after which the watcher must have read the cluster.
+        """Return the lists of a cluster; its times are epoch seconds. key: see
+        watcher_key. namespace: see ListState. since: epoch seconds after which the watcher
+        must have read the cluster.
 
-        Raises PostsBehind where later posts will be used, and another OutscalerError where the watcher has stopped, or
-        where its posts do not fit together.
+        Raises PostsBehind where later posts will be used, and another OutscalerError where the
+        watcher has stopped, or where its posts do not fit together.
         """
         head, _, changes = self._place.get(_latest(cluster), LARGEST).partition(b"\n")
         post = _POST.fullmatch(head)
         if post is None or not 0 < int(post["parts"]) <= MOST_PARTS:
             raise ArchiveFailure("the post of the watcher is damaged")
         name, numbers = post["base"].decode(), range(int(post["parts"]))
-        base = b"".join(self._place.get(_part(cluster, name, number), LARGEST) for number in numbers)
+        base = b"".join(
+            self._place.get(_part(cluster, name, number), LARGEST) for number in numbers
+        )
         try:
             lists = decode(base, changes, key, namespace)
         except ArchiveFailure as error:
             raise ArchiveFailure(f"posts of the watcher: {error}") from None
         # A watcher reads no rule objects: a policy that obeys them does not use its posts.
         lists.builder.mark_absent(RULE_OBJECT)
-        # Not later than the webhook had them: a watcher whose clock is fast does not make them newer than they are.
+        # Not later than the webhook had them: a watcher whose clock is fast does not make
+        # them newer than they are.
         lists.followed_at = min(lists.followed_at, float(post["received"]))
         age = _age(lists, self._clock())
         if age > SILENT_FOR:
             kind = ArchiveFailure if age > STOPPED_AFTER else PostsBehind
             raise kind(f"the watcher has not posted for {age:.0f} s")
         if lists.followed_at < since + _APART:
-            raise PostsBehind("the posts of the watcher are older than the end of the last operation")
+            raise PostsBehind(
+                "the posts of the watcher are older than the end of the last operation"
+            )
         return lists
 
 
@@ -515,5 +551,6 @@ def _latest(cluster: str) -> str:
 
 
 def _part(cluster: str, base: str, number: int) -> str:
-    """Return the place of a part. The places of a cluster are few, so that what a sender stores there is bounded."""
+    """Return the place of a part. The places of a cluster are few, so that what a sender
+    stores there is bounded."""
     return f"{WATCHED}/{cluster}/{base[0]}-{number}"

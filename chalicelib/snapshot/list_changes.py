@@ -1,20 +1,24 @@
-"""Brings the lists of an earlier pass up to date by what has changed since, so that a pass costs what has changed.
+"""Brings the lists of an earlier pass up to date by what has changed since, so that a
+pass costs what has changed.
 
-Every list is watched from its version. The plan must be the one that a full read would give, so anything that does not
-fit leads to reading a list again (`_Misfit`). A server that has not reached the version of a list was restored from a
-backup and would send nothing at all; then everything is read again.
+Every list is watched from its version. The plan must be the one that a full read would give, so
+anything that does not fit leads to reading a list again (`_Misfit`). A server that has not reached
+the version of a list was restored from a backup and would send nothing at all; then everything is
+read again.
 
-A list is complete as of an instant where a change or a bookmark has arrived whose version is not older than the
-position that the server had then (ListState.complete_at). The position of nodes stands for those that a pass does
-not ask for: an API server has one history for everything but what --etcd-servers-overrides moves, mostly events. Where
-that is not known in a pass, the next one learns it from what the watches have received since.
+A list is complete as of an instant where a change or a bookmark has arrived whose version is not
+older than the position that the server had then (ListState.complete_at). The position of nodes
+stands for those that a pass does not ask for: an API server has one history for everything but what
+--etcd-servers-overrides moves, mostly events. Where that is not known in a pass, the next one
+learns it from what the watches have received since.
 
-Where the server pauses so long that silence says nothing, a pass waits for no watch of a short list. It compares the
-versions of the list's objects, after what the watch has brought, with those of the server's list (object_versions.py),
-and reads in full what differs.
+Where the server pauses so long that silence says nothing, a pass waits for no watch of a short
+list. It compares the versions of the list's objects, after what the watch has brought, with those
+of the server's list (object_versions.py), and reads in full what differs.
 
-`compare` verifies lists that were followed. A busy cluster changes between two reads, so a list is asked for as it was
-at the version that was followed (`resourceVersionMatch: Exact`), unless the server has compacted that version.
+`compare` verifies lists that were followed. A busy cluster changes between two reads, so a list is
+asked for as it was at the version that was followed (`resourceVersionMatch: Exact`), unless the
+server has compacted that version.
 """
 
 from __future__ import annotations
@@ -31,9 +35,24 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Expired, Forbidden
 from chalicelib.kube.list_page import HOSTED, ListMeta
 from chalicelib.kube.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
-from chalicelib.kube.watch import MARKED_WITHIN, ChangedObject, ListWatch, Watch, WatchPace, number_of, wait_for
+from chalicelib.kube.watch import (
+    MARKED_WITHIN,
+    ChangedObject,
+    ListWatch,
+    Watch,
+    WatchPace,
+    number_of,
+    wait_for,
+)
 from chalicelib.snapshot.list_reader import ListReader
-from chalicelib.snapshot.list_state import READERS, FollowedList, ListState, OtherObjects, fold_list, reread
+from chalicelib.snapshot.list_state import (
+    READERS,
+    FollowedList,
+    ListState,
+    OtherObjects,
+    fold_list,
+    reread,
+)
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from chalicelib.snapshot.object_versions import (
     MOST,
@@ -47,11 +66,13 @@ from chalicelib.snapshot.object_versions import (
 )
 from chalicelib.snapshot.snapshot_builder import FoldedObjects, collector_paused
 
-_OPEN_WITHIN = 5.0  # seconds in which the watches must have answered; a list that has not is read again
+# seconds in which the watches must have answered; a list that has not is read again
+_OPEN_WITHIN = 5.0
 _PAUSES = "its watch pauses"
 COMPACTED = "not comparable: compacted"
 _MOST_NAMED = 20  # objects of a list whose names are given
-_EXPECTED = {"ADDED": False, "MODIFIED": True, "DELETED": True}  # type of a change -> whether its object is held before
+# type of a change -> whether its object is held before
+_EXPECTED = {"ADDED": False, "MODIFIED": True, "DELETED": True}
 _PATHS = {resource.kind: resource.path for resource in RESOURCES}
 _LINE = msgspec.json.Decoder(ChangedObject)
 
@@ -68,7 +89,8 @@ _POSITION = msgspec.json.Decoder(_Position)
 
 
 class ServerBehind(Exception):
-    """The server has not reached the version of a list: it was restored from a backup, or it is another one."""
+    """The server has not reached the version of a list: it was restored from a
+    backup, or it is another one."""
 
 
 class _Misfit(Exception):
@@ -80,8 +102,9 @@ class _Short(_Misfit):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a pass has read. folded: number of changes; reread: kinds that were read in full, and why; short: kinds of
-    which a watch paused before its end, so that this pass has read more, or the one before had missed changes."""
+    """What a pass has read. folded: number of changes; reread: kinds that were read in full, and
+    why; short: kinds of which a watch paused before its end, so that this pass has read more, or
+    the one before had missed changes."""
 
     folded: int
     reread: Mapping[str, str]
@@ -114,14 +137,17 @@ def follow(
     """Bring all lists up to date. rules: see live_cluster.read_live_cluster. now: for
     ListState.complete_at. pace: of this server.
 
-    Raises ServerBehind, and ClusterError if a list cannot be read; the lists cannot be used after either.
+    Raises ServerBehind, and ClusterError if a list cannot be read; the lists
+    cannot be used after either.
     """
     means = means or WatchMeans()
     late, pause = _take_late_changes(lists, pace)
     if pause:
         pace.note(pause)
     watched = [
-        resource for resource in RESOURCES if resource.kind in lists.versions and resource.kind not in lists.unwatched
+        resource
+        for resource in RESOURCES
+        if resource.kind in lists.versions and resource.kind not in lists.unwatched
     ]
     changed, pool = means.condition(), means.pool(5 * len(watched) + 2 * READERS)
     try:
@@ -139,15 +165,20 @@ def follow(
         wait_for(followed.values(), changed, means.monotonic() + within, means.monotonic)
         with collector_paused():
             compared = {kind: server_versions(parts) for kind, parts in comparisons.items()}
-            changes = _fold_all(kube, lists, followed, compared, positions.all(), others, pool, now, pace, pause)
-            return msgspec.structs.replace(changes, short=tuple(dict.fromkeys((*late, *changes.short))))
+            changes = _fold_all(
+                kube, lists, followed, compared, positions.all(), others, pool, now, pace, pause
+            )
+            return msgspec.structs.replace(
+                changes, short=tuple(dict.fromkeys((*late, *changes.short)))
+            )
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Positions:
-    """How far the server is with some lists. earliest: the lowest version among the answers so far, 0 for none. All
-    lists share one history in most clusters; where they do not, it only makes a pass wait longer than it must."""
+    """How far the server is with some lists. earliest: the lowest version among the answers so far,
+    0 for none. All lists share one history in most clusters; where they do not, it only makes a
+    pass wait longer than it must."""
 
     def __init__(self, kube: KubeClient, executor: Executor, changed: threading.Condition) -> None:
         self._kube, self._pool, self._changed = kube, executor, changed
@@ -200,8 +231,11 @@ def _list_watch(
         return watch
 
     kind = resource.kind
-    # Whether to wait for the list takes less time than to read it: a mark arrives after one or two seconds.
-    awaited = not pace.only_marks or (kind not in pace.unmarked and lists.builder.objects.count(kind) > MOST)
+    # Whether to wait for the list takes less time than to read it: a mark arrives
+    # after one or two seconds.
+    awaited = not pace.only_marks or (
+        kind not in pace.unmarked and lists.builder.objects.count(kind) > MOST
+    )
     list_watch = ListWatch(
         opened,
         lists.versions[kind],
@@ -214,8 +248,8 @@ def _list_watch(
 
 
 def _take_late_changes(lists: ListState, pace: WatchPace) -> tuple[tuple[str, ...], float]:
-    """Take from the watches of the pass before what they have received since, as far as it says whether they were
-    complete. Return the kinds that were not, and the longest pause in seconds."""
+    """Take from the watches of the pass before what they have received since, as far as it says
+    whether they were complete. Return the kinds that were not, and the longest pause in seconds."""
     short: list[str] = []
     pause = 0.0
     for kind, followed in lists.followed.items():
@@ -225,7 +259,9 @@ def _take_late_changes(lists: ListState, pace: WatchPace) -> tuple[tuple[str, ..
                 if type_ == "BOOKMARK":
                     lists.versions[kind] = str(max(version, number_of(lists.versions[kind])))
                     if version >= (followed.position or followed.present) > 0:
-                        lists.complete_at[kind] = max(followed.asked_at, lists.complete_at.get(kind, followed.asked_at))
+                        lists.complete_at[kind] = max(
+                            followed.asked_at, lists.complete_at.get(kind, followed.asked_at)
+                        )
                 elif version <= followed.present:
                     short.append(kind)
     lists.followed = {}
@@ -233,7 +269,8 @@ def _take_late_changes(lists: ListState, pace: WatchPace) -> tuple[tuple[str, ..
 
 
 def _first_news(watch: Watch, reached: int) -> list[tuple[str, int]]:
-    """Return what has arrived after that version, up to the first change: what comes after it is for the next watch."""
+    """Return what has arrived after that version, up to the first change: what comes after
+    it is for the next watch."""
     news: list[tuple[str, int]] = []
     for type_, version in watch.late():
         if version > reached:
@@ -244,19 +281,25 @@ def _first_news(watch: Watch, reached: int) -> list[tuple[str, int]]:
 
 
 def _asked_in_any_case(watched: Sequence[ListedResource], passes: int) -> list[ListedResource]:
-    """Return the lists whose position is asked for in any case: nodes, and another one in turn. All lists share one
-    history in most clusters, so one would be enough; every one is asked for within a few passes."""
+    """Return the lists whose position is asked for in any case: nodes, and another one in
+    turn. All lists share one history in most clusters, so one would be enough; every one is
+    asked for within a few passes."""
     always = [resource for resource in watched if resource.kind == "Node"]
     others = [resource for resource in watched if resource.kind != "Node"]
     return [*always, others[passes % len(others)]] if others else always
 
 
 def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
-    """Return how far the server is with a list; remaining: the number of all objects, None where it does not say."""
-    page = kube.list_page(resource.path, {**resource.query, "limit": "1"}, _POSITION.decode, accept=METADATA_ONLY)
+    """Return how far the server is with a list; remaining: the number of all objects,
+    None where it does not say."""
+    page = kube.list_page(
+        resource.path, {**resource.query, "limit": "1"}, _POSITION.decode, accept=METADATA_ONLY
+    )
     items = page.listing.items or () if page.listing is not None else ()
     counted = not page.meta.next_page or page.meta.remaining is not None
-    count = len(items) + (page.meta.remaining or 0) if counted and page.listing is not None else None
+    count = (
+        len(items) + (page.meta.remaining or 0) if counted and page.listing is not None else None
+    )
     return ListMeta(resource_version=page.meta.resource_version, remaining=count)
 
 
@@ -267,7 +310,8 @@ def _begin_comparisons(
     followed: Mapping[str, ListWatch],
     executor: Executor,
 ) -> dict[str, ListReader]:
-    """Start comparing the lists for whose watches no pass waits, but for those that are read in full at once."""
+    """Start comparing the lists for whose watches no pass waits, but for those that
+    are read in full at once."""
     versions = lists.object_versions
     return {
         resource.kind: begin_comparison(kube, resource, executor, lists.check)
@@ -315,20 +359,24 @@ def _fold_all(
             watch.finish()
     pace.note(pause)
     lists.object_versions.records = pace.only_marks
-    again |= {resource.kind: "not watched" for resource in RESOURCES if resource.kind not in followed}
+    again |= {
+        resource.kind: "not watched" for resource in RESOURCES if resource.kind not in followed
+    }
     reread(kube, lists, [resource for resource in RESOURCES if resource.kind in again], executor)
     unchecked.finish()
     lists.complete_at |= dict.fromkeys(again, now)
     for kind, watch in followed.items():
         version = number_of(lists.versions.get(kind, ""))
-        lists.followed[kind] = FollowedList(watch.watches, version, watch.present_then, watch.position, now)
+        lists.followed[kind] = FollowedList(
+            watch.watches, version, watch.present_then, watch.position, now
+        )
     others.fold()
     return Changes(count, again, tuple(kind for kind, watch in followed.items() if watch.paused))
 
 
 class _UncheckedLists:
-    """Lists that are read in full without a comparison: whether one would have been enough. Their watches are finished
-    when that is known."""
+    """Lists that are read in full without a comparison: whether one would have been enough. Their
+    watches are finished when that is known."""
 
     def __init__(self, lists: ListState, followed: Mapping[str, ListWatch]) -> None:
         self._lists = lists
@@ -365,14 +413,19 @@ def _brought(watch: Watch) -> list[tuple[ChangedObject, ObjectMeta]]:
 
 
 def _fold_compared(lists: ListState, kind: str, watch: Watch, server: ServerVersions | None) -> int:
-    """Fold the changes of a list up to the version of the server's list, if they make it that list; a watch that
-    pauses may have brought too little. Return their number. Raises _Misfit, ServerBehind."""
+    """Fold the changes of a list up to the version of the server's list, if they make it
+    that list; a watch that pauses may have brought too little. Return their number.
+    Raises _Misfit, ServerBehind."""
     before = lists.object_versions.of(kind)
     if server is None or before is None:
         raise _Short(_PAUSES)
     if server.version < number_of(lists.versions[kind]):
         raise ServerBehind(kind)
-    brought = [(change, meta) for change, meta in _brought(watch) if number_of(meta.resource_version) <= server.version]
+    brought = [
+        (change, meta)
+        for change, meta in _brought(watch)
+        if number_of(meta.resource_version) <= server.version
+    ]
     changes = [ObjectChange(change.type, meta) for change, meta in brought]
     if followed_versions(before, changes, server.version) != server.objects:
         lists.object_versions.note_difference(kind)
@@ -412,9 +465,11 @@ def _fold(
     return count
 
 
-def _fold_watch(lists: ListState, kind: str, watch: Watch, version: int, *, repeats: bool = False) -> tuple[int, int]:
-    """Fold the changes of one watch after a version. repeats: it may bring earlier ones, too. Return the last version
-    and the number of changes. Raises _Misfit."""
+def _fold_watch(
+    lists: ListState, kind: str, watch: Watch, version: int, *, repeats: bool = False
+) -> tuple[int, int]:
+    """Fold the changes of one watch after a version. repeats: it may bring earlier ones, too.
+    Return the last version and the number of changes. Raises _Misfit."""
     lines, cut = watch.lines()
     if watch.error is not None or not watch.opened:
         raise _Misfit(watch.error.message if watch.error is not None else "no answer in time")
@@ -461,14 +516,16 @@ def _apply(lists: ListState, kind: str, change: ChangedObject, meta: ObjectMeta)
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """differences: `KIND: NAME, ...` for each list whose objects differ. incomparable: kinds of lists, and why."""
+    """differences: `KIND: NAME, ...` for each list whose objects differ. incomparable:
+    kinds of lists, and why."""
 
     differences: tuple[str, ...]
     incomparable: Mapping[str, str]
 
 
 def compare(kube: KubeClient, lists: ListState) -> Comparison:
-    """Read all lists at the versions that were followed, and compare their objects. Raises ClusterError."""
+    """Read all lists at the versions that were followed, and compare their
+    objects. Raises ClusterError."""
     exact = ListState(lists.namespace)
     exact.bound(lists.check)
     resources = [resource for resource in RESOURCES if resource.kind in lists.versions]
@@ -479,7 +536,14 @@ def compare(kube: KubeClient, lists: ListState) -> Comparison:
             started = [
                 (
                     resource,
-                    ListReader(kube, resource, pool, HOSTED, at=lists.versions[resource.kind], check=lists.check),
+                    ListReader(
+                        kube,
+                        resource,
+                        pool,
+                        HOSTED,
+                        at=lists.versions[resource.kind],
+                        check=lists.check,
+                    ),
                 )
                 for resource in resources
             ]
@@ -507,12 +571,17 @@ def _different(kind: str, objects: FoldedObjects, other_objects: FoldedObjects) 
 
 
 def _contents(kind: str, objects: FoldedObjects) -> dict[str, Any]:
-    """Return what is known of each object by its key, without numbers of classes: they depend on the order in which
-    pods were read."""
+    """Return what is known of each object by its key, without numbers of classes: they depend on
+    the order in which pods were read."""
     classes = objects.table.classes
     contents: dict[str, Any] = dict(objects.by_kind[kind])
     if kind == "Pod":
-        contents = {key: (msgspec.structs.replace(pod, cls=0), classes[pod.cls]) for key, pod in objects.pods.items()}
+        contents = {
+            key: (msgspec.structs.replace(pod, cls=0), classes[pod.cls])
+            for key, pod in objects.pods.items()
+        }
     elif kind == "DaemonSet":
         contents |= {key: (each.uid, classes[each.cls]) for key, each in objects.daemonsets.items()}
-    return contents | {key: gap for (bad_kind, key), gap in objects.malformed.items() if bad_kind == kind}
+    return contents | {
+        key: gap for (bad_kind, key), gap in objects.malformed.items() if bad_kind == kind
+    }

@@ -1,14 +1,14 @@
 """Reads one list ahead of the code that folds it.
 
-A page begins with the token of the page after it (`metadata` precedes `items`), so the next page is requested as soon
-as the first bytes of this one have arrived, on another connection. A list of 40 pages over a line with a round trip of
-80 ms would otherwise wait three seconds for nothing. The number of objects of a page follows the size of the pages
-before it.
+A page begins with the token of the page after it (`metadata` precedes `items`), so the next page is
+requested as soon as the first bytes of this one have arrived, on another connection. A list of 40
+pages over a line with a round trip of 80 ms would otherwise wait three seconds for nothing. The
+number of objects of a page follows the size of the pages before it.
 
-Whether pages are compressed depends on how fast both forms arrive. Compressed pages are an eighth as large and cost the
-server time. Over a wide area they are faster, and cheaper, because clouds charge for outgoing traffic. In one network
-the server's compression may be what takes longest. One small page of each long list has the other form, so that both
-are known.
+Whether pages are compressed depends on how fast both forms arrive. Compressed pages are an eighth
+as large and cost the server time. Over a wide area they are faster, and cheaper, because clouds
+charge for outgoing traffic. In one network the server's compression may be what takes longest. One
+small page of each long list has the other form, so that both are known.
 """
 
 from __future__ import annotations
@@ -48,19 +48,20 @@ PROBE = 150
 _LEAST_MEASURED = 100_000  # bytes of a page that is measured
 _EARLIER = 0.5  # share of the earlier rate in a new one
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
-_MALLOC = ((_M_MMAP_THRESHOLD, 1 << 20), (_M_TRIM_THRESHOLD, 1 << 17), (_M_ARENA_MAX, 2))  # bytes, bytes, heaps
+# bytes, bytes, heaps
+_MALLOC = ((_M_MMAP_THRESHOLD, 1 << 20), (_M_TRIM_THRESHOLD, 1 << 17), (_M_ARENA_MAX, 2))
 _TOKEN = re.compile(rb'\A\s*\{[^\[]{0,4000}?"continue"\s*:\s*"([^"\\]{1,3000})"')
 
 
 @functools.cache
 def map_large_buffers() -> None:
-    """Let this process return the memory of large responses to the system as soon as they are released; does nothing
-    where the C library is another one.
+    """Let this process return the memory of large responses to the system as soon as they are
+    released; does nothing where the C library is another one.
 
-    glibc raises the size from which it maps memory directly to that of the largest released block. After the first page
-    of 8 MB, all later ones come from the heaps of the threads that read them, which keep what is released: the peak of
-    a pass with 34,000 pods was 120 MB higher. A fixed size prevents that. Two heaps are enough, because Python runs one
-    thread at a time.
+    glibc raises the size from which it maps memory directly to that of the largest released block.
+    After the first page of 8 MB, all later ones come from the heaps of the threads that read them,
+    which keep what is released: the peak of a pass with 34,000 pods was 120 MB higher. A fixed size
+    prevents that. Two heaps are enough, because Python runs one thread at a time.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -69,8 +70,8 @@ def map_large_buffers() -> None:
 
 
 class PageRates:
-    """The rates of one cluster, in uncompressed bytes per second. local: whether its address is private; plain pages of
-    others would cost traffic."""
+    """The rates of one cluster, in uncompressed bytes per second. local: whether its address is
+    private; plain pages of others would cost traffic."""
 
     def __init__(self, *, local: bool) -> None:
         self._local = local
@@ -88,7 +89,8 @@ class PageRates:
         return self._local
 
     def note(self, *, compressed: bool, size: int, seconds: float) -> None:
-        """Record a page. size: bytes, uncompressed. seconds: from the first byte of its body to the last one."""
+        """Record a page. size: bytes, uncompressed. seconds: from the first byte of
+        its body to the last one."""
         if size < _LEAST_MEASURED or seconds <= 0.0:
             return
         rate = size / seconds
@@ -119,12 +121,13 @@ class _Fetch:
 class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
-    rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion at which the list is
-    read, "" for the present one. check: called when a page has arrived, see ClassTable. decode: what is read of a page,
-    None for its objects.
+    rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion
+    at which the list is read, "" for the present one. check: called when a page has arrived, see
+    ClassTable. decode: what is read of a page, None for its objects.
 
-    Iterating raises ClusterError: Expired if the server no longer has that version, or if the token of a page expires
-    again and again; Unavailable for a list of more pages or bytes than the limits allow. It raises what check raises.
+    Iterating raises ClusterError: Expired if the server no longer has that version, or if the token
+    of a page expires again and again; Unavailable for a list of more pages or bytes than the limits
+    allow. It raises what check raises.
     """
 
     def __init__(
@@ -141,7 +144,13 @@ class ListReader:
     ) -> None:
         self._check = check
         self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
-        self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, executor, bounds, rates
+        self._kube, self._resource, self._pool, self._bounds, self._rates = (
+            kube,
+            resource,
+            executor,
+            bounds,
+            rates,
+        )
         self._requested = 0
         self._decode = decode or LISTINGS[resource.kind].decode
         self._accept = METADATA_ONLY if resource.metadata else JSON
@@ -164,7 +173,9 @@ class ListReader:
                 with self._lock:
                     self._limit = max(1, self._limit // 8)
                     self._coming = deque()
-                    self._request({key: value for key, value in fetch.query.items() if key != "limit"})
+                    self._request(
+                        {key: value for key, value in fetch.query.items() if key != "limit"}
+                    )
                 continue
             except Expired:
                 if "continue" not in fetch.query or restarts == _RESTARTS:
@@ -175,7 +186,8 @@ class ListReader:
             pages, size = pages + 1, size + len(page.body)
             if pages > self._bounds.pages or size > self._bounds.volume:
                 raise Unavailable(
-                    f"{self._resource.path}: the list does not end: {pages} pages, {size} bytes", lasting=True
+                    f"{self._resource.path}: the list does not end: {pages} pages, {size} bytes",
+                    lasting=True,
                 )
             if page.listing is not None and page.listing.items:
                 object_size = len(page.body) / len(page.listing.items)
@@ -193,7 +205,8 @@ class ListReader:
             self._request({**self._resource.query, **self._first})
 
     def _follow(self, fetch: _Fetch, token: str | None) -> None:
-        """Forget the page that is complete, and request what comes after it. token: as the whole page gives it."""
+        """Forget the page that is complete, and request what comes after it. token: as
+        the whole page gives it."""
         with self._lock:
             self._coming.popleft()
             if self._coming and (token or None) != fetch.token:
@@ -202,7 +215,9 @@ class ListReader:
                 return
             if token == fetch.query.get("continue"):
                 path = self._resource.path
-                raise Unavailable(f"{path}: the server gives the same page again and again", lasting=True)
+                raise Unavailable(
+                    f"{path}: the server gives the same page again and again", lasting=True
+                )
             if not self._coming:
                 self._request(self._after(token))
             last = self._coming[-1]
@@ -235,16 +250,20 @@ class ListReader:
         )
         self._check()
         if self._rates is not None:
-            self._rates.note(compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began)
+            self._rates.note(
+                compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began
+            )
         return page
 
     def _note_piece(self, fetch: _Fetch, piece: bytes) -> None:
-        """Note when the body of a page arrives, and request the next page once its token is known. The first piece,
-        empty, comes before each attempt."""
+        """Note when the body of a page arrives, and request the next page once its token is known.
+        The first piece, empty, comes before each attempt."""
         fetch.ended = time.monotonic()
         fetch.size += len(piece)
         if fetch.size > self._bounds.page and fetch.query["limit"] != "1":
-            raise Unavailable(f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True)
+            raise Unavailable(
+                f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True
+            )
         if not piece:
             fetch.began, fetch.size = fetch.ended, 0
         if fetch.head is None or not piece:

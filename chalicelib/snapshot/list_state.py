@@ -1,18 +1,22 @@
 """The lists of a cluster (ListState), and how all of them are read.
 
-Lists are a base, which is a full read, with the changes since then. They reach the next pass in one of three ways:
+Lists are a base, which is a full read, with the changes since then. They reach the next
+pass in one of three ways:
 
-    memory   the process of the pass before keeps the objects                       live_cluster.KeptLists
-    bucket   another process has stored them as a whole, as a new base              list_archive.ListArchive
-    watcher  a program in the cluster posts a base, and then all changes since it   list_archive.WatchedLists
+    memory   the process of the pass before keeps the objects
+             live_cluster.KeptLists
+    bucket   another process has stored them as a whole, as a new base
+             list_archive.ListArchive
+    watcher  a program in the cluster posts a base, and then all changes since it
+             list_archive.WatchedLists
 
-The first two are followed from their versions (list_changes.py), and the third are used as they are. None of them is
-needed for a decision: where lists are too old, of another origin (ListOrigin), damaged or larger than is read,
-everything is read again. So it is where the server no longer knows a version (410), or where changes were lost; then it
-is that list alone.
+The first two are followed from their versions (list_changes.py), and the third are used as they
+are. None of them is needed for a decision: where lists are too old, of another origin (ListOrigin),
+damaged or larger than is read, everything is read again. So it is where the server no longer knows
+a version (410), or where changes were lost; then it is that list alone.
 
-A list that is refused (403) or not served (404) is a gap, unless it is required. Any other failure is temporary, and
-the next pass reads more.
+A list that is refused (403) or not served (404) is a gap, unless it is required. Any other failure
+is temporary, and the next pass reads more.
 """
 
 from __future__ import annotations
@@ -33,7 +37,12 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.policy.horizontal_node_autoscaler import KIND
 from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.list_reader import ListPart, ListReader, PageRates, map_large_buffers
-from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.listed_resources import (
+    PRIORITY_CONFIG,
+    RESOURCES,
+    RULE_OBJECTS,
+    ListedResource,
+)
 from chalicelib.snapshot.object_versions import ObjectVersions
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, collector_paused
 from chalicelib.snapshot.storage import PRIORITIES
@@ -50,9 +59,10 @@ _LONG = {"Pod": 0, "Node": 1, "ReplicaSet": 2, "Job": 3}  # in most clusters
 
 
 class FollowedList(msgspec.Struct, frozen=True):
-    """One list at the end of a pass that has followed it. watches: which may still receive something. reached: its
-    version then. present: a version that the server had while the pass read. position: that of this list, None where it
-    was not asked for. asked_at: when, seconds of a monotonic clock."""
+    """One list at the end of a pass that has followed it. watches: which may still receive
+    something. reached: its version then. present: a version that the server had while the pass
+    read. position: that of this list, None where it was not asked for. asked_at: when, seconds of a
+    monotonic clock."""
 
     watches: Sequence[Watch]
     reached: int
@@ -62,8 +72,9 @@ class FollowedList(msgspec.Struct, frozen=True):
 
 
 class ListOrigin(msgspec.Struct, frozen=True):
-    """Where lists come from; those of another origin are never used. access: of which server, with which account;
-    scope: what was read, beside the objects of the table of lists; release: what has read them."""
+    """Where lists come from; those of another origin are never used. access: of which server,
+    with which account; scope: what was read, beside the objects of the table of lists;
+    release: what has read them."""
 
     access: str
     scope: str
@@ -73,14 +84,16 @@ class ListOrigin(msgspec.Struct, frozen=True):
 class ListState:
     """A cluster's objects: a base, which is a full read, with the changes since then.
 
-    namespace: where the priority expander's ConfigMap is. origin: empty where nothing keeps these lists. read_at: when
-    the base was read; followed_at: when the last changes were; seconds of the clock of what keeps them. kube: the
-    client that has read them last. passes: how many have used them. base_classes: number of classes of the base.
+    namespace: where the priority expander's ConfigMap is. origin: empty where nothing keeps these
+    lists. read_at: when the base was read; followed_at: when the last changes were; seconds of the
+    clock of what keeps them. kube: the client that has read them last. passes: how many have used
+    them. base_classes: number of classes of the base.
 
-    versions: resourceVersion of each list by kind, for those that can be followed. unwatched: kinds for which the
-    account may not watch. followed: lists at the end of the last pass. complete_at: an instant as of which a list is
-    known to be complete, where that is later than the base; seconds of a monotonic clock. object_versions: of the lists
-    that were read while the server paused.
+    versions: resourceVersion of each list by kind, for those that can be followed. unwatched: kinds
+    for which the account may not watch. followed: lists at the end of the last pass. complete_at:
+    an instant as of which a list is known to be complete, where that is later than the base;
+    seconds of a monotonic clock. object_versions: of the lists that were read while the server
+    paused.
     """
 
     def __init__(self, namespace: str) -> None:
@@ -102,13 +115,15 @@ class ListState:
         self.check = self.builder.objects.table.check = check
 
     def begin(self, origin: ListOrigin, kube: KubeClient, now: float) -> Self:
-        """Note of a full read what the next pass must know, and return these lists. now: of the monotonic clock."""
+        """Note of a full read what the next pass must know, and return these lists.
+        now: of the monotonic clock."""
         self.origin, self.kube, self.read_at = origin, kube, now
         self.base_classes = self.builder.objects.table.size
         return self
 
     def followable(self) -> bool:
-        """Return whether the next pass can read the changes alone, at least of the lists that are required."""
+        """Return whether the next pass can read the changes alone, at least of the
+        lists that are required."""
         required = {resource.kind for resource in RESOURCES if resource.required}
         return required <= self.versions.keys() and not required & self.unwatched
 
@@ -130,8 +145,12 @@ class ListState:
         )
 
     def complete_since(self) -> float:
-        """Return the instant as of which all lists are known to be complete; seconds of a monotonic clock."""
-        return min((self.complete_at.get(kind, self.read_at) for kind in self.versions), default=self.read_at)
+        """Return the instant as of which all lists are known to be complete;
+        seconds of a monotonic clock."""
+        return min(
+            (self.complete_at.get(kind, self.read_at) for kind in self.versions),
+            default=self.read_at,
+        )
 
 
 def read_lists(
@@ -143,18 +162,23 @@ def read_lists(
     check: Callable[[], None] = unbounded,
     paused: bool = False,
 ) -> ListState:
-    """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see ListReader. paused:
-    whether the server is known to pause, so that the next pass compares versions. Raises ClusterError,
-    MemoryExceeded."""
+    """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see
+    ListReader. paused: whether the server is known to pause, so that the next pass compares
+    versions. Raises ClusterError, MemoryExceeded."""
     map_large_buffers()
     lists = ListState(namespace)
     lists.object_versions.records = paused
     lists.bound(check)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
-            # The longest list is asked for first, and the first page of every list before any is folded.
-            longest_first = sorted(RESOURCES, key=lambda resource: _LONG.get(resource.kind, len(_LONG)))
-            started = {r.kind: ListReader(kube, r, pool, HOSTED, rates, check=check) for r in longest_first}
+            # The longest list is asked for first, and the first page of every
+            # list before any is folded.
+            longest_first = sorted(
+                RESOURCES, key=lambda resource: _LONG.get(resource.kind, len(_LONG))
+            )
+            started = {
+                r.kind: ListReader(kube, r, pool, HOSTED, rates, check=check) for r in longest_first
+            }
             others = OtherObjects(kube, lists, pool, rules=rules)
             for resource in RESOURCES:
                 fold_list(resource, started[resource.kind], lists)
@@ -164,16 +188,21 @@ def read_lists(
     return lists
 
 
-def reread(kube: KubeClient, lists: ListState, resources: Iterable[ListedResource], executor: Executor) -> None:
+def reread(
+    kube: KubeClient, lists: ListState, resources: Iterable[ListedResource], executor: Executor
+) -> None:
     """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
-    started = [(resource, ListReader(kube, resource, executor, HOSTED, check=lists.check)) for resource in resources]
+    started = [
+        (resource, ListReader(kube, resource, executor, HOSTED, check=lists.check))
+        for resource in resources
+    ]
     for resource, parts in started:
         fold_list(resource, parts, lists)
 
 
 def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ListState) -> None:
-    """Fold one list, or record a gap if it is optional and unavailable; raises every other ClusterError, and
-    MemoryExceeded."""
+    """Fold one list, or record a gap if it is optional and unavailable; raises every other
+    ClusterError, and MemoryExceeded."""
     kind, builder = resource.kind, lists.builder
     try:
         for part in parts:
@@ -191,7 +220,11 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ListSt
         lists.versions.pop(kind, None)
         lists.object_versions.forget(kind)
         builder.reset(kind)
-        builder.gap(MissingData(kind, refusal.message, place=resource.path, affected_decisions=resource.weakens))
+        builder.gap(
+            MissingData(
+                kind, refusal.message, place=resource.path, affected_decisions=resource.weakens
+            )
+        )
     except MemoryExceeded as error:
         namespace = builder.objects.table.largest_namespace
         raise MemoryExceeded(f"{error}; the pods of namespace {namespace} take the most") from None
@@ -200,9 +233,12 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ListSt
 
 
 class OtherObjects:
-    """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
+    """What is read in full by every pass: the rule objects, if they apply, and the
+    priority expander's ConfigMap."""
 
-    def __init__(self, kube: KubeClient, lists: ListState, executor: Executor, *, rules: bool) -> None:
+    def __init__(
+        self, kube: KubeClient, lists: ListState, executor: Executor, *, rules: bool
+    ) -> None:
         self._lists, self._rules = lists, rules
         place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
         self._priorities = executor.submit(kube.get, place)
@@ -216,8 +252,9 @@ class OtherObjects:
         self._fold_priorities()
 
     def _fold_rules(self) -> None:
-        """Rule objects are a vendor's extension: any failure to read them (such as an unavailable conversion webhook)
-        is a gap and stops nothing. A cluster that does not know the kind has none."""
+        """Rule objects are a vendor's extension: any failure to read them (such as an
+        unavailable conversion webhook) is a gap and stops nothing. A cluster that does
+        not know the kind has none."""
         builder = self._lists.builder
         builder.reset(KIND)
         if not self._rules:
@@ -235,7 +272,14 @@ class OtherObjects:
             builder.mark_absent(KIND)
         except (ClusterError, BadInput) as error:
             builder.reset(KIND)
-            builder.gap(MissingData(KIND, str(error), place=RULE_OBJECTS.path, affected_decisions=RULE_OBJECTS.weakens))
+            builder.gap(
+                MissingData(
+                    KIND,
+                    str(error),
+                    place=RULE_OBJECTS.path,
+                    affected_decisions=RULE_OBJECTS.weakens,
+                )
+            )
 
     def _fold_priorities(self) -> None:
         """A missing ConfigMap is normal, a forbidden one is a gap."""

@@ -1,8 +1,10 @@
-"""Reads a live cluster into a snapshot: its lists, in full or as changes since an earlier pass, and its node groups.
+"""Reads a live cluster into a snapshot: its lists, in full or as changes since an earlier
+pass, and its node groups.
 
-A process keeps the lists of clusters between passes, within a bound of memory and age. Functions keep nothing that a
-decision needs: what is kept saves reading only, and any process may be without it. Which process gets the next message
-of a cluster is chance, and the lease keeps the passes of one cluster in order.
+A process keeps the lists of clusters between passes, within a bound of memory and age. Functions
+keep nothing that a decision needs: what is kept saves reading only, and any process may be without
+it. Which process gets the next message of a cluster is chance, and the lease keeps the passes of
+one cluster in order.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
     from chalicelib.snapshot.list_archive import ListArchive
 
 CONNECTED_FOR = 90.0
-"""Seconds after which the connections of an earlier pass are not used: something on the way may have dropped them."""
+"""Seconds after which the connections of an earlier pass are not used: something on the
+way may have dropped them."""
 _REMEMBERED = 75.0
-"""Seconds of changes that the watch cache of an API server holds at least, where it has room (eventFreshDuration in
-k8s.io/apiserver/pkg/storage/cacher)."""
+"""Seconds of changes that the watch cache of an API server holds at least, where it has room
+(eventFreshDuration in k8s.io/apiserver/pkg/storage/cacher)."""
 _MOST_LEARNT = 10_000  # clusters
 T = TypeVar("T")
 
@@ -42,10 +45,11 @@ Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingD
 
 
 class ReadResult(msgspec.Struct, frozen=True):
-    """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
-    read in full all the same, and why; stored: whether another process has read what the changes were followed from.
-    behind: seconds before the end of this read as of which all lists are known to be complete; later changes may be
-    missing. short: see list_changes.Changes."""
+    """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects;
+    reread: lists that were read in full all the same, and why; stored: whether another process has
+    read what the changes were followed from. behind: seconds before the end of this read as of
+    which all lists are known to be complete; later changes may be missing. short: see
+    list_changes.Changes."""
 
     scope: ReadScope
     reason: str = ""
@@ -57,26 +61,34 @@ class ReadResult(msgspec.Struct, frozen=True):
 
 
 class KeptLists:
-    """The lists of the clusters of one process, those used longest ago first. Used by one pass at a time.
+    """The lists of the clusters of one process, those used longest ago first.
+    Used by one pass at a time.
 
-    most: bytes for all of them. now: seconds of a clock that never goes back. quiet: see WatchPace. archive: lists that
-    other processes have stored, None for none.
+    most: bytes for all of them. now: seconds of a clock that never goes back. quiet: see WatchPace.
+    archive: lists that other processes have stored, None for none.
     """
 
     def __init__(
-        self, most: int, now: Callable[[], float], *, quiet: float = QUIET, archive: ListArchive | None = None
+        self,
+        most: int,
+        now: Callable[[], float],
+        *,
+        quiet: float = QUIET,
+        archive: ListArchive | None = None,
     ) -> None:
         self._most, self.now, self._quiet, self._archive = most, now, quiet, archive
         self._clusters: OrderedDict[str, ListState] = OrderedDict()
         self._rates: dict[str, PageRates] = {}
         self._paces: dict[str, WatchPace] = {}
 
-    def take(self, cluster: str, origin: ListOrigin, namespace: str) -> tuple[ListState | None, bool, str]:
+    def take(
+        self, cluster: str, origin: ListOrigin, namespace: str
+    ) -> tuple[ListState | None, bool, str]:
         """Return lists to follow, whether another process has stored them, and why there are none.
 
-        Those of this process are kept no more: a pass that fails leaves them in an unknown state. Stored ones are asked
-        for where this process has none, or where a server may have forgotten the version of its own. namespace: see
-        ListState.
+        Those of this process are kept no more: a pass that fails leaves them in an unknown state.
+        Stored ones are asked for where this process has none, or where a server may have forgotten
+        the version of its own. namespace: see ListState.
         """
         self.expire()
         own, reason = self._clusters.pop(cluster, None), "no earlier pass in this process"
@@ -95,7 +107,8 @@ class KeptLists:
         return stored, True, ""
 
     def put(self, cluster: str, lists: ListState) -> None:
-        """Keep the lists of a pass that has read them, and drop those used longest ago where they need too much."""
+        """Keep the lists of a pass that has read them, and drop those used longest ago
+        where they need too much."""
         lists.followed_at = self.now()
         lists.passes += 1
         if not lists.followable():
@@ -113,8 +126,8 @@ class KeptLists:
         return not 0 <= self.now() - lists.read_at < LONGEST
 
     def client(self, cluster: str, new_client: KubeClient) -> KubeClient:
-        """Return the client of the earlier pass where its connections may still be open and it has the same access,
-        otherwise the fresh one. Raises ClusterError."""
+        """Return the client of the earlier pass where its connections may still be open and it has
+        the same access, otherwise the fresh one. Raises ClusterError."""
         lists = self._clusters.get(cluster)
         if lists is None or lists.kube is None or self.age(lists) > CONNECTED_FOR:
             return new_client
@@ -124,8 +137,8 @@ class KeptLists:
         return lists.kube
 
     def limit(self, cluster: str, most: int) -> None:
-        """Drop what is too old, and lists of other clusters, those used longest ago first, until all need no more than
-        this many bytes: a full read of this cluster needs the rest."""
+        """Drop what is too old, and lists of other clusters, those used longest ago first, until
+        all need no more than this many bytes: a full read of this cluster needs the rest."""
         self.expire()
         self._drop_oldest(most, [name for name in self._clusters if name != cluster])
 
@@ -151,11 +164,15 @@ class KeptLists:
         return tuple(self._clusters)
 
     def rates(self, cluster: str, kube: KubeClient) -> PageRates:
-        """Return how fast the cluster's pages arrive, as far as this process knows. Raises ClusterError."""
-        return _learnt(self._rates, f"{cluster} {kube.access()}", lambda: PageRates(local=kube.is_local()))
+        """Return how fast the cluster's pages arrive, as far as this process
+        knows. Raises ClusterError."""
+        return _learnt(
+            self._rates, f"{cluster} {kube.access()}", lambda: PageRates(local=kube.is_local())
+        )
 
     def pace(self, cluster: str, kube: KubeClient) -> WatchPace:
-        """Return how the cluster's watches pause, as far as this process knows. Raises ClusterError."""
+        """Return how the cluster's watches pause, as far as this process
+        knows. Raises ClusterError."""
         return _learnt(self._paces, f"{cluster} {kube.access()}", lambda: WatchPace(self._quiet))
 
     def kept(self, cluster: str) -> ListState | None:
@@ -163,8 +180,8 @@ class KeptLists:
         return self._clusters.get(cluster)
 
     def save(self, cluster: str) -> int:
-        """Store the lists of a cluster in the archive, if that is due; return the number of bytes, 0 if nothing was
-        stored. Raises OutscalerError."""
+        """Store the lists of a cluster in the archive, if that is due; return the number of bytes,
+        0 if nothing was stored. Raises OutscalerError."""
         lists = self._clusters.get(cluster)
         return 0 if lists is None or self._archive is None else self._archive.save(cluster, lists)
 
@@ -194,17 +211,20 @@ def read_live_cluster(
     report: Callable[[ReadResult], None] | None = None,
     check: Callable[[], None] = unbounded,
 ) -> Snapshot:
-    """Read everything in the table of lists and the priority expander's ConfigMap, then the node groups.
+    """Read everything in the table of lists and the priority expander's
+    ConfigMap, then the node groups.
 
-    rules: whether HorizontalNodeAutoscalers apply and are read too; otherwise they count as absent (not as unread,
-    which would keep the last good ones in force). kept: lists of earlier passes of this process; with them only changes
-    are read. report: called with how it was read.
+    rules: whether HorizontalNodeAutoscalers apply and are read too; otherwise they count as absent
+    (not as unread, which would keep the last good ones in force). kept: lists of earlier passes of
+    this process; with them only changes are read. report: called with how it was read.
 
-    observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
-    instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError if nodes or pods cannot be
-    read, or if anything fails for another cause than a refusal (403) or a missing resource (404).
+    observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch
+    seconds, the snapshot's instant. namespace: where that ConfigMap is (options.namespace). Raises
+    ClusterError if nodes or pods cannot be read, or if anything fails for another cause than a
+    refusal (403) or a missing resource (404).
 
-    check: called while the lists grow; raises MemoryExceeded where this process has no memory for more.
+    check: called while the lists grow; raises MemoryExceeded where this
+    process has no memory for more.
     """
     if kept is None:
         lists = read_lists(kube, namespace, rules=rules, check=check)
@@ -218,15 +238,24 @@ def read_live_cluster(
 
 
 def _read_with_kept(
-    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool, check: Callable[[], None]
+    cluster: str,
+    kube: KubeClient,
+    kept: KeptLists,
+    namespace: str,
+    *,
+    rules: bool,
+    check: Callable[[], None],
 ) -> tuple[ListState, ReadResult]:
-    """Follow the lists of an earlier pass; read in full where there are none, or where following them fails."""
+    """Follow the lists of an earlier pass; read in full where there are none, or
+    where following them fails."""
     origin = ListOrigin(kube.access(), f"{namespace} {rules}")
     lists, stored, reason = kept.take(cluster, origin, namespace)
     if lists is not None:
         lists.bound(check)
         try:
-            changes = follow(kube, lists, rules=rules, now=kept.now(), pace=kept.pace(cluster, kube))
+            changes = follow(
+                kube, lists, rules=rules, now=kept.now(), pace=kept.pace(cluster, kube)
+            )
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:

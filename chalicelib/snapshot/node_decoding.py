@@ -1,8 +1,8 @@
 """Decodes Node objects: the live reader, saved clusters and templates read the same fields.
 
-Of a malformed object of any kind it recovers what is readable: its name, a pod's node, and a placeholder for a Node. A
-Node that is registered but unreadable is kept as a node without capacity: its instance has joined, so it must not be
-treated as one that never did.
+Of a malformed object of any kind it recovers what is readable: its name, a pod's node, and a
+placeholder for a Node. A Node that is registered but unreadable is kept as a node without capacity:
+its instance has joined, so it must not be treated as one that never did.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NODE_ANNOTATIONS = (
     OWNER_NAME,
     OWNER_NAMESPACE,
 )
-"""Annotations of a node that a plan of a saved cluster, or a draft of its node groups, reads. Providers of a live
-cluster read more."""
+"""Annotations of a node that a plan of a saved cluster, or a draft of its node groups, reads.
+Providers of a live cluster read more."""
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]{1,253})"')
 _LONGEST = 253  # maximum characters of a name in Kubernetes
 
@@ -57,10 +57,15 @@ def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
 def node_from_wire(item: api_types.ApiNode) -> Node:
     """Return a Node; raises BadInput if it lacks a status field that planning needs."""
     status, meta, spec = item.status, item.metadata, item.spec
-    if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
+    if large := next(
+        (f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most),
+        "",
+    ):
         raise BadInput("node", f"has {large}", "")
     if status is None or not (status.allocatable or status.capacity):
-        raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
+        raise BadInput(
+            "status", "node has no status.allocatable", "a node the kubelet has reported has both"
+        )
     capacity = _amounts("status.capacity", status.capacity)
     allocatable = _amounts("status.allocatable", status.allocatable)
     return Node(
@@ -90,7 +95,8 @@ def node_from_wire(item: api_types.ApiNode) -> Node:
 
 
 def _identities(status: api_types.NodeStatus, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the addresses, the machine id and the system UUID of a node, as far as a label has such a value."""
+    """Return the addresses, the machine id and the system UUID of a node, as far as
+    a label has such a value."""
     info = status.node_info
     known = {address.address for address in status.addresses or ()}
     if info is not None:
@@ -100,11 +106,13 @@ def _identities(status: api_types.NodeStatus, labels: Mapping[str, str]) -> tupl
 
 
 _SHUTTING_DOWN = "node is shutting down"
-"""What the kubelet says while the machine shuts down; other messages are not kept, because they change often."""
+"""What the kubelet says while the machine shuts down; other messages are not kept,
+because they change often."""
 
 
 class UnreadableObject(msgspec.Struct, frozen=True):
-    """body: the decoded JSON, {} if it is not a JSON object. node: the node of a pod, empty if it has none."""
+    """body: the decoded JSON, {} if it is not a JSON object. node: the node of a
+    pod, empty if it has none."""
 
     body: dict[str, Any]
     name: str
@@ -131,7 +139,8 @@ def unreadable_object(raw: bytes) -> UnreadableObject:
 
 
 def unreadable_node(unreadable: UnreadableObject) -> Node | None:
-    """Return a Node that has no capacity, is not ready and keeps its identity; None if it has no name."""
+    """Return a Node that has no capacity, is not ready and keeps its
+    identity; None if it has no name."""
     if not unreadable.name:
         return None
     meta, spec = _mapping(unreadable.body.get("metadata")), _mapping(unreadable.body.get("spec"))
@@ -152,7 +161,11 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     """Return a name as text; "" if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > 2**63):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, str | int)
+        or (isinstance(value, int) and abs(value) > 2**63)
+    ):
         return ""
     return str(value)[:_LONGEST]
 

@@ -1,7 +1,8 @@
-"""Reads all node groups of a cluster, on any cloud: a provider that fails becomes a gap and does not affect the others.
+"""Reads all node groups of a cluster, on any cloud: a provider that fails becomes a gap and
+does not affect the others.
 
-Instances that more than one Node claims are reported here for all providers; plan/state/group_membership.py determines
-the consequences.
+Instances that more than one Node claims are reported here for all providers;
+plan/state/group_membership.py determines the consequences.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import NOT_GIVEN, ProviderError
 
 MOST = 20
-"""Maximum reported instances with several claimants, sorted by id: many of them usually have one cause."""
+"""Maximum reported instances with several claimants, sorted by id: many of
+them usually have one cause."""
 _SHOWN = 300  # characters of an unexpected error
 
 
@@ -32,35 +34,53 @@ def read_node_groups(
         try:
             observed = provider.observe(nodes)
         except ProviderError as error:
-            problem = error.message if error.code == NOT_GIVEN else f"{error.error_class}: {error.message}"
+            problem = (
+                error.message
+                if error.code == NOT_GIVEN
+                else f"{error.error_class}: {error.message}"
+            )
         except MALFORMED as error:
-            # Each provider isolates its objects; an error that escapes must not cost the other providers their pass.
-            problem = f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}"
+            # Each provider isolates its objects; an error that escapes must not cost the
+            # other providers their pass.
+            problem = (
+                f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}"
+            )
         else:
             groups += observed.groups
             gaps += observed.gaps
             continue
         kind = f"provider/{provider.name}"
-        gaps.append(MissingData(kind=kind, detail=problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,)))
+        gaps.append(
+            MissingData(kind=kind, detail=problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,))
+        )
     return tuple(groups), (*gaps, *islice(_contested(groups, nodes), MOST))
 
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """Yield one gap for each instance whose Node cannot be determined."""
     claimants = contested_instances(groups, nodes)
-    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in claimants}
+    owners = {
+        instance.id: group
+        for group in groups
+        for instance in group.instances
+        if instance.id in claimants
+    }
     for instance, names in sorted(claimants.items()):
         group = owners[instance]
         says = (
             f"the nodes {names_for_message(names)} say that they are the machine {instance}"
             if len(names) > 1
-            else f"the node {names[0]} says that it is the machine {instance}, and something else as well"
+            else (
+                f"the node {names[0]} says that it is the machine {instance}, and something else "
+                "as well"
+            )
         )
         yield MissingData(
             kind="Node",
             name=names[0],
             place=f"nodeGroups[provider={group.provider}, id={group.id}]",
-            detail=f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object "
+            detail=f"{says}; the machine and the nodes are left alone until one node names it: "
+            "delete the Node object "
             "that is wrong, and look at its kubelet",
             affected_decisions=("removals of these nodes", "repairs of their node group"),
         )

@@ -1,12 +1,14 @@
-"""The versions of the objects of a list, which show without a full read whether the list is the server's.
+"""The versions of the objects of a list, which show without a full read whether
+the list is the server's.
 
-Where a server pauses, a silent watch proves nothing. A list of metadata does: each write gives an object a new
-resourceVersion, so two lists whose objects have the same versions are the same. Such a list leaves out spec and status,
-and the objects are neither decoded nor folded again.
+Where a server pauses, a silent watch proves nothing. A list of metadata does: each write gives an
+object a new resourceVersion, so two lists whose objects have the same versions are the same. Such a
+list leaves out spec and status, and the objects are neither decoded nor folded again.
 
-Versions are recorded while a server pauses, and of short lists only (MOST). A list that has differed is read in full at
-once by the next passes, because comparing it first would only take longer. It is compared again after passes in which
-that would have been enough: one, or for a list of several pages more with every difference.
+Versions are recorded while a server pauses, and of short lists only (MOST). A list that has
+differed is read in full at once by the next passes, because comparing it first would only take
+longer. It is compared again after passes in which that would have been enough: one, or for a list
+of several pages more with every difference.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class _Identities(msgspec.Struct, gc=False, frozen=True):
 
 
 class ServerVersions(msgspec.Struct, frozen=True):
-    """A list of the server. version: at which it was read; objects: version of each object by its key."""
+    """A list of the server. version: at which it was read; objects: version
+    of each object by its key."""
 
     version: int
     objects: Mapping[str, int]
@@ -74,8 +77,8 @@ _IDENTITIES = msgspec.json.Decoder(_Identities)
 class ObjectVersions:
     """The versions of the objects of a cluster's lists.
 
-    records: whether lists that are read are recorded. at_once: kinds of lists that are read in full without a
-    comparison, and in how many more passes a comparison must have been enough.
+    records: whether lists that are read are recorded. at_once: kinds of lists that are read in full
+    without a comparison, and in how many more passes a comparison must have been enough.
     """
 
     def __init__(self) -> None:
@@ -85,7 +88,8 @@ class ObjectVersions:
         self._kinds: dict[str, dict[str, int]] = {}
 
     def of(self, kind: str) -> Mapping[str, int] | None:
-        """Return the version of each object of a list by its key, None where they are not recorded."""
+        """Return the version of each object of a list by its key, None
+        where they are not recorded."""
         return self._kinds.get(kind)
 
     def size(self) -> int:
@@ -134,7 +138,9 @@ class ObjectVersions:
             _change(self._kinds[kind], change)
 
 
-def followed_versions(objects: Mapping[str, int], changes: Iterable[ObjectChange], until: int) -> dict[str, int]:
+def followed_versions(
+    objects: Mapping[str, int], changes: Iterable[ObjectChange], until: int
+) -> dict[str, int]:
     """Return the versions of a list's objects after the changes up to a version."""
     followed = dict(objects)
     for change in changes:
@@ -152,8 +158,8 @@ def begin_comparison(
 
 
 def server_versions(parts: Iterable[ListPart]) -> ServerVersions | None:
-    """Return a list of metadata; None where it cannot be compared, so that the list must be read in full. Raises
-    ClusterError for what would be no better then."""
+    """Return a list of metadata; None where it cannot be compared, so that the list must be read in
+    full. Raises ClusterError for what would be no better then."""
     version, objects = 0, dict[str, int]()
     try:
         for part in parts:

@@ -1,7 +1,7 @@
 """Converts a decoded pod spec to a class: what the scheduler and the drain rules see of a pod.
 
-It runs once per distinct spec; class_table.py recognises equal ones by their bytes. During an in-place resize, the
-kubelet's allocation to a pod may be larger than its spec's requests.
+It runs once per distinct spec; class_table.py recognises equal ones by their bytes. During an
+in-place resize, the kubelet's allocation to a pod may be larger than its spec's requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ def labels_of(raw: bytes) -> dict[str, str]:
 
 
 def make_class(
-    namespace: str, spec: api_types.PodSpec, labels: dict[str, str], owners: bytes, notes: api_types.Annotations
+    namespace: str,
+    spec: api_types.PodSpec,
+    labels: dict[str, str],
+    owners: bytes,
+    notes: api_types.Annotations,
 ) -> PodClass:
     """Return a PodClass from a decoded spec; raises BadInput for a malformed quantity."""
     affinity = spec.affinity or api_types.Affinity()
@@ -51,17 +55,24 @@ def make_class(
         namespace=namespace,
         labels=labels,
         requests=pod_requests(spec),
-        owner=next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None),
+        owner=next(
+            (Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None
+        ),
         node_selector=spec.node_selector or {},
         required_affinity=node_terms(nodes.required_during_scheduling_ignored_during_execution),
-        tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()),
+        tolerations=tuple(
+            Toleration(t.key, t.operator or "Equal", t.value, t.effect)
+            for t in spec.tolerations or ()
+        ),
         ports=_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity),
         spread=_spread(spec.topology_spread_constraints or (), "DoNotSchedule"),
         preferred_nodes=tuple(PreferredTerm(t.weight, node_term(t.preference)) for t in preferred),
         preferred_spread=_spread(spec.topology_spread_constraints or (), "ScheduleAnyway"),
-        volumes=tuple(pod_volume(volume) for volume in spec.volumes or () if "projected" not in volume),
+        volumes=tuple(
+            pod_volume(volume) for volume in spec.volumes or () if "projected" not in volume
+        ),
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         priority=spec.priority,
@@ -83,8 +94,8 @@ def make_class(
 
 
 def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
-    """Return the requests as the scheduler computes them: containers and sidecars, the peak of the init containers,
-    pod-level values, overhead."""
+    """Return the requests as the scheduler computes them: containers and sidecars, the peak of the
+    init containers, pod-level values, overhead."""
     steady: dict[str, int] = {}
     for container in spec.containers:
         _add_to(steady, _requests(container.resources))
@@ -106,9 +117,9 @@ def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
 
 
 def resized_requests(spec: bytes, statuses: msgspec.Raw) -> dict[str, int]:
-    """Return the requests of a running pod during an in-place resize, with each container at the largest of its spec,
-    what was allocated to it and what is in force. Sidecars among the init containers count by their spec. Raises
-    BadInput for a malformed quantity."""
+    """Return the requests of a running pod during an in-place resize, with each container at the
+    largest of its spec, what was allocated to it and what is in force. Sidecars among the init
+    containers count by their spec. Raises BadInput for a malformed quantity."""
     in_force: dict[str, dict[str, int]] = {}
     for status in (_STATUSES.decode(statuses) if statuses else None) or ():
         resources = status.resources.requests if status.resources else None
@@ -119,10 +130,14 @@ def resized_requests(spec: bytes, statuses: msgspec.Raw) -> dict[str, int]:
         requests: dict[str, api_types.Quantity] = {
             name: f"{amount}m" if name == "cpu" else amount for name, amount in needs.items()
         }
-        return msgspec.structs.replace(container, resources=api_types.Requirements(requests=requests))
+        return msgspec.structs.replace(
+            container, resources=api_types.Requirements(requests=requests)
+        )
 
     decoded = _SPEC.decode(spec)
-    return pod_requests(msgspec.structs.replace(decoded, containers=[resized(each) for each in decoded.containers]))
+    return pod_requests(
+        msgspec.structs.replace(decoded, containers=[resized(each) for each in decoded.containers])
+    )
 
 
 def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -142,13 +157,18 @@ def _pod_terms(raw: api_types.PodAffinity | None) -> tuple[PodAffinityTerm, ...]
     terms = (raw.required_during_scheduling_ignored_during_execution if raw else None) or ()
     return tuple(
         PodAffinityTerm(
-            t.topology_key, selector(t.label_selector), tuple(t.namespaces or ()), selector(t.namespace_selector)
+            t.topology_key,
+            selector(t.label_selector),
+            tuple(t.namespaces or ()),
+            selector(t.namespace_selector),
         )
         for t in terms
     )
 
 
-def _spread(raw: Iterable[api_types.ApiSpreadConstraint], when: str) -> tuple[SpreadConstraint, ...]:
+def _spread(
+    raw: Iterable[api_types.ApiSpreadConstraint], when: str
+) -> tuple[SpreadConstraint, ...]:
     return tuple(
         SpreadConstraint(
             c.topology_key,

@@ -1,11 +1,12 @@
 """Holds one cluster's objects as the model needs them, and builds a snapshot from them at any time.
 
-Each object is added as it is read, and its JSON is released; a change of one object is one update. The result does not
-depend on the order in which objects came, nor on objects that came and went: a pass that follows changes must plan what
-a pass that reads everything plans.
+Each object is added as it is read, and its JSON is released; a change of one object is one update.
+The result does not depend on the order in which objects came, nor on objects that came and went: a
+pass that follows changes must plan what a pass that reads everything plans.
 
-One malformed object among many becomes a gap with its place; a document that is not JSON at all is the caller's error.
-A malformed pod that is bound to a node makes that node's usage unknown, and the gap names the node.
+One malformed object among many becomes a gap with its place; a document that is not JSON at all
+is the caller's error. A malformed pod that is bound to a node makes that node's usage unknown,
+and the gap names the node.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ _ORDER = (
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
 _CLASS, _DETAIL = attrgetter("cls"), attrgetter("name", "place", "detail")
-_LONGEST_NAME, _LONGEST_DETAIL = 300, 500  # characters of a bad object's name, and of its problem, that are kept
+# characters of a bad object's name, and of its problem, that are kept
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500
 
 
 def wire_type(kind: str) -> type[Any]:
@@ -84,8 +86,8 @@ def wire_type(kind: str) -> type[Any]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: decoding creates millions of objects without cycles, and the collector would make it
-    four times slower."""
+    """Pause the garbage collector: decoding creates millions of objects without cycles, and the
+    collector would make it four times slower."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -96,15 +98,17 @@ def collector_paused() -> Iterator[None]:
 
 
 class FoldedObjects:
-    """One cluster's objects by kind and key_of, as they are folded. namespace: where Outscaler's own ConfigMaps are
-    looked up (options.namespace)."""
+    """One cluster's objects by kind and key_of, as they are folded. namespace: where Outscaler's
+    own ConfigMaps are looked up (options.namespace)."""
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self.table = ClassTable()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.budgets: dict[str, Budget] = {}
-        self.controllers: dict[str, dict[str, Controller]] = {kind: {} for kind in CONTROLLER_GROUPS}
+        self.controllers: dict[str, dict[str, Controller]] = {
+            kind: {} for kind in CONTROLLER_GROUPS
+        }
         self.daemonsets: dict[str, DaemonSet] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.malformed: dict[tuple[str, str], MissingData] = {}
@@ -127,7 +131,9 @@ class FoldedObjects:
     def count(self, kind: str) -> int:
         """Return the number of objects of a kind, the malformed ones included."""
         objects = self.by_kind[kind]
-        return len(objects) + sum(1 for bad_kind, key in self.malformed if bad_kind == kind and key not in objects)
+        return len(objects) + sum(
+            1 for bad_kind, key in self.malformed if bad_kind == kind and key not in objects
+        )
 
     def forget(self, kind: str) -> None:
         """Drop all objects of one kind."""
@@ -145,8 +151,11 @@ class FoldedObjects:
             self.daemonsets.pop(key, None)
         self.malformed.pop((kind, key), None)
 
-    def fold(self, kind: str, items: Sequence[Any], malformed: Malformed, *, resizing: bool = True) -> None:
-        """Add decoded objects of one kind. resizing: whether pods among them may be in an in-place resize."""
+    def fold(
+        self, kind: str, items: Sequence[Any], malformed: Malformed, *, resizing: bool = True
+    ) -> None:
+        """Add decoded objects of one kind. resizing: whether pods among them may
+        be in an in-place resize."""
         if kind == "Pod":
             self._pod_fold.fold(items, self.pods, malformed, resizing=resizing)
             return
@@ -156,7 +165,9 @@ class FoldedObjects:
             "Namespace": self._add_namespace,
             "DaemonSet": self._add_daemonset,
         }
-        add = own.get(kind) or partial(self._add_storage if kind in FOLDS else self._add_controller, kind)
+        add = own.get(kind) or partial(
+            self._add_storage if kind in FOLDS else self._add_controller, kind
+        )
         for at, item in enumerate(items):
             try:
                 add(item)
@@ -171,7 +182,11 @@ class FoldedObjects:
         node_name = rest.node if kind == "Pod" else rest.name if kind == "Node" else ""
         key = key_of(rest.namespace, rest.name) if rest.name else place
         self.malformed[kind, key] = MissingData(
-            kind=kind, name=rest.key[:_LONGEST_NAME], place=place, node=node_name, detail=detail[:_LONGEST_DETAIL]
+            kind=kind,
+            name=rest.key[:_LONGEST_NAME],
+            place=place,
+            node=node_name,
+            detail=detail[:_LONGEST_DETAIL],
         )
 
     def _add_storage(self, kind: str, item: Any) -> None:
@@ -199,7 +214,9 @@ class FoldedObjects:
     def _add_controller(self, kind: str, item: api_types.ApiController) -> None:
         meta = item.metadata
         references = meta.owner_references or ()
-        owner = next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
+        owner = next(
+            (Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None
+        )
         self.controllers[kind][key_of(meta.namespace, meta.name)] = Controller(
             kind, meta.namespace, meta.name, meta.uid, item.spec.replicas, owner
         )
@@ -207,26 +224,38 @@ class FoldedObjects:
     def _add_daemonset(self, item: api_types.ApiController) -> None:
         meta, template = item.metadata, item.spec.template
         owner = msgspec.json.encode(
-            [{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1", "controller": True}]
+            [
+                {
+                    "kind": "DaemonSet",
+                    "name": meta.name,
+                    "uid": meta.uid,
+                    "apiVersion": "apps/v1",
+                    "controller": True,
+                }
+            ]
         )
         spec, labels = bytes(template.spec) or b"{}", bytes(template.metadata.labels)
         cls = self.table.intern(meta.namespace, spec, labels, owner, template.metadata.annotations)
         key = key_of(meta.namespace, meta.name)
         self.daemonsets[key] = DaemonSet(meta.namespace, meta.name, meta.uid, cls)
-        self.controllers["DaemonSet"][key] = Controller("DaemonSet", meta.namespace, meta.name, meta.uid)
+        self.controllers["DaemonSet"][key] = Controller(
+            "DaemonSet", meta.namespace, meta.name, meta.uid
+        )
 
 
 class SnapshotBuilder:
     """Collects one cluster's objects: add documents, and request a snapshot at any time.
 
-    namespace: where Outscaler's own ConfigMaps are looked up (options.namespace). numbered: whether the place of a
-    malformed object is its number in its document, as in a file; the pages of a live list have no lasting numbers.
+    namespace: where Outscaler's own ConfigMaps are looked up (options.namespace). numbered: whether
+    the place of a malformed object is its number in its document, as in a file; the pages of a live
+    list have no lasting numbers.
     """
 
     def __init__(self, namespace: str = NAMESPACE, *, numbered: bool = True) -> None:
         self.objects = FoldedObjects(namespace)
         self._numbered = numbered
-        self._rule_objects: dict[str, RuleObject] | None = None  # by namespace and name; None: not read
+        # by namespace and name; None: not read
+        self._rule_objects: dict[str, RuleObject] | None = None
         self._gaps: list[MissingData] = []
         self._listed: set[str] = set()
         self._seen: set[str] = set()
@@ -242,7 +271,8 @@ class SnapshotBuilder:
         return frozenset(self._listed | self._seen)
 
     def reset(self, kind: str) -> None:
-        """Drop all objects of one kind: a list that expired half-way is restarted (kube/client.list_pages)."""
+        """Drop all objects of one kind: a list that expired half-way is restarted
+        (kube/client.list_pages)."""
         if kind == RULE_OBJECT:
             self._rule_objects = None
         self.objects.forget(kind)
@@ -252,20 +282,27 @@ class SnapshotBuilder:
     @property
     def claims(self) -> bool:
         """Return whether any pod has a volume claim, so that storage matters."""
-        return any(volume.claim or volume.template for cls in self.objects.table.classes for volume in cls.volumes)
+        return any(
+            volume.claim or volume.template
+            for cls in self.objects.table.classes
+            for volume in cls.volumes
+        )
 
     def mark_absent(self, kind: str) -> None:
-        """Record that there are no objects of a kind: the cluster does not serve it, or it is not used."""
+        """Record that there are no objects of a kind: the cluster does not
+        serve it, or it is not used."""
         self._listed.add(kind)
         if _is_rule_object(kind):
             self._rule_objects = self._rule_objects or {}
 
     def listing_state(self) -> tuple[tuple[MissingData, ...], frozenset[str], frozenset[str]]:
-        """Return what is known beside the objects: gaps of whole lists, kinds that were listed, and kinds of which an
-        object was seen."""
+        """Return what is known beside the objects: gaps of whole lists, kinds that were listed, and
+        kinds of which an object was seen."""
         return tuple(self._gaps), frozenset(self._listed), frozenset(self._seen)
 
-    def restore_listing_state(self, gaps: Iterable[MissingData], listed: Iterable[str], seen: Iterable[str]) -> None:
+    def restore_listing_state(
+        self, gaps: Iterable[MissingData], listed: Iterable[str], seen: Iterable[str]
+    ) -> None:
         """Replace it by what listing_state returned."""
         self._gaps, self._listed, self._seen = list(gaps), set(listed), set(seen)
 
@@ -276,8 +313,9 @@ class SnapshotBuilder:
     def add_page(self, body: bytes, place: str, kind: str = "", listing: Any = None) -> None:
         """Read a document: a List of anything, a typed list such as PodList, or one object.
 
-        kind: the kind of the items if the document does not name it (the API's own lists do not repeat it per item).
-        listing: the document as LISTINGS[kind] decodes it, where that is done already.
+        kind: the kind of the items if the document does not name it (the API's own lists
+        do not repeat it per item). listing: the document as LISTINGS[kind] decodes it,
+        where that is done already.
         Raises BadInput if the document is not JSON or is truncated.
         """
         with collector_paused():
@@ -285,7 +323,9 @@ class SnapshotBuilder:
                 if self._add_listing(body, kind or _first_kind(body), kind, place, listing):
                     return
                 head = _HEAD.decode(body)
-                kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
+                kind = kind or (
+                    head.kind.removesuffix("List") if head.kind.endswith("List") else ""
+                )
                 if is_foreign(kind, head.api_version):
                     return
                 self.mark_absent(kind)
@@ -299,9 +339,13 @@ class SnapshotBuilder:
                     self.add_object(item, kind, f"{place}: items[{at}]" if numbered else place)
             except msgspec.ValidationError as error:
                 problem = f"is not a Kubernetes object or List ({error})"
-                raise BadInput(place, problem, "save it with: kubectl get nodes,pods -A -o json") from None
+                raise BadInput(
+                    place, problem, "save it with: kubectl get nodes,pods -A -o json"
+                ) from None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
+                raise BadInput(
+                    place, f"is not complete JSON ({error})", "fetch it again; nothing was used"
+                ) from None
 
     def add_object(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         """Read one object. kind: of its list, "" if that names none."""
@@ -332,17 +376,20 @@ class SnapshotBuilder:
         self.objects.fold(kind, (item,), malformed)
 
     def _add_rule_object(self, raw: msgspec.Raw) -> None:
-        """Add a HorizontalNodeAutoscaler. An invalid one is not a gap but a rejected object, which is reported to its
-        owner (policy/horizontal_node_autoscaler.py). Raises BadInput for an object without a name."""
+        """Add a HorizontalNodeAutoscaler. An invalid one is not a gap but a rejected object,
+        which is reported to its owner (policy/horizontal_node_autoscaler.py). Raises BadInput for
+        an object without a name."""
         rule_object = read_object(msgspec.json.decode(raw))
         if not rule_object.name:
             problem = "; ".join(rule_object.problems) or "is missing"
             raise BadInput("metadata.name", problem, "give the object a name")
         self._rule_objects = {**(self._rule_objects or {}), rule_object.key: rule_object}
 
-    def _add_listing(self, body: bytes, likely: str, kind: str, place: str, listing: Any = None) -> bool:
-        """Read a list at once if it is one and all its items are well-formed and of this kind, and return True;
-        otherwise do nothing."""
+    def _add_listing(
+        self, body: bytes, likely: str, kind: str, place: str, listing: Any = None
+    ) -> bool:
+        """Read a list at once if it is one and all its items are well-formed and of this kind, and
+        return True; otherwise do nothing."""
         if likely not in LISTINGS:
             return False
         if listing is None:
@@ -364,7 +411,11 @@ class SnapshotBuilder:
         foreign = {version for version in versions if is_foreign(likely, version)}
         if len(foreign) < len(versions):
             self._seen.add(likely)
-        items = listing.items if not foreign else [item for item in listing.items if item.api_version not in foreign]
+        items = (
+            listing.items
+            if not foreign
+            else [item for item in listing.items if item.api_version not in foreign]
+        )
         texts: list[msgspec.Raw] = []
 
         def malformed(at: int, error: Exception) -> None:
@@ -380,13 +431,19 @@ class SnapshotBuilder:
         return True
 
     def snapshot(
-        self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = (), gaps: Iterable[MissingData] = ()
+        self,
+        cluster: str,
+        taken_at: float,
+        groups: tuple[NodeGroup, ...] = (),
+        gaps: Iterable[MissingData] = (),
     ) -> Snapshot:
-        """Return everything held now, in an order and with numbers of classes that depend neither on the order of
-        reading nor on objects that are gone. gaps: of the groups."""
+        """Return everything held now, in an order and with numbers of classes that depend neither
+        on the order of reading nor on objects that are gone. gaps: of the groups."""
         objects = self.objects
         daemonsets: Sequence[DaemonSet] = _sorted(objects.daemonsets)
-        pods, daemonsets, classes = _numbered(self._pods_with_claims(), daemonsets, objects.table.classes)
+        pods, daemonsets, classes = _numbered(
+            self._pods_with_claims(), daemonsets, objects.table.classes
+        )
         controllers = {kind for kind, by_name in objects.controllers.items() if by_name}
         malformed = sorted(objects.malformed.values(), key=_DETAIL)
         missing = sorted([*self._gaps, *malformed], key=lambda gap: _RANK.get(gap.kind, len(_RANK)))
@@ -398,10 +455,16 @@ class SnapshotBuilder:
             classes=share_out(classes),
             groups=tuple(sorted(groups, key=lambda group: group.id)),
             budgets=_sorted(objects.budgets),
-            controllers=tuple(each for _, by_name in sorted(objects.controllers.items()) for each in _sorted(by_name)),
+            controllers=tuple(
+                each
+                for _, by_name in sorted(objects.controllers.items())
+                for each in _sorted(by_name)
+            ),
             controller_kinds=tuple(sorted(controllers | self._listed & set(CONTROLLER_GROUPS))),
             daemonsets=tuple(daemonsets),
-            namespaces={key.partition("\0")[2]: labels for key, labels in sorted(objects.namespaces.items())},
+            namespaces={
+                key.partition("\0")[2]: labels for key, labels in sorted(objects.namespaces.items())
+            },
             storage=storage_of(objects.by_kind),
             rule_objects=None if self._rule_objects is None else _sorted(self._rule_objects),
             priorities=next(iter(objects.by_kind["ConfigMap"].values()), None),
@@ -409,13 +472,15 @@ class SnapshotBuilder:
         )
 
     def _pods_with_claims(self) -> list[Pod]:
-        """Return the pods, sorted by namespace and name. Pending pods with ephemeral volumes are resolved, once all
-        claims are known: see storage.own_claims."""
+        """Return the pods, sorted by namespace and name. Pending pods with ephemeral volumes are
+        resolved, once all claims are known: see storage.own_claims."""
         objects = self.objects
         classes = objects.table.classes
         keys = sorted(objects.pods)
         pods = list(map(objects.pods.__getitem__, keys))
-        ephemeral = {at for at, cls in enumerate(classes) if any(volume.template for volume in cls.volumes)}
+        ephemeral = {
+            at for at, cls in enumerate(classes) if any(volume.template for volume in cls.volumes)
+        }
         if not ephemeral or CLAIMS not in self.kinds:
             return pods
         for at, pod in enumerate(pods):
@@ -431,12 +496,14 @@ def _sorted(objects: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _is_rule_object(kind: str) -> bool:
-    """Return whether a kind is HorizontalNodeAutoscaler, in any spelling, of a single object or a list."""
+    """Return whether a kind is HorizontalNodeAutoscaler, in any spelling, of a
+    single object or a list."""
     return kind.casefold().removesuffix("list") == RULE_OBJECT.casefold()
 
 
 def _kind_of(raw: msgspec.Raw) -> str:
-    """Return the kind that an item names, _FOREIGN if it is not the built-in one, "" if it names none."""
+    """Return the kind that an item names, _FOREIGN if it is not the built-in
+    one, "" if it names none."""
     try:
         item = _KIND.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -447,8 +514,8 @@ def _kind_of(raw: msgspec.Raw) -> str:
 
 
 def _first_kind(body: bytes) -> str:
-    """Guess the common kind of a list's items, from where the API writes the kind of a list and of its first item; the
-    caller verifies each item."""
+    """Guess the common kind of a list's items, from where the API writes the kind of a list and of
+    its first item; the caller verifies each item."""
     kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
     return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
 
@@ -456,7 +523,8 @@ def _first_kind(body: bytes) -> str:
 def _numbered(
     pods: list[Pod], daemonsets: Sequence[DaemonSet], classes: Sequence[PodClass]
 ) -> tuple[list[Pod], Sequence[DaemonSet], list[PodClass]]:
-    """Return the same with classes numbered in the order of their first pod, then of their first DaemonSet."""
+    """Return the same with classes numbered in the order of their first pod, then
+    of their first DaemonSet."""
     used = dict.fromkeys(map(_CLASS, pods))
     used.update(dict.fromkeys(map(_CLASS, daemonsets)))
     order = list(used)
@@ -469,7 +537,8 @@ def _numbered(
 
 
 def _with_class(pod: Pod, cls: int) -> Pod:
-    """Return the pod with another class. Spelled out, because msgspec.structs.replace takes five times as long."""
+    """Return the pod with another class. Spelled out, because msgspec.structs.replace
+    takes five times as long."""
     if pod.cls == cls:
         return pod
     return Pod(

@@ -1,7 +1,8 @@
-"""Converts volumes, claims and related objects to model/storage.py, and reads the priority expander's ConfigMap.
+"""Converts volumes, claims and related objects to model/storage.py, and reads the
+priority expander's ConfigMap.
 
-Storage kinds have their own rules about what counts as bound, and which CSI driver replaces an in-tree plugin. The
-planner determines whether a pod fits.
+Storage kinds have their own rules about what counts as bound, and which CSI driver replaces an
+in-tree plugin. The planner determines whether a pod fits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.model.storage import Claim, CSINode, PersistentVolume, Storage, StorageCapacity, StorageClass
+from chalicelib.model.storage import (
+    Claim,
+    CSINode,
+    PersistentVolume,
+    Storage,
+    StorageCapacity,
+    StorageClass,
+)
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy import priority_configmap
 from chalicelib.snapshot import api_types as wire
@@ -41,7 +49,8 @@ _DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()
 
 
 def storage_of(objects: Mapping[str, Mapping[str, Any]]) -> Storage:
-    """Return all storage objects, sorted by name. objects: what is kept of them, by kind and key."""
+    """Return all storage objects, sorted by name. objects: what is kept of them, by kind and
+    key."""
 
     def of(kind: str) -> tuple[Any, ...]:
         return tuple(value for _, value in sorted(objects[kind].items()))
@@ -57,12 +66,12 @@ def storage_of(objects: Mapping[str, Mapping[str, Any]]) -> Storage:
 
 
 def own_claims(pod: Pod, pod_class: PodClass, claims: Mapping[str, Claim]) -> PodClass:
-    """Return the class of a pending pod with ephemeral volumes, once the state of their claims is known. claims: by
-    namespace and name.
+    """Return the class of a pending pod with ephemeral volumes, once the state of their claims is
+    known. claims: by namespace and name.
 
-    A claim that was created from the template and is still unbound is the same for all siblings, so they stay one
-    class. A claim that is bound, assigned to a node, being deleted or missing is specific to the pod: its volume then
-    names it (`<pod>-<volume>`).
+    A claim that was created from the template and is still unbound is the same for all siblings, so
+    they stay one class. A claim that is bound, assigned to a node, being deleted or missing is
+    specific to the pod: its volume then names it (`<pod>-<volume>`).
     """
 
     def with_claim(volume: Volume) -> Volume:
@@ -70,10 +79,14 @@ def own_claims(pod: Pod, pod_class: PodClass, claims: Mapping[str, Claim]) -> Po
             return volume
         name = f"{pod.name}-{volume.name}"
         claim = claims.get(f"{pod.namespace}\0{name}")
-        waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
+        waits = claim is not None and not (
+            claim.volume or claim.unsettled or claim.deleted or claim.selected_node
+        )
         return volume if waits else msgspec.structs.replace(volume, claim=name)
 
-    return msgspec.structs.replace(pod_class, volumes=tuple(with_claim(volume) for volume in pod_class.volumes))
+    return msgspec.structs.replace(
+        pod_class, volumes=tuple(with_claim(volume) for volume in pod_class.volumes)
+    )
 
 
 def _bytes(raw: wire.Quantity | None) -> int | None:
@@ -81,16 +94,19 @@ def _bytes(raw: wire.Quantity | None) -> int | None:
 
 
 def _class_name(name: str | None, notes: wire.StorageAnnotations | None) -> str:
-    """Return the storage class name; the deprecated annotation takes precedence if it is present."""
+    """Return the storage class name; the deprecated annotation takes
+    precedence if it is present."""
     old = (notes or _NO_NOTES).old_class
     return (name or "") if old is None else old
 
 
 def _claim(item: wire.ApiClaim) -> Claim:
     meta, spec, notes = item.metadata, item.spec, item.metadata.annotations or _NO_NOTES
-    # A claim that names a volume is bound once the volume controller reports it; a manually saved claim may have no
-    # status.
-    bound = bool(spec.volume_name) and (notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""})
+    # A claim that names a volume is bound once the volume controller reports it; a manually saved
+    # claim may have no status.
+    bound = bool(spec.volume_name) and (
+        notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""}
+    )
     return msgspec.structs.replace(
         claim_from_spec(spec),
         namespace=meta.namespace or "default",
@@ -105,8 +121,11 @@ def _claim(item: wire.ApiClaim) -> Claim:
 
 
 def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
-    """Return a nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
-    request = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
+    """Return a nameless, unbound claim as a template describes it; raises BadInput
+    for a malformed quantity."""
+    request = (
+        spec.resources.requests.storage if spec.resources and spec.resources.requests else None
+    )
     return Claim(
         namespace="",
         name="",
@@ -140,19 +159,28 @@ def _volume(item: wire.ApiVolume) -> PersistentVolume:
 
 
 def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
-    """Return the CSI driver that attaches a volume, and the volume's name in it; empty if nothing is attached."""
+    """Return the CSI driver that attaches a volume, and the volume's name in it;
+    empty if nothing is attached."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     cloud_disks = (spec.aws_elastic_block_store, spec.gce_persistent_disk, spec.azure_disk)
-    sources = (*cloud_disks, spec.cinder, spec.vsphere_volume, spec.portworx_volume)  # in the order of _REPLACED
+    # in the order of _REPLACED
+    sources = (*cloud_disks, spec.cinder, spec.vsphere_volume, spec.portworx_volume)
     drivers = zip(_DRIVER_OF_KIND.values(), sources, strict=True)
-    return next(((driver, source.name) for driver, source in drivers if source is not None), ("", ""))
+    return next(
+        ((driver, source.name) for driver, source in drivers if source is not None), ("", "")
+    )
 
 
 def _class(item: wire.ApiStorageClass) -> StorageClass:
     meta, notes = item.metadata, item.metadata.annotations or _NO_NOTES
     topologies = tuple(
-        NodeTerm(tuple(Requirement(e.key, "In", tuple(e.values or ())) for e in term.match_label_expressions or ()))
+        NodeTerm(
+            tuple(
+                Requirement(e.key, "In", tuple(e.values or ()))
+                for e in term.match_label_expressions or ()
+            )
+        )
         for term in item.allowed_topologies or ()
     )
     return StorageClass(
@@ -204,13 +232,16 @@ FOLDS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
     "CSINode": (wire.ApiCsiNode, _csi_node),
     "CSIStorageCapacity": (wire.ApiStorageCapacity, _capacity),
     # A driver's name, if it publishes its capacity.
-    "CSIDriver": (wire.ApiCsiDriver, lambda item: item.metadata.name if item.spec.storage_capacity else ""),
+    "CSIDriver": (
+        wire.ApiCsiDriver,
+        lambda item: item.metadata.name if item.spec.storage_capacity else "",
+    ),
     "ConfigMap": (wire.ApiConfigMap, _priorities),
 }
 
 
-# Fields that identify the disk of an in-tree volume: the keys of its source, each with the API server's default
-# after `=`.
+# Fields that identify the disk of an in-tree volume: the keys of its source, each with the API
+# server's default after `=`.
 _DISKS = {
     "gcePersistentDisk": ("pdName",),
     "awsElasticBlockStore": ("volumeID",),
@@ -225,11 +256,13 @@ VOLUME_FIELDS = frozenset(
     {"claimName", "driver", "medium", "monitors", "readOnly"}
     | {key.partition("=")[0] for keys in _DISKS.values() for key in keys}
 )
-"""Fields of a volume's source that pod_volume reads, in addition to the template of an ephemeral claim."""
+"""Fields of a volume's source that pod_volume reads, in addition to the
+template of an ephemeral claim."""
 
 
 def pod_volume(raw: Mapping[str, Any]) -> Volume:
-    """Convert spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a malformed claim template."""
+    """Convert spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a
+    malformed claim template."""
     kind = next((key for key in sorted(raw) if key != "name"), "")
     source = raw.get(kind)
     details: Mapping[str, Any] = source if isinstance(source, dict) else {}
@@ -251,4 +284,6 @@ def pod_volume(raw: Mapping[str, Any]) -> Volume:
             monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
             driver=_DRIVER_OF_KIND.get(kind, ""),
         )
-    return Volume(name, "emptyDirMemory" if kind == "emptyDir" and details.get("medium") == "Memory" else kind)
+    return Volume(
+        name, "emptyDirMemory" if kind == "emptyDir" and details.get("medium") == "Memory" else kind
+    )

@@ -1,7 +1,7 @@
 """The state of all clusters in two DynamoDB tables.
 
-Here: `Store`, its rows and its errors. Not here: what the state means (model) and when it changes (reconciler,
-operations).
+Here: `Store`, its rows and its errors. Not here: what the state means (model) and when it changes
+(reconciler, operations).
 """
 
 from __future__ import annotations

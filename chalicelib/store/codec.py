@@ -1,8 +1,9 @@
 """Encodes values as text or bytes, and computes the fingerprint that identifies a content.
 
-A row's version is the fingerprint of its content rather than a counter, because the planner returns plain values that
-could not carry a counter. A write based on equal content loses nothing. The content is fingerprinted in canonical form:
-encoded, read back and encoded again, so that 5 and 5.0, or a field that only an older release knew, make no difference.
+A row's version is the fingerprint of its content rather than a counter, because the planner returns
+plain values that could not carry a counter. A write based on equal content loses nothing. The
+content is fingerprinted in canonical form: encoded, read back and encoded again, so that 5 and 5.0,
+or a field that only an older release knew, make no difference.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def canonical(value: Any, kind: Any) -> bytes:
 
 
 def fingerprint(data: bytes) -> str:
-    """Return 20 hexadecimal digits; an accidental collision is practically impossible, and a deliberate one gains
-    nothing."""
+    """Return 20 hexadecimal digits; an accidental collision is practically impossible, and a
+    deliberate one gains nothing."""
     return hashlib.sha256(data).hexdigest()[:20]
 
 
@@ -51,8 +52,8 @@ def pack(data: bytes) -> tuple[bytes, ...]:
 
 
 def unpack(pieces: tuple[bytes, ...]) -> bytes:
-    """Return what `pack` was given. Raises zlib.error, and ValueError for more than is ever packed: a row of 400 KB may
-    expand to 400 MB."""
+    """Return what `pack` was given. Raises zlib.error, and ValueError for more than is ever packed:
+    a row of 400 KB may expand to 400 MB."""
     unpacker, packed = zlib.decompressobj(), b"".join(pieces)
     data = unpacker.decompress(packed, LARGEST_UNPACKED * len(pieces) + 1)
     if not unpacker.eof or len(data) > LARGEST_UNPACKED * len(pieces):

@@ -3,17 +3,18 @@
     first wake ► True            again ► False              until             wake ► True
     ──┬──────────────────────────────┬────────────────────────┬──────────────────┬─────►
 
-A refused conditional write costs as much as a successful one. A plain read therefore comes first and decides all but
-the first few calls of a storm; the conditional write decides the race among those. A row that was written for an action
-that then failed can be taken back, but only by its writer.
+A refused conditional write costs as much as a successful one. A plain read therefore comes first
+and decides all but the first few calls of a storm; the conditional write decides the race among
+those. A row that was written for an action that then failed can be taken back, but only by its
+writer.
 
-Wake-ups of events are limited as well: BURST at once, then one in EACH seconds, as a token bucket that is stored as the
-instant at which it is full again. Events beyond that are gathered in a longer window, so none is lost. All of it is one
-row per cluster, and each wake-up is one write of it.
+Wake-ups of events are limited as well: BURST at once, then one in EACH seconds, as a token bucket
+that is stored as the instant at which it is full again. Events beyond that are gathered in a longer
+window, so none is lost. All of it is one row per cluster, and each wake-up is one write of it.
 
-The function behind the public HTTP API records wake-ups and signatures in a partition of their own, so that its role
-needs write access to no other row of the table. A wake-up that ends later than any correct clock can have set it is
-ignored, because it would block the other functions.
+The function behind the public HTTP API records wake-ups and signatures in a partition of their own,
+so that its role needs write access to no other row of the table. A wake-up that ends later than any
+correct clock can have set it is ignored, because it would block the other functions.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ WINDOW, PROMPT = "", "prompt"
 """Keys of wake-ups: of those that are gathered in a window, and of those that are not."""
 LONGEST_WINDOW = 60.0  # seconds; the policy permits no longer window
 BURST, EACH = 20, 10.0
-"""Wake-ups of events that a cluster may have at once, and seconds for each further one: 360 an hour."""
+"""Wake-ups of events that a cluster may have at once, and seconds for each
+further one: 360 an hour."""
 DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 _TRIES = 3  # writes of one wake-up, of which all but the last were outrun
 TIDY_AFTER = 3600  # seconds after its end that a row may be deleted by DynamoDB
 
 
 class OpenWakes(msgspec.Struct, frozen=True):
-    """Windows of a cluster's wake-ups. keys: of those that are open. pause: seconds until the limit leaves room for a
-    further wake-up of an event."""
+    """Windows of a cluster's wake-ups. keys: of those that are open. pause: seconds until the limit
+    leaves room for a further wake-up of an event."""
 
     keys: frozenset[str] = frozenset()
     pause: float = 0.0
@@ -55,13 +57,16 @@ class Debounce:
         self._table, self._clock = table, clock
 
     def wakes(self, cluster: str) -> OpenWakes:
-        """Return which windows are open, and how long a further wake-up of an event has to wait. A plain read, which
-        decides no race."""
+        """Return which windows are open, and how long a further wake-up of an event has to wait. A
+        plain read, which decides no race."""
         return self._open(self._table.get(DebounceRow, *_row_key(WAKE, cluster, WINDOW)))
 
-    def wake(self, cluster: str, window: float, *, key: str = WINDOW, by: str = "", limited: bool = False) -> bool:
-        """Return True for the first call in window seconds, which is the one that queues a reconcile. key: of the
-        window. limited: whether it counts for the limit, which the caller has found to leave room."""
+    def wake(
+        self, cluster: str, window: float, *, key: str = WINDOW, by: str = "", limited: bool = False
+    ) -> bool:
+        """Return True for the first call in window seconds, which is the one that queues a
+        reconcile. key: of the window. limited: whether it counts for the limit, which the caller
+        has found to leave room."""
         for _ in range(_TRIES):
             row = self._table.get(DebounceRow, *_row_key(WAKE, cluster, WINDOW))
             if key in self._open(row).keys:
@@ -69,7 +74,8 @@ class Debounce:
             try:
                 self._table.write(
                     self._table.put(
-                        self._woken(row, cluster, window, key, by, EACH if limited else 0.0), _is_still(row)
+                        self._woken(row, cluster, window, key, by, EACH if limited else 0.0),
+                        _is_still(row),
                     )
                 )
             except ConditionFailed as refused:
@@ -101,7 +107,8 @@ class Debounce:
 
     @staticmethod
     def _full_at(row: DebounceRow | None, now: float) -> float:
-        """Return when the burst is full again; now where no correct clock can have set the stored instant."""
+        """Return when the burst is full again; now where no correct clock can
+        have set the stored instant."""
         full_at = row.full_at or 0.0 if row is not None else 0.0
         return full_at if now < full_at <= now + (BURST + 1) * EACH + DIFFERENCE else now
 
@@ -121,31 +128,41 @@ class Debounce:
             expires_at=int(max(now + window, full_at)) + TIDY_AFTER,
         )
 
-    def first_use(self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = "") -> bool:
-        """Return True if this key was not used within ttl seconds, and record the use. Only a digest of the key is
-        stored."""
-        return not self.used(cluster, key, kind=kind) and self.note(cluster, key, ttl, kind=kind, by=by)
+    def first_use(
+        self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = ""
+    ) -> bool:
+        """Return True if this key was not used within ttl seconds, and record the use. Only a
+        digest of the key is stored."""
+        return not self.used(cluster, key, kind=kind) and self.note(
+            cluster, key, ttl, kind=kind, by=by
+        )
 
     def used(self, cluster: str, key: str, *, kind: str = SIGNATURE) -> bool:
         """Return whether the key is in use now. A plain read, which decides no race."""
         return self._counts(self._table.get(DebounceRow, *_row_key(kind, cluster, key)), kind)
 
     def used_before(self, cluster: str, key: str) -> bool:
-        """Return whether a release that stored signatures in the cluster's own partition has recorded this one."""
+        """Return whether a release that stored signatures in the cluster's own
+        partition has recorded this one."""
         return self._counts(self._table.get(DebounceRow, cluster, _item(SIGNATURE, key)), SIGNATURE)
 
     def _counts(self, seen: DebounceRow | None, kind: str) -> bool:
         now = self._clock()
         return seen is not None and now < seen.until <= now + _furthest(kind)
 
-    def note(self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = "") -> bool:
-        """Do the same as first_use without the preceding read. by: a name for this one use, with which it can be
-        removed."""
+    def note(
+        self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = ""
+    ) -> bool:
+        """Do the same as first_use without the preceding read. by: a name for this one use, with
+        which it can be removed."""
         now = self._clock()
         never_used = DebounceRow.until.does_not_exist()
         use_is_forgotten = DebounceRow.until <= now
         row = DebounceRow(
-            *_row_key(kind, cluster, key), until=now + ttl, expires_at=int(now + ttl) + TIDY_AFTER, by=by or None
+            *_row_key(kind, cluster, key),
+            until=now + ttl,
+            expires_at=int(now + ttl) + TIDY_AFTER,
+            by=by or None,
         )
         try:
             self._table.write(self._table.put(row, never_used | use_is_forgotten))
@@ -154,15 +171,18 @@ class Debounce:
         return True
 
     def forget(self, cluster: str, key: str, *, by: str, kind: str = SIGNATURE) -> None:
-        """Take back a use by this writer; a use by another writer is unchanged. The row is written over, because the
-        function behind the public API has no right to delete."""
-        over = DebounceRow(*_row_key(kind, cluster, key), until=0.0, expires_at=int(self._clock()) + TIDY_AFTER)
+        """Take back a use by this writer; a use by another writer is unchanged. The row is written
+        over, because the function behind the public API has no right to delete."""
+        over = DebounceRow(
+            *_row_key(kind, cluster, key), until=0.0, expires_at=int(self._clock()) + TIDY_AFTER
+        )
         with suppress(ConditionFailed):
             self._table.write(self._table.put(over, DebounceRow.by == by))
 
 
 def _is_still(row: DebounceRow | None) -> Condition:
-    """Return the condition that the row of a cluster's wake-ups was not written since it was read."""
+    """Return the condition that the row of a cluster's wake-ups was not
+    written since it was read."""
     if row is None:
         absent: Condition = DebounceRow.until.does_not_exist()
         return absent

@@ -1,4 +1,5 @@
-"""Errors of the store. Every refusal carries what was found, so that callers need not read it again.
+"""Errors of the store. Every refusal carries what was found, so that
+callers need not read it again.
 
 LeaseLost and StaleWrite guarantee that nothing of the refused write is visible, now or later.
 """
@@ -61,7 +62,8 @@ class OperationNotDue(StoreError):
 
 
 class OperationFinished(StoreError):
-    """The operation has ended. state: succeeded, failed, abandoned, or `unknown` where no row is left."""
+    """The operation has ended. state: succeeded, failed, abandoned, or
+    `unknown` where no row is left."""
 
     published_name = "Over"
 
@@ -81,7 +83,8 @@ class IllegalTransition(StoreError):
 
 
 class PolicyChanged(StoreError):
-    """Another version was stored in the meantime. expected, actual: version numbers; None: there was no policy."""
+    """Another version was stored in the meantime. expected, actual: version numbers;
+    None: there was no policy."""
 
     def __init__(self, expected: int | None, actual: int | None) -> None:
         expected_words = "no policy" if expected is None else f"version {expected}"
@@ -91,28 +94,33 @@ class PolicyChanged(StoreError):
 
 
 class NotMoved(StoreError):
-    """The cluster's policy is stored where it is not used (policies.py). Its operations wait: an unfinished
-    upgrade must not cancel them."""
+    """The cluster's policy is stored where it is not used (policies.py). Its operations wait: an
+    unfinished upgrade must not cancel them."""
 
     def __init__(self, cluster: str) -> None:
-        super().__init__(f"{cluster}: its policy lies in the state table, where it is not used; run outscaler migrate")
+        super().__init__(
+            f"{cluster}: its policy lies in the state table, where it is not used; run outscaler "
+            "migrate"
+        )
         self.cluster = cluster
 
 
 class NewerSchema(StoreError):
-    """The table has a schema that this code does not know. schema, release: as the table says; known: the schema that
-    this code knows."""
+    """The table has a schema that this code does not know. schema, release: as the table says;
+    known: the schema that this code knows."""
 
     def __init__(self, schema: int, release: str, known: int) -> None:
         super().__init__(
-            f"the table was written by a newer release (schema {schema}, release {release}); this code "
+            f"the table was written by a newer release (schema {schema}, release {release}); this "
+            "code "
             f"knows schema {known}; deploy that release again"
         )
         self.schema, self.release, self.known = schema, release, known
 
 
 class RowUnreadable(StoreError):
-    """Rows of one cluster cannot be read, whereas the table answers: what concerns other clusters continues."""
+    """Rows of one cluster cannot be read, whereas the table answers: what concerns
+    other clusters continues."""
 
     published_name = "StoreError"
 
@@ -122,4 +130,5 @@ class StoreThrottled(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """DynamoDB gave no usable response; the message contains the network's or the service's error."""
+    """DynamoDB gave no usable response; the message contains the network's or the service's
+    error."""

@@ -1,8 +1,10 @@
-"""Rows on which no decision depends: the journal, counters, charts, notifications, and the comparison in mode shadow.
+"""Rows on which no decision depends: the journal, counters, charts, notifications, and the
+comparison in mode shadow.
 
-The journal contains events for operators, kept for a limited time. Counters only grow; with them the table keeps which
-events were reported recently. Many executors write both concurrently. DynamoDB itself adds to the counters, so that no
-increment is lost; the rest is one value, written only if it is unchanged since the writer read it.
+The journal contains events for operators, kept for a limited time. Counters only grow; with them
+the table keeps which events were reported recently. Many executors write both concurrently.
+DynamoDB itself adds to the counters, so that no increment is lost; the rest is one value, written
+only if it is unchanged since the writer read it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ from chalicelib.model.gauge_ring import (
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.store.codec import NOT_DECODED, PIECE, decode, encode, fingerprint, pack, unpack
 from chalicelib.store.errors import RowUnreadable, StoreError
-from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
+from chalicelib.store.table_client import (
+    ConditionFailed,
+    Raw,
+    Table,
+    readable,
+    row_of,
+    value_or_error,
+)
 from chalicelib.store.tables import (
     COUNTERS,
     GAUGES,
@@ -63,11 +72,13 @@ COUNT = "n "  # prefix of the attributes that are counters
 _ACCEPTED = "a "  # prefix of the attributes that are accepted results
 _GAUGES_KEPT = 15 * 86400  # seconds after the last write that DynamoDB may delete the row
 _UNCHANGED = 1800.0  # seconds for which an overview stands whose changes do not matter
-_NODES_PER_WRITE = 250  # nodes of an overview, beyond which it is written the less often, the more it has
+# nodes of an overview, beyond which it is written the less often, the more it has
+_NODES_PER_WRITE = 250
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
-    """counts: by name, since the cluster was first seen. state: defined in record/events.py. version: of state."""
+    """counts: by name, since the cluster was first seen. state: defined in
+    record/events.py. version: of state."""
 
     counts: dict[str, float] = {}
     state: bytes = b""
@@ -77,7 +88,8 @@ class CounterTotals(msgspec.Struct, frozen=True):
 class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One journal entry. at: epoch seconds. kind: a word such as plan, operation, wake, policy.
 
-    facts: small values that are always stored. body: JSON text (a whole plan), omitted if it is too large.
+    facts: small values that are always stored. body: JSON text (a whole plan),
+    omitted if it is too large.
     """
 
     at: float
@@ -96,7 +108,8 @@ class Journal:
         self._table, self._clock, self._kept = table, clock, kept
 
     def append(self, cluster: str, entry: JournalEntry) -> None:
-        """Write one entry. Writing the same entry twice (for a message delivered twice) stores one entry."""
+        """Write one entry. Writing the same entry twice (for a message delivered
+        twice) stores one entry."""
         data = encode(entry)
         pieces = pack(data)
         if len(pieces) > 1:
@@ -108,12 +121,14 @@ class Journal:
         row = JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept))
         self._table.write(self._table.put(row))
 
-    def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
-        """Return the newest entries, newest first, without expired ones. One that cannot be read has the kind
-        UNREADABLE.
+    def recent(
+        self, cluster: str, limit: int = 50, *, before: float | None = None
+    ) -> tuple[JournalEntry, ...]:
+        """Return the newest entries, newest first, without expired ones. One that cannot be read
+        has the kind UNREADABLE.
 
-        before: epoch seconds; return only earlier entries, to the microsecond. The last entry's `at` gives the next
-        page.
+        before: epoch seconds; return only earlier entries, to the microsecond. The last entry's
+        `at` gives the next page.
         """
         below = "" if before is None else _first_at(max(before, 0.0))
         oldest = self._clock() - self._kept
@@ -133,24 +148,36 @@ class Journal:
         return _counters(raw) if raw is not None else CounterTotals()
 
     def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals | StoreError]:
-        """Return the counters of each of these clusters that has some, or why they cannot be read; one read for a
-        hundred of them."""
+        """Return the counters of each of these clusters that has some, or why they cannot be read;
+        one read for a hundred of them."""
         rows = self._table.get_many([(cluster, COUNTERS) for cluster in clusters])
-        return {cluster: value_or_error(partial(_counters, raw)) for (cluster, _), raw in rows.items()}
+        return {
+            cluster: value_or_error(partial(_counters, raw)) for (cluster, _), raw in rows.items()
+        }
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
-        """Add to counters; concurrent calls are safe. Use only names from a fixed vocabulary, because each is stored
-        permanently. A write whose response was lost may be counted twice."""
+        """Add to counters; concurrent calls are safe. Use only names from a fixed vocabulary,
+        because each is stored permanently. A write whose response was lost may be counted twice."""
         self._table.write(self._table.update(cluster, COUNTERS, _additions(counts)))
 
-    def tell(self, cluster: str, counts: Mapping[str, float], state: bytes, *, expected: str) -> bool:
-        """Add to counters and replace the state, in one write; return False, with nothing written, if it has changed.
+    def tell(
+        self, cluster: str, counts: Mapping[str, float], state: bytes, *, expected: str
+    ) -> bool:
+        """Add to counters and replace the state, in one write; return False, with nothing
+        written, if it has changed.
 
-        expected: the version that was read. Returns True if a first attempt succeeded and only its response was lost.
+        expected: the version that was read. Returns True if a first attempt succeeded and
+        only its response was lost.
         """
         version = fingerprint(state)
-        still_is_as_read = CountersRow.version == expected if expected else CountersRow.version.does_not_exist()
-        actions = [*_additions(counts), CountersRow.told.set(state), CountersRow.version.set(version)]
+        still_is_as_read = (
+            CountersRow.version == expected if expected else CountersRow.version.does_not_exist()
+        )
+        actions = [
+            *_additions(counts),
+            CountersRow.told.set(state),
+            CountersRow.version.set(version),
+        ]
         try:
             self._table.write(self._table.update(cluster, COUNTERS, actions, still_is_as_read))
         except ConditionFailed as refused:
@@ -164,7 +191,8 @@ def _additions(counts: Mapping[str, float]) -> list[Action]:
 
 
 def _numbers(raw: Raw, prefix: str) -> dict[str, float]:
-    """Return the numbers in the attributes that begin with the prefix, by the rest of their name."""
+    """Return the numbers in the attributes that begin with the prefix, by the rest of their
+    name."""
     return {
         name.removeprefix(prefix): float(value["N"])
         for name, value in raw.items()
@@ -190,25 +218,34 @@ def _entry(raw: Raw) -> JournalEntry:
 
 
 def _first_at(at: float) -> str:
-    """Return a key that sorts before the items of all entries of this instant and after those of earlier ones."""
+    """Return a key that sorts before the items of all entries of this instant and
+    after those of earlier ones."""
     return f"{JOURNAL}{round(at * 1e6):020d}"
 
 
 class GaugeRings:
-    """A cluster's numbers of the last 14 days (model/gauge_ring.py), and the overview of its groups and nodes
-    (model/overview.py), for people.
+    """A cluster's numbers of the last 14 days (model/gauge_ring.py), and the overview of its groups
+    and nodes (model/overview.py), for people.
 
-    Every five minutes a pass reads one row. It writes that row only if the stored point does not stand for the new one,
-    the row of the hours once an hour, and the overview only if it has changed, because a quiet cluster should cost
-    next to nothing. Passes of a cluster follow each other, so a lost point is the worst that two writers can cause.
+    Every five minutes a pass reads one row. It writes that row only if the stored point does not
+    stand for the new one, the row of the hours once an hour, and the overview only if it has
+    changed, because a quiet cluster should cost next to nothing. Passes of a cluster follow each
+    other, so a lost point is the worst that two writers can cause.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def add(self, cluster: str, point: GaugePoint, overview: ClusterOverview | None = None, *, seen: float) -> None:
-        """Store a point, and the overview. seen: when the last point was made, stored or not (epoch seconds; 0.0:
-        unknown). Raises StoreError."""
+    def add(
+        self,
+        cluster: str,
+        point: GaugePoint,
+        overview: ClusterOverview | None = None,
+        *,
+        seen: float,
+    ) -> None:
+        """Store a point, and the overview. seen: when the last point was made, stored or not (epoch
+        seconds; 0.0: unknown). Raises StoreError."""
         row = self._row(GaugesRow, cluster, GAUGES) or GaugesRow(cluster, GAUGES, blob=b"")
         points = unpacked(row.blob)
         if prints := _overview_prints(overview, row, point.at):
@@ -242,8 +279,9 @@ class GaugeRings:
 
 
 def _overview_prints(overview: ClusterOverview | None, row: GaugesRow, now: float) -> str:
-    """Return the fingerprints of an overview that must be stored, "" for one that need not be: of what matters at once,
-    and of all of it, which matters after half an hour. A large overview is written the less often, the larger it is."""
+    """Return the fingerprints of an overview that must be stored, "" for one that need not be: of
+    what matters at once, and of all of it, which matters after half an hour. A large overview is
+    written the less often, the larger it is."""
     age = now - (row.overview_at or 0.0)
     if overview is None or 0.0 <= age < EVERY * len(overview.nodes) / _NODES_PER_WRITE:
         return ""
@@ -255,8 +293,8 @@ def _overview_prints(overview: ClusterOverview | None, row: GaugesRow, now: floa
 
 
 def _packed_overview(overview: ClusterOverview) -> bytes:
-    """Return the form that is stored, with fewer nodes where all of them are more than a row takes, or without the
-    bill."""
+    """Return the form that is stored, with fewer nodes where all of them are more than a row
+    takes, or without the bill."""
     pieces = pack(encode(overview))
     while len(pieces) > 1 and overview.nodes:
         nodes = overview.nodes[: len(overview.nodes) // 2]
@@ -269,7 +307,8 @@ def _packed_overview(overview: ClusterOverview) -> bytes:
 
 
 def unpacked_overview(data: bytes) -> ClusterOverview:
-    """Return an overview from its stored form; an empty one for anything that is not one: people still see the rest."""
+    """Return an overview from its stored form; an empty one for anything that is not one:
+    people still see the rest."""
     try:
         return decode(unpack((data,)), ClusterOverview)
     except NOT_DECODED:
@@ -277,11 +316,11 @@ def unpacked_overview(data: bytes) -> ClusterOverview:
 
 
 class NoticeRows:
-    """The state of a cluster's notifications (notify/notices.py), among them the messages that are to be sent; opaque
-    here.
+    """The state of a cluster's notifications (notify/notices.py), among them the messages that are
+    to be sent; opaque here.
 
-    The tick alone writes the row. A write is based on the version that was read, so of two ticks at the same time one
-    writes, and the other one leaves the cluster to it.
+    The tick alone writes the row. A write is based on the version that was read, so of two ticks at
+    the same time one writes, and the other one leaves the cluster to it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -296,10 +335,12 @@ class NoticeRows:
             return unpack((row.blob,)), row.version or ""
 
     def save(self, cluster: str, data: bytes, expected: str) -> str:
-        """Replace the content that has the version `expected`, and return the new version; "" where another tick was
-        faster. Raises StoreError."""
+        """Replace the content that has the version `expected`, and return the new version; "" where
+        another tick was faster. Raises StoreError."""
         version = fingerprint(data)
-        as_read = NoticesRow.version == expected if expected else NoticesRow.version.does_not_exist()
+        as_read = (
+            NoticesRow.version == expected if expected else NoticesRow.version.does_not_exist()
+        )
         change: list[Action] = [NoticesRow.blob.set(pack(data)[0]), NoticesRow.version.set(version)]
         try:
             self._table.write(self._table.update(cluster, NOTICES, change, as_read))
@@ -309,17 +350,20 @@ class NoticeRows:
 
 
 class ShadowRows:
-    """The comparison of a cluster in mode shadow with the autoscaler that acts in it: one row of the passes, and one
-    row of the operators, so that an operator neither waits for a pass nor loses to one. Methods raise StoreError.
+    """The comparison of a cluster in mode shadow with the autoscaler that acts in it: one row of
+    the passes, and one row of the operators, so that an operator neither waits for a pass nor loses
+    to one. Methods raise StoreError.
 
-    The comparison's types are imported by its methods, because only clusters in mode shadow need them.
+    The comparison's types are imported by its methods, because only clusters
+    in mode shadow need them.
     """
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
     def load(self, cluster: str) -> Ledger | None:
-        """Return the comparison; None where there is none, or none that can be read: it then begins anew. One read."""
+        """Return the comparison; None where there is none, or none that can be read: it
+        then begins anew. One read."""
         from chalicelib.shadow.records import Ledger
 
         try:
@@ -332,16 +376,24 @@ class ShadowRows:
             return None
 
     def save(self, cluster: str, ledger: Ledger, token: int) -> None:
-        """Replace the comparison, unless a later holder of the lease has written it. token: the lease's. One write."""
-        blob = next(pieces[0] for pieces in map(pack, map(encode, _smaller(ledger))) if len(pieces) == 1)
-        row = ShadowRow(cluster, SHADOW, blob=blob, token=token, expires_at=self._expiry(self._clock()))
+        """Replace the comparison, unless a later holder of the lease has written it.
+        token: the lease's. One write."""
+        blob = next(
+            pieces[0] for pieces in map(pack, map(encode, _smaller(ledger))) if len(pieces) == 1
+        )
+        row = ShadowRow(
+            cluster, SHADOW, blob=blob, token=token, expires_at=self._expiry(self._clock())
+        )
         try:
-            self._table.write(self._table.put(row, ShadowRow.token.does_not_exist() | (ShadowRow.token <= token)))
+            self._table.write(
+                self._table.put(row, ShadowRow.token.does_not_exist() | (ShadowRow.token <= token))
+            )
         except ConditionFailed:
             return
 
     def accept(self, cluster: str, name: str, at: float) -> None:
-        """Record that an operator has looked at a result (its id), or at all results of a node until now."""
+        """Record that an operator has looked at a result (its id), or at all
+        results of a node until now."""
         actions = [Path([_ACCEPTED + name]).set(at), RowKey.expires_at.set(self._expiry(at))]
         self._table.write(self._table.update(cluster, SHADOW_ACCEPTED, actions))
 
@@ -358,7 +410,8 @@ class ShadowRows:
 
 
 def _smaller(ledger: Ledger) -> Iterator[Ledger]:
-    """Yield the comparison, and smaller ones for a cluster whose row would be too large; the last one always fits."""
+    """Yield the comparison, and smaller ones for a cluster whose row would be too large;
+    the last one always fits."""
     replace = msgspec.structs.replace
     yield ledger
     yield replace(ledger, matches=ledger.matches[-200:])

@@ -1,8 +1,9 @@
-"""The lease's row, one per cluster: who may reconcile, when the last pass was, and what passes leave for the next one.
+"""The lease's row, one per cluster: who may reconcile, when the last pass was, and what
+passes leave for the next one.
 
-A lease admits one reconcile at a time. Its holder may be suspended past the end and continue unaware, so every
-take-over increments the fencing token, and every save checks the token in its own transaction (memory.py). The token is
-never reset, not even when the lease is released.
+A lease admits one reconcile at a time. Its holder may be suspended past the end and continue
+unaware, so every take-over increments the fencing token, and every save checks the token in its own
+transaction (memory.py). The token is never reset, not even when the lease is released.
 
     A acquires (token 7)          A's time is up        B acquires (token 8)
     ──┬───────────────────────────────┬──────────────────────┬───────────────────────►
@@ -12,22 +13,25 @@ never reset, not even when the lease is released.
 
 Times are compared in the conditions; DynamoDB's own expiry deletes hours late.
 
-A lease is short, so that a cluster whose pass was killed soon has another one. Its holder renews it while it works
-(reconciler/lease_renewal.py). An end further ahead than any correct clock can have set it counts as over: the clock of
-a holder that died may have been wrong, and the token makes it harmless that it may still live.
+A lease is short, so that a cluster whose pass was killed soon has another one. Its holder renews it
+while it works (reconciler/lease_renewal.py). An end further ahead than any correct clock can have
+set it counts as over: the clock of a holder that died may have been wrong, and the token makes it
+harmless that it may still live.
 
-A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message for a pass is therefore
-announced here before it is sent (`mark_queued`), and the announcement expires by itself. Acquiring the lease removes
-it: the message has arrived.
+A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message for
+a pass is therefore announced here before it is sent (`mark_queued`), and the announcement expires
+by itself. Acquiring the lease removes it: the message has arrived.
 
-A pass always reads this row when it begins and writes it when it ends. Data for the next pass (its decision's digest,
-the streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle pass
-nothing. All of it is optional: rows of earlier releases lack some of it.
+A pass always reads this row when it begins and writes it when it ends. Data for the next pass (its
+decision's digest, the streak of failed passes, memory use, reported events, gauges) is therefore
+stored here and costs an idle pass nothing. All of it is optional: rows of earlier releases lack
+some of it.
 
-DynamoDB charges a write by the whole row, and this row is written twice a minute. Carried-over data that changes
-with every pass is therefore stored here while the row stays within one unit of 1 KB; the rest has a row of its own,
-which is written only when it changes. `join_carry_over` separates the two parts. Where both rows have a value, this row
-takes precedence: a release before the other row writes everything into this one.
+DynamoDB charges a write by the whole row, and this row is written twice a minute. Carried-over data
+that changes with every pass is therefore stored here while the row stays within one unit of 1 KB;
+the rest has a row of its own, which is written only when it changes. `join_carry_over` separates
+the two parts. Where both rows have a value, this row takes precedence: a release before the other
+row writes everything into this one.
 """
 
 from __future__ import annotations
@@ -47,7 +51,15 @@ from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store.errors import LeaseHeld, LeaseLost, RowUnreadable, StoreError
 from chalicelib.store.journal import unpacked_overview
-from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, readable, row_of, value_or_error
+from chalicelib.store.table_client import (
+    ConditionFailed,
+    Raw,
+    Table,
+    Write,
+    readable,
+    row_of,
+    value_or_error,
+)
 from chalicelib.store.tables import (
     CARRY_OVER,
     GAUGES,
@@ -63,8 +75,8 @@ from chalicelib.store.tables import (
 LONGEST_TEXT = 300
 """Characters of an error's message that are kept."""
 LARGEST_IN_LEASE_ROW = 512
-"""Bytes of carried-over data in the lease's row. Its keys and its other attributes are 400 bytes at most while passes
-succeed."""
+"""Bytes of carried-over data in the lease's row. Its keys and its other attributes are 400 bytes at
+most while passes succeed."""
 LONGEST_LEASE = 900.0
 """Seconds of the longest lease that anything acquires (`outscaler uninstall`)."""
 DIFFERENCE = 60.0
@@ -81,8 +93,8 @@ _FAILURE: tuple[Attribute[Any], ...] = (
 
 
 class PassFailure(msgspec.Struct, frozen=True):
-    """Consecutive failed passes. cls, message: of the last one. since, at: when the first and the last of them began
-    (epoch seconds). count: their number."""
+    """Consecutive failed passes. cls, message: of the last one. since, at: when the first and the
+    last of them began (epoch seconds). count: their number."""
 
     cls: str
     message: str
@@ -91,9 +103,11 @@ class PassFailure(msgspec.Struct, frozen=True):
     count: int = 1
 
     @classmethod
-    def after(cls, old_failure: PassFailure | None, error: str, message: str, at: float) -> PassFailure:
-        """Return the streak after one more failed pass. old_failure: the streak so far, None where the last pass
-        succeeded. error: the class."""
+    def after(
+        cls, old_failure: PassFailure | None, error: str, message: str, at: float
+    ) -> PassFailure:
+        """Return the streak after one more failed pass. old_failure: the streak so far, None where
+        the last pass succeeded. error: the class."""
         text = " ".join(message.split())[:LONGEST_TEXT]
         if old_failure is None:
             return cls(error, text, at, at)
@@ -101,12 +115,14 @@ class PassFailure(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
+    """The right to reconcile one cluster until that instant (epoch seconds).
+    token: the fencing token.
 
-    decision: the digest of the last decision that is in the journal. carry_over: of the last pass, opaque here.
-    failure: of the passes before; None where the last one succeeded. separate: the content of the row for large
-    carried-over data, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
-    last_success: when the last pass that made a decision began, 0.0 where none has.
+    decision: the digest of the last decision that is in the journal. carry_over: of the last pass,
+    opaque here. failure: of the passes before; None where the last one succeeded. separate: the
+    content of the row for large carried-over data, None where it was not read. memory: memory use
+    of passes; this one is counted in `unended`. last_success: when the last pass that made a
+    decision began, 0.0 where none has.
     """
 
     cluster: str
@@ -130,8 +146,9 @@ class Leases:
     def acquire(self, cluster: str, owner: str, ttl: float) -> Lease:
         """Acquire the lease for ttl seconds; raises LeaseHeld.
 
-        owner must be new for every attempt (an invocation's request id), because it identifies a write whose response
-        was lost. The same write removes the queued marker: its message has arrived, and later changes need a new one.
+        owner must be new for every attempt (an invocation's request id), because it identifies a
+        write whose response was lost. The same write removes the queued marker: its message has
+        arrived, and later changes need a new one.
         """
         now = self._clock()
         # The lease is free: never acquired, or released.
@@ -147,7 +164,9 @@ class Leases:
             LeaseRow.unended.add(1),
         ]
         try:
-            write = self._table.update(cluster, LEASE, actions, nobody_has_it | time_is_up | it_is_rubbish)
+            write = self._table.update(
+                cluster, LEASE, actions, nobody_has_it | time_is_up | it_is_rubbish
+            )
             row = row_of(LeaseRow, self._table.write(write))
         except ConditionFailed as refused:
             row = row_of(LeaseRow, refused.old)
@@ -172,12 +191,14 @@ class Leases:
         )
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
-        """Return the lease with its end ttl seconds from now. Raises LeaseLost if it was taken over or released;
-        an end that has passed does no harm as long as it was not."""
+        """Return the lease with its end ttl seconds from now. Raises LeaseLost if it was taken over
+        or released; an end that has passed does no harm as long as it was not."""
         until = self._clock() + ttl
         try:
             self._table.write(
-                self._table.update(lease.cluster, LEASE, [LeaseRow.until.set(until)], _is_in_force(lease))
+                self._table.update(
+                    lease.cluster, LEASE, [LeaseRow.until.set(until)], _is_in_force(lease)
+                )
             )
         except ConditionFailed:
             raise LeaseLost(lease.cluster, lease.token) from None
@@ -195,12 +216,14 @@ class Leases:
         memory: PassMemory | None = None,
         ended: bool = True,
     ) -> bool:
-        """Release the lease; return False, with nothing written, if it was taken over in the meantime.
+        """Release the lease; return False, with nothing written, if it was
+        taken over in the meantime.
 
-        passed_at: the instant of the pass that was completed under it. decision, carry_over: for the next pass; None:
-        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details; the
-        stored state stays without either. memory: the memory use of passes as known now; None: keep the stored values.
-        ended: False where another function is to make the pass, which then still counts as begun.
+        passed_at: the instant of the pass that was completed under it. decision, carry_over: for
+        the next pass; None: keep the stored values. succeeded: the pass made a decision; failure:
+        the pass failed, with these details; the stored state stays without either. memory: the
+        memory use of passes as known now; None: keep the stored values. ended: False where another
+        function is to make the pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if ended:
@@ -217,31 +240,42 @@ class Leases:
             actions.extend(attribute.remove() for attribute in _FAILURE)
         if failure is not None:
             values = (failure.since, failure.at, failure.cls, failure.message, failure.count)
-            actions.extend(attribute.set(value) for attribute, value in zip(_FAILURE, values, strict=True))
+            actions.extend(
+                attribute.set(value) for attribute, value in zip(_FAILURE, values, strict=True)
+            )
         try:
-            self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
+            self._table.write(
+                self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease))
+            )
         except ConditionFailed:
             return False
         return True
 
     def _store_carry_over(self, lease: Lease, carry_over: bytes) -> list[Action]:
-        """Write the separate row if its content has changed; return the actions for the lease's row."""
+        """Write the separate row if its content has changed; return the
+        actions for the lease's row."""
         parts = split_carry_over(carry_over)
         if parts is not None:
             inside, separate = _JOINED + parts[0], parts[1]
         elif len(carry_over) <= LARGEST_IN_LEASE_ROW:
-            return [LeaseRow.left.set(carry_over)] if carry_over else self._without_carry_over(lease)
+            return (
+                [LeaseRow.left.set(carry_over)] if carry_over else self._without_carry_over(lease)
+            )
         else:
             inside, separate = b"", carry_over
         if separate != lease.separate:
-            an_earlier_pass_wrote_it = CarryOverRow.token.does_not_exist() | (CarryOverRow.token <= lease.token)
+            an_earlier_pass_wrote_it = CarryOverRow.token.does_not_exist() | (
+                CarryOverRow.token <= lease.token
+            )
             row = CarryOverRow(lease.cluster, CARRY_OVER, left=separate, token=lease.token)
             try:
                 self._table.write(self._table.put(row, an_earlier_pass_wrote_it))
             except ConditionFailed:
                 pass  # a later holder of the lease has written it
             except StoreError:
-                return []  # no decision depends on carried-over data, and the lease must be released in any case
+                # no decision depends on carried-over data, and the lease
+                # must be released in any case
+                return []
         return [LeaseRow.left.set(inside)] if inside else self._without_carry_over(lease)
 
     @staticmethod
@@ -264,7 +298,8 @@ def check_in_force(table: Table, lease: Lease) -> None:
 
 
 def _is_in_force(lease: Lease) -> Condition:
-    # The lease was not taken over since. As long as this is true, it does no harm that it may have expired.
+    # The lease was not taken over since. As long as this is true, it does no harm
+    # that it may have expired.
     token_is_the_newest = LeaseRow.token == lease.token
     # The lease was not released: a pass that ended must not write any more.
     owner_has_it = LeaseRow.owner == lease.owner
@@ -276,11 +311,15 @@ def _failure(row: LeaseRow) -> PassFailure | None:
     if not row.failing_since:
         return None
     since, at = float(row.failing_since), float(row.error_at or row.failing_since)
-    return PassFailure(row.error_class or "", row.error_text or "", since, at, int(row.failures or 1))
+    return PassFailure(
+        row.error_class or "", row.error_text or "", since, at, int(row.failures or 1)
+    )
 
 
 def _memory(row: LeaseRow) -> PassMemory:
-    return PassMemory(int(row.peak or 0), int(row.size or 0), int(row.unended or 0), float(row.large_until or 0.0))
+    return PassMemory(
+        int(row.peak or 0), int(row.size or 0), int(row.unended or 0), float(row.large_until or 0.0)
+    )
 
 
 def _end_of_pass(old_memory: PassMemory, new_memory: PassMemory | None) -> list[Action]:
@@ -297,8 +336,8 @@ def _end_of_pass(old_memory: PassMemory, new_memory: PassMemory | None) -> list[
 
 
 def join_carry_over(often: bytes, seldom: bytes) -> bytes:
-    """Join two parts into one value. often: data that changes with every pass, LARGEST_IN_LEASE_ROW bytes at most
-    without the prefix; seldom: the rest."""
+    """Join two parts into one value. often: data that changes with every pass, LARGEST_IN_LEASE_ROW
+    bytes at most without the prefix; seldom: the rest."""
     return _JOINED + len(often).to_bytes(_DIGITS, "big") + often + seldom
 
 
@@ -322,9 +361,9 @@ def _whole_carry_over(inside: bytes, separate: bytes) -> bytes:
 
 
 class ScanState(msgspec.Struct, frozen=True):
-    """A cluster's scan state. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
-    last_success: of one that made a decision, 0.0 also where only an earlier version has made passes. memory: memory
-    use of passes."""
+    """A cluster's scan state. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass
+    that ended; last_success: of one that made a decision, 0.0 also where only an earlier version
+    has made passes. memory: memory use of passes."""
 
     last_pass: float = 0.0
     queued_until: float = 0.0
@@ -335,9 +374,10 @@ class ScanState(msgspec.Struct, frozen=True):
 
 
 class LastPass(msgspec.Struct, frozen=True):
-    """The last pass for display. last_pass: its instant (epoch seconds, 0.0: none yet). carry_over: the bytes of
-    record/carry_over.py, empty where it has none. state: all of the scan state. points, hours, overview: of the charts
-    (model/gauge_ring.py) and of groups and nodes (model/overview.py), where they were requested."""
+    """The last pass for display. last_pass: its instant (epoch seconds, 0.0: none yet). carry_over:
+    the bytes of record/carry_over.py, empty where it has none. state: all of the scan state.
+    points, hours, overview: of the charts (model/gauge_ring.py) and of groups and nodes
+    (model/overview.py), where they were requested."""
 
     last_pass: float = 0.0
     carry_over: bytes = b""
@@ -359,16 +399,21 @@ class ScanStates:
         return _scan_state(raw) if raw is not None else ScanState()
 
     def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState | StoreError]:
-        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them. A state
-        may be a second old: the cluster then looks late, and its marker decides."""
+        """Return the same for each of many clusters, or why it cannot be read; one
+        read for a hundred of them. A state may be a second old: the cluster then looks
+        late, and its marker decides."""
         raws = self._table.get_many([(cluster, LEASE) for cluster in clusters], consistent=False)
         states: dict[str, ScanState | StoreError] = {cluster: ScanState() for cluster in clusters}
-        return states | {cluster: value_or_error(partial(_scan_state, raw)) for (cluster, _), raw in raws.items()}
+        return states | {
+            cluster: value_or_error(partial(_scan_state, raw)) for (cluster, _), raw in raws.items()
+        }
 
     def passed_by(self, clusters: Sequence[str]) -> dict[str, LastPass | StoreError]:
-        """Return the last pass of each of these clusters, or why it cannot be read; one read for fifty of them. Those
-        without a pass are omitted."""
-        raws = self._table.get_many([(cluster, item) for cluster in clusters for item in (LEASE, CARRY_OVER)])
+        """Return the last pass of each of these clusters, or why it cannot be read; one read for
+        fifty of them. Those without a pass are omitted."""
+        raws = self._table.get_many(
+            [(cluster, item) for cluster in clusters for item in (LEASE, CARRY_OVER)]
+        )
         return {
             cluster: value_or_error(partial(_last_pass, raws, cluster))
             for cluster in clusters
@@ -376,18 +421,22 @@ class ScanStates:
         }
 
     def last(self, cluster: str, *, points: bool = False) -> LastPass | None:
-        """Return the last pass of one cluster, None where there is none; one read. points: with those of its charts,
-        and with the overview. Raises StoreError."""
+        """Return the last pass of one cluster, None where there is none; one read. points: with
+        those of its charts, and with the overview. Raises StoreError."""
         items = (LEASE, CARRY_OVER, GAUGES, HOURS, OVERVIEW) if points else (LEASE, CARRY_OVER)
         raws = self._table.get_many([(cluster, item) for item in items])
         return _last_pass(raws, cluster) if (cluster, LEASE) in raws else None
 
     def mark_queued(self, cluster: str, until: float) -> bool:
-        """Announce a message. True: send it. False: one is under way already, until its own marker expires."""
+        """Announce a message. True: send it. False: one is under way already,
+        until its own marker expires."""
         none_is_announced = LeaseRow.queued_until.does_not_exist()
         # Announced, but overdue: the message is lost.
         the_announced_is_lost = LeaseRow.queued_until < self._clock()
-        condition, marker = none_is_announced | the_announced_is_lost, LeaseRow.queued_until.set(until)
+        condition, marker = (
+            none_is_announced | the_announced_is_lost,
+            LeaseRow.queued_until.set(until),
+        )
         try:
             self._table.write(self._table.update(cluster, LEASE, [marker], condition))
         except ConditionFailed:
@@ -395,15 +444,19 @@ class ScanStates:
         return True
 
     def clear_queued(self, cluster: str, marker: float | None = None) -> None:
-        """Remove an announcement, e.g. when sending failed. marker: only if it is the one made with that `until`."""
+        """Remove an announcement, e.g. when sending failed. marker: only if it is the
+        one made with that `until`."""
         it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
         try:
-            self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
+            self._table.write(
+                self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one)
+            )
         except ConditionFailed:
             return
 
     def passed(self, cluster: str, at: float) -> None:
-        """Record a pass that was made without releasing a lease; `Leases.release` records it itself."""
+        """Record a pass that was made without releasing a lease;
+        `Leases.release` records it itself."""
         self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))
 
 
@@ -440,7 +493,8 @@ def _points(raw: Raw | None) -> tuple[GaugePoint, ...]:
 
 
 def _blob(model: type[GaugesRow | OverviewRow], raw: Raw | None) -> bytes:
-    """Return the content of a row for people; b"" for one that cannot be read: they still see the rest."""
+    """Return the content of a row for people; b"" for one that cannot be read:
+    they still see the rest."""
     with suppress(RowUnreadable):
         return (row_of(model, raw).blob or b"") if raw is not None else b""
     return b""

@@ -1,17 +1,19 @@
-"""A cluster's memory: loaded as a whole, saved as a difference by the one pass that holds the lease, changed in single
-values by executors and operators.
+"""A cluster's memory: loaded as a whole, saved as a difference by the one pass that holds the
+lease, changed in single values by executors and operators.
 
     load ─► before ── plan ──► after ─► save(before, after, new operations, lease)
 
-`save` is one transaction: the lease's token is checked, every row is written only if it is unchanged since the planner
-read it, and new operations appear together with the memory that accounts for them, or not at all. A pass that only
-confirms the timers of nodes writes nothing; one that changes no more than timers writes one row, by one conditional
-write. If an executor changed a row in the meantime, the
-save raises StaleWrite: the pass loads and plans again, and nothing that the executor recorded is lost.
+`save` is one transaction: the lease's token is checked, every row is written only if it is
+unchanged since the planner read it, and new operations appear together with the memory that
+accounts for them, or not at all. A pass that only confirms the timers of nodes writes nothing; one
+that changes no more than timers writes one row, by one conditional write. If an executor changed a
+row in the meantime, the
+save raises StaleWrite: the pass loads and plans again, and nothing that the
+executor recorded is lost.
 
-An executor's change is made together with its own writes: reading, changing and writing back is repeated until no
-concurrent write interferes. Each such write is counted in the head row: a large save (staged_saves.py) cannot check a
-hundred rows in one transaction, but it can check the count.
+An executor's change is made together with its own writes: reading, changing and writing back is
+repeated until no concurrent write interferes. Each such write is counted in the head row: a large
+save (staged_saves.py) cannot check a hundred rows in one transaction, but it can check the count.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ from chalicelib.store.tables import (
 )
 
 LONGER_THAN_A_WRITE = LONGEST_ATTEMPT + 1.0
-"""Seconds of a lease that must be left for a save that is no transaction, which is attempted once."""
+"""Seconds of a lease that must be left for a save that is no transaction,
+which is attempted once."""
 TIDY_AFTER = 86400  # seconds after an override's end that DynamoDB may delete its row
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
@@ -82,10 +85,11 @@ class MemoryStore:
         self._table, self._staging, self._clock = table, staging, clock
 
     def load(self, cluster: str) -> Memory:
-        """Return the whole memory, with the operations still open. A new cluster has an empty Memory.
+        """Return the whole memory, with the operations still open. A new
+        cluster has an empty Memory.
 
-        Raises StoreError, also for rows that this release cannot read: ignoring them would mean to act on half a
-        memory.
+        Raises StoreError, also for rows that this release cannot read: ignoring them would mean
+        to act on half a memory.
         """
         memory, adoptions = _read(cluster, lambda: self._staging.view(cluster, MEMORY))
         for adoption in adoptions:
@@ -97,21 +101,26 @@ class MemoryStore:
         return _read(cluster, lambda: self._staging.look(cluster, MEMORY))[0]
 
     def glance(self, cluster: str) -> Memory:
-        """Return the memory in one request, for pages. While a large save is being applied, parts of it may be missing.
-        Raises StoreError."""
+        """Return the memory in one request, for pages. While a large save is being applied, parts
+        of it may be missing. Raises StoreError."""
         return _read(cluster, lambda: self._table.query(cluster, MEMORY))[0]
 
     def save(
-        self, cluster: str, old_memory: Memory, new_memory: Memory, operations: Sequence[Operation], lease: Lease
+        self,
+        cluster: str,
+        old_memory: Memory,
+        new_memory: Memory,
+        operations: Sequence[Operation],
+        lease: Lease,
     ) -> None:
         """Write the difference and make the new operations visible.
 
-        old_memory: as loaded under this lease. operations: the new ones; an existing one stays unchanged, so the same
-        operation is never planned twice. Memory.operations of both memories is ignored, because planned operations
-        belong to their executors.
+        old_memory: as loaded under this lease. operations: the new ones; an existing one stays
+        unchanged, so the same operation is never planned twice. Memory.operations of both memories
+        is ignored, because planned operations belong to their executors.
 
-        Raises LeaseLost (overtaken), StaleWrite (load and plan again); then nothing of it is visible. After any other
-        StoreError it may be.
+        Raises LeaseLost (overtaken), StaleWrite (load and plan again); then nothing of it is
+        visible. After any other StoreError it may be.
         """
         if is_confirmation(old_memory.nodes, new_memory.nodes):
             new_memory = msgspec.structs.replace(new_memory, nodes=old_memory.nodes)
@@ -121,15 +130,20 @@ class MemoryStore:
             check_in_force(self._table, lease)
             return
         # Only the nodes' timers change, in one row that continues to exist.
-        only_timers = len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
+        only_timers = (
+            len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
+        )
         if not new_operations and only_timers:
             check_in_force(self._table, lease)
             time_enough = lease.until - self._clock() >= LONGER_THAN_A_WRITE
             if time_enough and self._is_saved_alone(cluster, todo[0]):
                 return
-        # Groups that get an operation but are not written: the decision depends on them, so they must be unchanged.
+        # Groups that get an operation but are not written: the decision depends on them,
+        # so they must be unchanged.
         written = {change.item for change in todo}
-        groups = {GROUPS + operation.spec.group: operation.spec.group for operation in new_operations}
+        groups = {
+            GROUPS + operation.spec.group: operation.spec.group for operation in new_operations
+        }
         depends_on = {
             item: version_of(old_memory.groups.get(group), GroupMemory)
             for item, group in groups.items()
@@ -143,7 +157,11 @@ class MemoryStore:
                 if (condition := is_version(version)) is not None
             ),
             *(change_write(self._table, cluster, change) for change in todo),
-            *(write for operation in new_operations for write in create(self._table, operation, check_ended=False)),
+            *(
+                write
+                for operation in new_operations
+                for write in create(self._table, operation, check_ended=False)
+            ),
         ]
         if not self._table.fits(writes):
             versions = depends_on | {change.item: change.expected for change in todo}
@@ -157,10 +175,10 @@ class MemoryStore:
             raise StaleWrite(cluster, tuple(writes[at].item for at in cancelled.refused)) from None
 
     def _is_saved_alone(self, cluster: str, change: Change) -> bool:
-        """Save by one conditional write, which costs a quarter of a transaction; False: the table is busy, and nothing
-        was written. The row's version prevents every concurrent change of it. The caller has just verified that the
-        lease is in force and lasts longer than this write, so it cannot be taken over in the meantime. Raises
-        StaleWrite."""
+        """Save by one conditional write, which costs a quarter of a transaction; False: the table
+        is busy, and nothing was written. The row's version prevents every concurrent change of it.
+        The caller has just verified that the lease is in force and lasts longer than this write, so
+        it cannot be taken over in the meantime. Raises StaleWrite."""
         try:
             self._table.write(change_write(self._table, cluster, change), attempts=1)
         except StoreThrottled:
@@ -171,13 +189,17 @@ class MemoryStore:
             # The first attempt succeeded, and only its response was lost.
         return True
 
-    def _without_existing(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-        """Return the operations that do not exist yet. None can appear after this: only the holder of the lease creates
-        operations, and the save checks that this pass is the holder."""
+    def _without_existing(
+        self, cluster: str, operations: Sequence[Operation]
+    ) -> tuple[Operation, ...]:
+        """Return the operations that do not exist yet. None can appear after this: only the holder
+        of the lease creates operations, and the save checks that this pass is the holder."""
         if not operations:
             return ()
         by_id = {operation.spec.id: operation for operation in operations}
-        existing = self._table.get_many([(cluster, prefix + name) for name in by_id for prefix in (OPEN, ENDED)])
+        existing = self._table.get_many(
+            [(cluster, prefix + name) for name in by_id for prefix in (OPEN, ENDED)]
+        )
         return tuple(
             operation
             for name, operation in by_id.items()
@@ -186,7 +208,8 @@ class MemoryStore:
 
 
 def _read(cluster: str, rows: Callable[[], Iterable[Raw]]) -> tuple[Memory, tuple[Adoption, ...]]:
-    """Return what `to_memory` makes of the rows, which are read again while a concurrent write changes them."""
+    """Return what `to_memory` makes of the rows, which are read again while a
+    concurrent write changes them."""
     for _ in range(TRIES):
         try:
             return to_memory(rows())
@@ -194,7 +217,8 @@ def _read(cluster: str, rows: Callable[[], Iterable[Raw]]) -> tuple[Memory, tupl
             continue
         except NOT_DECODED as error:
             raise RowUnreadable(
-                f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote it, or "
+                f"{cluster}: what is remembered cannot be read ({error}); run the release that "
+                "wrote it, or "
                 "delete the cluster's rows of memory and start anew"
             ) from error
     raise RowUnreadable(f"{cluster}: memory changes faster than it can be read")
@@ -216,8 +240,9 @@ class Patches:
         replacement: str = "",
         replacement_patch: ReplacementPatch | None = None,
     ) -> None:
-        """Write everything atomically. replacement: id of the one that is patched, unless it is over already. Raises
-        TransactionCancelled if one of `writes` is refused, StaleWrite if memory changed during every attempt."""
+        """Write everything atomically. replacement: id of the one that is patched, unless it is
+        over already. Raises TransactionCancelled if one of `writes` is refused, StaleWrite if
+        memory changed during every attempt."""
         for _ in range(TRIES):
             rows = self._group_writes(cluster, group, group_patch) if group_patch else []
             if replacement and replacement_patch is not None:
@@ -253,8 +278,8 @@ class Patches:
         return [change_write(self._table, cluster, change)]
 
     def _replacement_writes(self, cluster: str, name: str, patch: ReplacementPatch) -> list[Write]:
-        """Return the change of a replacement's row. A row is there before the operations that belong to it, unless the
-        save that creates both is being applied."""
+        """Return the change of a replacement's row. A row is there before the operations that
+        belong to it, unless the save that creates both is being applied."""
         row = self._table.get(MemoryRow, cluster, REPLACEMENTS + name)
         if row is None and self._staging.carry_out(cluster):
             row = self._table.get(MemoryRow, cluster, REPLACEMENTS + name)
@@ -268,8 +293,8 @@ class Patches:
         return [change_write(self._table, cluster, change)]
 
     def _head_writes(self, cluster: str, patch: MemoryPatch | None, *, count: bool) -> list[Write]:
-        """Return one update of the head row with the cluster-wide instants and the count; count: another row was
-        patched."""
+        """Return one update of the head row with the cluster-wide instants and the count; count:
+        another row was patched."""
         if patch is None and not count:
             return []
         row = self._table.get(HeadRow, cluster, HEAD)
@@ -287,37 +312,48 @@ class Patches:
         change = _based_on(row, times_change(before, after))
         unchanged = is_version(change.expected)
         assert unchanged is not None
-        return [self._table.update(cluster, HEAD, actions + head_actions(change), gate_is_open & unchanged)]
+        return [
+            self._table.update(
+                cluster, HEAD, actions + head_actions(change), gate_is_open & unchanged
+            )
+        ]
 
 
 def _based_on(row: MemoryRow | None, change: Change) -> Change:
-    """Return the change based on the row's own version, because the row was read here, whichever release wrote it
-    (memory_rows.py)."""
-    return msgspec.structs.replace(change, expected=row.version or ABSENT) if row is not None else change
+    """Return the change based on the row's own version, because the row was read here, whichever
+    release wrote it (memory_rows.py)."""
+    return (
+        msgspec.structs.replace(change, expected=row.version or ABSENT)
+        if row is not None
+        else change
+    )
 
 
 # --- operators
 
 
 class Retries:
-    """Ends waits at an operator's request (`outscaler retry`): a node group's back-off, the wait after a failed
-    removal. A pass that decides at the same time decides again.
+    """Ends waits at an operator's request (`outscaler retry`): a node group's back-off, the wait
+    after a failed removal. A pass that decides at the same time decides again.
 
-    Only the instant changes. The number of failures and the length of the back-off stay, so that another failure waits
-    twice as long as the last one.
+    Only the instant changes. The number of failures and the length of the back-off stay, so that
+    another failure waits twice as long as the last one.
     """
 
     def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
         self._patches, self._clock = Patches(table, staging), clock
 
     def end_backoff(self, cluster: str, group: str) -> None:
-        """End the group's back-off, its wait for the next repair, and its rests. Raises StoreError."""
+        """End the group's back-off, its wait for the next repair, and its
+        rests. Raises StoreError."""
         now = self._clock()
 
         def without_backoff(memory: GroupMemory) -> GroupMemory:
             backoff = memory.backoff
             if backoff is not None and backoff.until >= now:  # in force up to and including its end
-                memory = msgspec.structs.replace(memory, backoff=msgspec.structs.replace(backoff, until=now - 1.0))
+                memory = msgspec.structs.replace(
+                    memory, backoff=msgspec.structs.replace(backoff, until=now - 1.0)
+                )
             renewals = {
                 why: msgspec.structs.replace(renewal, until=min(renewal.until, now))
                 for why, renewal in memory.renewals.items()
@@ -327,7 +363,9 @@ class Retries:
                 for name, part in memory.undelivered.items()
             }
             tried_at = min(memory.repair_after, now)
-            return msgspec.structs.replace(memory, repair_after=tried_at, renewals=renewals, undelivered=parts)
+            return msgspec.structs.replace(
+                memory, repair_after=tried_at, renewals=renewals, undelivered=parts
+            )
 
         self._patches.write(cluster, group, [], without_backoff)
 
@@ -339,24 +377,30 @@ class Retries:
             failed = memory.failed_removals.get(node)
             if failed is None:
                 return memory
-            removals = memory.failed_removals | {node: msgspec.structs.replace(failed, until=min(failed.until, now))}
+            removals = memory.failed_removals | {
+                node: msgspec.structs.replace(failed, until=min(failed.until, now))
+            }
             return msgspec.structs.replace(memory, failed_removals=removals)
 
         self._patches.write(cluster, group, [], without_wait)
 
 
 class BreakerOverrides:
-    """An operator's temporary override of the circuit breaker (`outscaler release`). Loading memory reads it:
-    Memory.released_until.
+    """An operator's temporary override of the circuit breaker (`outscaler release`). Loading memory
+    reads it: Memory.released_until.
 
-    The override is a row of its own, separate from the breaker state that passes write: an operator does not wait for a
-    lease, and a concurrent pass must neither lose the override nor become stale because of it.
+    The override is a row of its own, separate from the breaker state that passes write: an
+    operator does not wait for a lease, and a concurrent pass must neither lose the override nor
+    become stale because of it.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def release(self, cluster: str, until: float) -> None:
-        """Override the circuit breaker until that instant; the last call counts, even if it ends earlier."""
-        row = BreakerOverrideRow(cluster, BREAKER_OVERRIDE, until=until, expires_at=int(until) + TIDY_AFTER)
+        """Override the circuit breaker until that instant; the last call counts,
+        even if it ends earlier."""
+        row = BreakerOverrideRow(
+            cluster, BREAKER_OVERRIDE, until=until, expires_at=int(until) + TIDY_AFTER
+        )
         self._table.write(self._table.put(row))

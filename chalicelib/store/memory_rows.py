@@ -1,15 +1,19 @@
-"""The rows of memory: the difference of two memories as changes of rows, changes as writes, and rows as a Memory.
+"""The rows of memory: the difference of two memories as changes of rows, changes as
+writes, and rows as a Memory.
 
-Unchanged rows are not written. Each change names the version of the row that the planner read, so a row that another
-writer changed in the meantime is not overwritten. Absence is a version, too (""): empty values are not stored.
+Unchanged rows are not written. Each change names the version of the row that the planner read, so a
+row that another writer changed in the meantime is not overwritten. Absence is a version, too (""):
+empty values are not stored.
 
-Timers of nodes are one compressed value for the whole cluster (5,000 nodes are about 13 KB), split into pieces only
-beyond 300 KB. A pass that does nothing but confirm them writes no row: every successful pass confirms all timers, and
-the lease's row has the instant of the last one. The value is written again after CONFIRMED_FOR seconds, so that readers
-without the lease and earlier releases see timers that are hardly older.
+Timers of nodes are one compressed value for the whole cluster (5,000 nodes are about 13 KB), split
+into pieces only beyond 300 KB. A pass that does nothing but confirm them writes no row: every
+successful pass confirms all timers, and the lease's row has the instant of the last one. The value
+is written again after CONFIRMED_FOR seconds, so that readers without the lease and earlier releases
+see timers that are hardly older.
 
-Reading tolerates rows that another release wrote: unknown fields are ignored, and the row's version is then set to the
-fingerprint of what remains (`adopt`). Without that, a save would never match it again.
+Reading tolerates rows that another release wrote: unknown fields are ignored, and the
+row's version is then set to the fingerprint of what remains (`adopt`). Without that, a
+save would never match it again.
 """
 
 from __future__ import annotations
@@ -60,10 +64,11 @@ from chalicelib.store.tables import (
 ABSENT = ""
 ANY = "*"  # any version; only for further pieces of a value whose first piece is checked
 KEPT, PRICED_KEPT = 14 * 86400.0, 35 * 86400.0
-"""Seconds that an ended operation is kept; one with a price for longer, so that a month of savings can be summed."""
+"""Seconds that an ended operation is kept; one with a price for longer, so that a month
+of savings can be summed."""
 CONFIRMED_FOR = 600.0
-"""Seconds for which the stored timers may lack their confirmations. Less than the time without passes after which a
-timer pauses, 900 seconds."""
+"""Seconds for which the stored timers may lack their confirmations. Less than the time without
+passes after which a timer pauses, 900 seconds."""
 
 # Prefix of the rows, field of Memory, type of the value. One row for each key:
 _BY_KEY: tuple[tuple[str, str, Any], ...] = (
@@ -120,23 +125,31 @@ def version_of(value: Any, kind: Any) -> str:
 
 
 def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
-    """Return the changes from one memory to the other. Operations are excluded, because executors write them;
-    released_until is excluded, because an operator sets it (memory.py)."""
+    """Return the changes from one memory to the other. Operations are excluded, because executors
+    write them; released_until is excluded, because an operator sets it (memory.py)."""
     all_changes: list[Change] = []
     old_times, new_times = ChangedTimes.of(old_memory), ChangedTimes.of(new_memory)
     if old_times != new_times:
         all_changes.append(times_change(old_times, new_times))
     if old_memory.breaker != new_memory.breaker:
-        old, new = (None if state == BreakerState() else state for state in (old_memory.breaker, new_memory.breaker))
+        old, new = (
+            None if state == BreakerState() else state
+            for state in (old_memory.breaker, new_memory.breaker)
+        )
         all_changes.append(row_change(BREAKER, old, new, BreakerState))
     for prefix, field, kind in _BY_KEY:
         before, after = getattr(old_memory, field), getattr(new_memory, field)
-        changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-        all_changes.extend(row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed)
+        changed = sorted(
+            key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
+        )
+        all_changes.extend(
+            row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed
+        )
     for prefix, field, kind in _COMPRESSED:
         nothing = getattr(_NO_MEMORY, field)
         before, after = (
-            None if value == nothing else value for value in (getattr(old_memory, field), getattr(new_memory, field))
+            None if value == nothing else value
+            for value in (getattr(old_memory, field), getattr(new_memory, field))
         )
         all_changes.extend(_piece_changes(prefix, before, after, kind))
     return tuple(all_changes)
@@ -145,7 +158,9 @@ def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
 def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
     """Return the change of one JSON row; None means no row."""
     data = b"" if after is None else canonical(after, kind)
-    return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
+    return Change(
+        item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode()
+    )
 
 
 def times_change(old_times: ChangedTimes, new_times: ChangedTimes) -> Change:
@@ -171,7 +186,8 @@ def _piece_changes(prefix: str, before: Any, after: Any, kind: Any) -> Iterator[
 
 
 def confirm(memory: Memory, last_success: float) -> Memory:
-    """Return the memory with the confirmations of timers that passes have not written. last_success: of the lease."""
+    """Return the memory with the confirmations of timers that passes have not written.
+    last_success: of the lease."""
     nodes = {
         name: msgspec.structs.replace(node, confirmed_at=last_success)
         if node.unneeded_since and 0 < last_success - node.confirmed_at < CONFIRMED_FOR
@@ -181,9 +197,11 @@ def confirm(memory: Memory, last_success: float) -> Memory:
     return msgspec.structs.replace(memory, nodes=nodes)
 
 
-def is_confirmation(old_nodes: Mapping[str, NodeMemory], new_nodes: Mapping[str, NodeMemory]) -> bool:
-    """Return whether the new timers follow from the old ones and the instant of the pass, so that they need not be
-    written."""
+def is_confirmation(
+    old_nodes: Mapping[str, NodeMemory], new_nodes: Mapping[str, NodeMemory]
+) -> bool:
+    """Return whether the new timers follow from the old ones and the instant of the pass, so that
+    they need not be written."""
     return old_nodes.keys() == new_nodes.keys() and all(
         new == msgspec.structs.replace(old_nodes[name], confirmed_at=new.confirmed_at)
         and 0 <= new.confirmed_at - old_nodes[name].confirmed_at < CONFIRMED_FOR
@@ -195,8 +213,8 @@ def is_confirmation(old_nodes: Mapping[str, NodeMemory], new_nodes: Mapping[str,
 
 
 def is_version(version: str) -> Condition | None:
-    """Return the condition that the row is unchanged since it was read. No version: there is no row, or a head without
-    instants."""
+    """Return the condition that the row is unchanged since it was read. No version: there is no
+    row, or a head without instants."""
     if version == ANY:
         return None
     nothing_is_stored = MemoryRow.version.does_not_exist()
@@ -216,12 +234,15 @@ def change_write(table: Table, cluster: str, change: Change) -> Write:
 def change_row(cluster: str, change: Change) -> MemoryRow | BlobRow:
     """Return the row after a change, which is neither the head nor a deletion."""
     if change.blob:
-        return BlobRow(cluster, change.item, blob=change.blob, version=change.version, parts=change.parts)
+        return BlobRow(
+            cluster, change.item, blob=change.blob, version=change.version, parts=change.parts
+        )
     return MemoryRow(cluster, change.item, text=change.text, version=change.version)
 
 
 def head_actions(change: Change) -> list[Action]:
-    """Return actions for the head, which is updated and never replaced, because it holds the gate."""
+    """Return actions for the head, which is updated and never replaced,
+    because it holds the gate."""
     if change.version == ABSENT:
         return [HeadRow.text.remove(), HeadRow.version.remove()]
     return [HeadRow.text.set(change.text), HeadRow.version.set(change.version)]
@@ -239,7 +260,8 @@ class Adoption(NamedTuple):
 
 
 class IncompleteRows(StoreError):
-    """Pieces of two different values were read because of a concurrent write. Read again. Never leaves the store."""
+    """Pieces of two different values were read because of a concurrent write. Read
+    again. Never leaves the store."""
 
     published_name = "Torn"
 
@@ -262,17 +284,25 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
 
     values: dict[str, Any] = {}
     for prefix, field, kind in _BY_KEY:
-        values[field] = {item.removeprefix(prefix): one_row(item, kind) for item in by_item if item.startswith(prefix)}
+        values[field] = {
+            item.removeprefix(prefix): one_row(item, kind)
+            for item in by_item
+            if item.startswith(prefix)
+        }
     for prefix, field, kind in _COMPRESSED:
         pieces = _pieces(prefix, by_item)
         blobs, items = tuple(piece.blob for piece in pieces), tuple(piece.item for piece in pieces)
         if pieces:
             values[field] = adopted(items, pieces[0].version, unpack(blobs), kind)
-    values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
+    values["operations"] = to_operations(
+        raw for item, raw in by_item.items() if item.startswith(OPEN)
+    )
     if BREAKER in by_item:
         values["breaker"] = one_row(BREAKER, BreakerState)
     if BREAKER_OVERRIDE in by_item:
-        values["released_until"] = row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE]).until or 0.0
+        values["released_until"] = (
+            row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE]).until or 0.0
+        )
     times = one_row(HEAD, ChangedTimes) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
     return Memory(**values, **msgspec.structs.asdict(times)), tuple(adoptions)
 
@@ -295,16 +325,21 @@ def _pieces(prefix: str, by_item: Mapping[str, Raw]) -> list[BlobRow]:
 
 
 def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
-    """Give rows that another release wrote the version that this release computes; the content stays unchanged."""
+    """Give rows that another release wrote the version that this release computes; the
+    content stays unchanged."""
     it_is_still_that_one = MemoryRow.version == adoption.stored
     adopt_it: list[Action] = [MemoryRow.version.set(adoption.read)]
     # Large saves depend on versions, so this is counted like executors' writes (memory.py).
     gate_is_open = HeadRow.pending.does_not_exist()
     count: list[Action] = [HeadRow.patches.add(1)]
     if adoption.items == (HEAD,):
-        writes = [table.update(cluster, HEAD, adopt_it + count, it_is_still_that_one & gate_is_open)]
+        writes = [
+            table.update(cluster, HEAD, adopt_it + count, it_is_still_that_one & gate_is_open)
+        ]
     else:
-        writes = [table.update(cluster, item, adopt_it, it_is_still_that_one) for item in adoption.items]
+        writes = [
+            table.update(cluster, item, adopt_it, it_is_still_that_one) for item in adoption.items
+        ]
         writes.append(table.update(cluster, HEAD, count, gate_is_open))
     try:
         table.transact(writes)
@@ -316,7 +351,8 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
 
 
 def to_row(operation: Operation) -> OperationRow:
-    """Return the row; under the open key while it is open, under the other key once it has ended."""
+    """Return the row; under the open key while it is open, under the other key once it has
+    ended."""
     spec, status = operation.spec, operation.status
     item = (OPEN if operation.is_open else ENDED) + spec.id
     row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
@@ -331,18 +367,32 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
     with readable(row.cluster, row.item):
         progress = {name: getattr(row, name) for name in OperationStatus.__struct_fields__}
         progress |= {"data": decode(row.data, dict[str, str]), "attempt": int(row.attempt)}
-        return Operation(decode(row.text, OperationSpec), msgspec.convert(progress, OperationStatus))
+        return Operation(
+            decode(row.text, OperationSpec), msgspec.convert(progress, OperationStatus)
+        )
 
 
 def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:
     """Return several operations, the oldest first."""
-    return tuple(sorted(map(to_operation, rows), key=lambda operation: (operation.spec.created_at, operation.spec.id)))
+    return tuple(
+        sorted(
+            map(to_operation, rows),
+            key=lambda operation: (operation.spec.created_at, operation.spec.id),
+        )
+    )
 
 
 def status_actions(status: OperationStatus, *, leave: tuple[str, ...] = ()) -> list[Action]:
     """Return its progress as an update; leave: attributes that stay unchanged."""
-    return [getattr(OperationRow, name).set(value) for name, value in _attributes(status).items() if name not in leave]
+    return [
+        getattr(OperationRow, name).set(value)
+        for name, value in _attributes(status).items()
+        if name not in leave
+    ]
 
 
 def _attributes(status: OperationStatus) -> dict[str, Any]:
-    return msgspec.structs.asdict(status) | {"state": status.state.value, "data": encode(status.data).decode()}
+    return msgspec.structs.asdict(status) | {
+        "state": status.state.value,
+        "data": encode(status.data).decode(),
+    }

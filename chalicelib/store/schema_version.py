@@ -1,11 +1,13 @@
-"""The schema version of the rows, so that an older release never misreads what a newer one has written.
+"""The schema version of the rows, so that an older release never misreads what
+a newer one has written.
 
-One row of the state table states it for both tables; without the row, it is 1. A release that cannot read the schema
-refuses all work with one clear error; a release with a newer schema writes its version before its first pass. The row
-is read once per process and once a minute after that, so that processes which are still warm after an upgrade stop.
+One row of the state table states it for both tables; without the row, it is 1. A release that
+cannot read the schema refuses all work with one clear error; a release with a newer schema writes
+its version before its first pass. The row is read once per process and once a minute after that, so
+that processes which are still warm after an upgrade stop.
 
-New optional attributes do not need a new schema, because releases ignore attributes that they do not know. A change
-that an older release would misread raises it.
+New optional attributes do not need a new schema, because releases ignore attributes that they do
+not know. A change that an older release would misread raises it.
 """
 
 from __future__ import annotations
@@ -31,22 +33,27 @@ _LONGEST_RELEASE = 40  # characters of another release's name shown in an error
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The row's content. release: of the code that raised the schema to this one, "" where there is no row."""
+    """The row's content. release: of the code that raised the schema to this one,
+    "" where there is no row."""
 
     schema: int = 1
     release: str = ""
 
 
 class Schemas:
-    """The schema check of one process. release: of this code. schema: the one that this code knows."""
+    """The schema check of one process. release: of this code. schema: the
+    one that this code knows."""
 
-    def __init__(self, table: Table, clock: Callable[[], float], release: str, schema: int = SCHEMA) -> None:
+    def __init__(
+        self, table: Table, clock: Callable[[], float], release: str, schema: int = SCHEMA
+    ) -> None:
         self._table, self._clock, self._release, self._known = table, clock, release, schema
         self._written: Written | None = None
         self._checked = 0.0
 
     def check(self) -> None:
-        """Raise NewerSchema where this code must not use the table, StoreError where that cannot be determined.
+        """Raise NewerSchema where this code must not use the table, StoreError where
+        that cannot be determined.
 
         While the table does not respond, the last result is used.
         """
@@ -55,13 +62,19 @@ class Schemas:
             raise NewerSchema(written.schema, written.release, self._known)
 
     def raise_to_own(self) -> None:
-        """Do the same as `check`. Where the table has no row, or an older schema, write this code's schema: from here
-        on rows may have its format. Never lowers it."""
+        """Do the same as `check`. Where the table has no row, or an older schema, write this
+        code's schema: from here on rows may have its format. Never lowers it."""
         self.check()
         written = self._current()
         if written.release and written.schema == self._known:
             return
-        row = SchemaRow(SCHEMA_PARTITION, SCHEMA_ITEM, schema=self._known, release=self._release, since=self._clock())
+        row = SchemaRow(
+            SCHEMA_PARTITION,
+            SCHEMA_ITEM,
+            schema=self._known,
+            release=self._release,
+            since=self._clock(),
+        )
         nothing_is_written = SchemaRow.schema.does_not_exist()
         it_is_older = SchemaRow.schema < self._known
         try:
@@ -96,6 +109,7 @@ class Schemas:
             return Written(int(row.schema), release)
         except (AttributeDeserializationError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(
-                "the row that says which release wrote the table cannot be read; deploy the release that "
+                "the row that says which release wrote the table cannot be read; deploy the "
+                "release that "
                 f"wrote it ({type(error).__name__})"
             ) from None

@@ -26,12 +26,14 @@ from chalicelib.store.vendor_calls import RateLimits, SharedCache
 class Store:
     """All persistent state, in two DynamoDB tables.
 
-    table_name: the state table. policy_table: the table for policies; policy_table_of(table_name) unless given. clock:
-    epoch seconds. region, endpoint: botocore's defaults (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given. sleep,
-    chance: how retries wait, and their jitter. client: a botocore client to be used instead of a new one. wrap: wraps
-    that client, for injecting faults. journal_kept: seconds.
+    table_name: the state table. policy_table: the table for policies; policy_table_of(table_name)
+    unless given. clock: epoch seconds. region, endpoint: botocore's defaults (AWS_DEFAULT_REGION,
+    AWS_ENDPOINT_URL) unless given. sleep, chance: how retries wait, and their jitter. client: a
+    botocore client to be used instead of a new one. wrap: wraps that client, for injecting faults.
+    journal_kept: seconds.
 
-    Methods raise StoreError (errors.py); storing a policy may also raise BadInput. rate_limits and cache never raise.
+    Methods raise StoreError (errors.py); storing a policy may also raise BadInput.
+    rate_limits and cache never raise.
     """
 
     def __init__(
@@ -49,9 +51,13 @@ class Store:
         journal_kept: float = KEPT,
         table: type[Table] = Table,
     ) -> None:
-        connect = partial(table, region=region, endpoint=endpoint, sleep=sleep, chance=chance, wrap=wrap)
+        connect = partial(
+            table, region=region, endpoint=endpoint, sleep=sleep, chance=chance, wrap=wrap
+        )
         self.table = connect(table_name, client=client)
-        self.policy_table = connect(policy_table or policy_table_of(table_name), client=self.table.client)
+        self.policy_table = connect(
+            policy_table or policy_table_of(table_name), client=self.table.client
+        )
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)
         self.memory = MemoryStore(self.table, staging, clock)

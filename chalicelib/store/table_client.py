@@ -1,10 +1,11 @@
-"""The only module that calls DynamoDB: builds requests from PynamoDB's models, sends them, retries, converts errors.
+"""The only module that calls DynamoDB: builds requests from PynamoDB's models, sends them,
+retries, converts errors.
 
-PynamoDB provides the rows and the conditions. A botocore client sends them, because only botocore can request the old
-item when a condition fails; that item shows which writer caused the refusal.
+PynamoDB provides the rows and the conditions. A botocore client sends them, because only botocore
+can request the old item when a condition fails; that item shows which writer caused the refusal.
 
-Throttling and conflicting transactions are retried a bounded number of times with full jitter. A failed condition is a
-result and is never retried here.
+Throttling and conflicting transactions are retried a bounded number of times with full jitter. A
+failed condition is a result and is never retried here.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 
 
 class ConditionFailed(StoreError):
-    """A condition failed. old: the row that was found, empty if there was none. Never leaves the store."""
+    """A condition failed. old: the row that was found, empty if there was
+    none. Never leaves the store."""
 
     published_name = "Refused"
 
@@ -64,7 +66,8 @@ class ConditionFailed(StoreError):
 
 
 class TransactionCancelled(StoreError):
-    """Conditions of a transaction failed. refused: position in the transaction -> row found there, empty if none.
+    """Conditions of a transaction failed. refused: position in the transaction -> row
+    found there, empty if none.
 
     Never leaves the store.
     """
@@ -77,7 +80,8 @@ class TransactionCancelled(StoreError):
 
 
 class TransactionConflict(StoreError):
-    """Another request was writing one of the rows at the same time; nothing was written. Never leaves the store."""
+    """Another request was writing one of the rows at the same time; nothing was
+    written. Never leaves the store."""
 
     def __init__(self) -> None:
         super().__init__("transaction in conflict with another request")
@@ -90,12 +94,14 @@ def readable(cluster: str, item: str) -> Iterator[None]:
         yield
     except NOT_DECODED as error:
         why = f"{type(error).__name__}: {error}"
-        raise RowUnreadable(f"{cluster}: the row {item[:60]} cannot be read ({why[:100]})") from error
+        raise RowUnreadable(
+            f"{cluster}: the row {item[:60]} cannot be read ({why[:100]})"
+        ) from error
 
 
 def value_or_error(read: Callable[[], T]) -> T | StoreError:
-    """Return what `read` returns, or the StoreError that it raises: a row that cannot be read concerns its own cluster
-    only."""
+    """Return what `read` returns, or the StoreError that it raises: a row that cannot be read
+    concerns its own cluster only."""
     try:
         return read()
     except StoreError as error:
@@ -123,14 +129,18 @@ class Write(NamedTuple):
     @property
     def size(self) -> int:
         """Return its approximate size in bytes."""
-        return 500 + sum(len(part) for value in self.arguments.get("Item", {}).values() for part in value.values())
+        return 500 + sum(
+            len(part)
+            for value in self.arguments.get("Item", {}).values()
+            for part in value.values()
+        )
 
 
 class Table:
     """One DynamoDB table.
 
-    sleep, chance: how retries wait, and their jitter (0 ≤ chance() < 1). client: a botocore client for DynamoDB to be
-    used instead of a new one. wrap: wraps the client, for injecting faults.
+    sleep, chance: how retries wait, and their jitter (0 ≤ chance() < 1). client: a botocore client
+    for DynamoDB to be used instead of a new one. wrap: wraps the client, for injecting faults.
     """
 
     def __init__(
@@ -154,7 +164,8 @@ class Table:
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
                 retries={"mode": "standard", "total_max_attempts": 2},
-                parameter_validation=False,  # PynamoDB builds the requests; validation would cost time
+                # PynamoDB builds the requests; validation would cost time
+                parameter_validation=False,
             )
         except BotoCoreError as error:
             raise StoreUnavailable(str(error)) from error
@@ -170,12 +181,19 @@ class Table:
     def find(self, cluster: str, item: str, *, consistent: bool = True) -> Raw | None:
         """Return one row as it is stored, or None."""
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
-        return self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
+        return self._send(
+            "get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
+        ).get("Item")
 
-    def get_many(self, keys: Sequence[tuple[str, str]], *, consistent: bool = True) -> dict[tuple[str, str], Raw]:
+    def get_many(
+        self, keys: Sequence[tuple[str, str]], *, consistent: bool = True
+    ) -> dict[tuple[str, str], Raw]:
         """Return rows by (cluster, item); those that do not exist are omitted."""
         rows: dict[tuple[str, str], Raw] = {}
-        todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]
+        todo = [
+            {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
+            for cluster, item in dict.fromkeys(keys)
+        ]
         empty_answers = 0
         while todo:
             page, todo = todo[:ITEMS_PER_READ], todo[ITEMS_PER_READ:]
@@ -202,7 +220,8 @@ class Table:
     ) -> Iterator[Raw]:
         """Return rows of the cluster whose item begins with prefix, in the order of items.
 
-        below: an upper bound that begins with prefix, too; items after it are neither read nor paid for.
+        below: an upper bound that begins with prefix, too; items after it are
+        neither read nor paid for.
         """
         request: dict[str, Any] = {
             "TableName": self.name,
@@ -226,55 +245,74 @@ class Table:
         """Build a write of the whole row."""
         values = row.serialize()
         cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
-        return Write("Put", self.arguments(cluster, item, key="Item", attributes=values, condition=condition))
+        return Write(
+            "Put", self.arguments(cluster, item, key="Item", attributes=values, condition=condition)
+        )
 
-    def update(self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None) -> Write:
+    def update(
+        self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None
+    ) -> Write:
         """Build a write of some attributes of a row, which is created if it does not exist."""
-        return Write("Update", self.arguments(cluster, item, actions=list(actions), condition=condition))
+        return Write(
+            "Update", self.arguments(cluster, item, actions=list(actions), condition=condition)
+        )
 
     def delete(self, cluster: str, item: str, condition: Condition | None = None) -> Write:
         """Build the deletion of a row."""
         return Write("Delete", self.arguments(cluster, item, condition=condition))
 
     def check(self, cluster: str, item: str, condition: Condition) -> Write:
-        """Build a condition check: it writes nothing, but the transaction fails if the condition does not hold."""
+        """Build a condition check: it writes nothing, but the transaction fails if the
+        condition does not hold."""
         return Write("ConditionCheck", self.arguments(cluster, item, condition=condition))
 
     def arguments(self, cluster: str, item: str, **parts: Any) -> dict[str, Any]:
-        """Arguments of one write, with conditions and actions as DynamoDB's expressions. The in-memory table of
-        infra/emulators overrides this method, because it applies conditions and actions without expressions."""
+        """Arguments of one write, with conditions and actions as DynamoDB's expressions. The
+        in-memory table of infra/emulators overrides this method, because it applies conditions and
+        actions without expressions."""
         arguments: dict[str, Any] = self._connection.get_operation_kwargs(cluster, item, **parts)
         return arguments
 
     # --- sending writes
 
     def write(self, write: Write, attempts: int = ATTEMPTS) -> Raw:
-        """Send one write; an Update returns the new row. attempts: while the table is busy. Raises ConditionFailed with
-        the row that was found."""
+        """Send one write; an Update returns the new row. attempts: while the table is busy. Raises
+        ConditionFailed with the row that was found."""
         extra = {"ReturnValues": "ALL_NEW"} if write.kind == "Update" else {}
         answer = self._send(_METHODS[write.kind], _with_old_row(write) | extra, attempts)
         attributes: Raw = answer.get("Attributes", {})
         return attributes
 
     def transact(self, writes: Sequence[Write], *, repeat_conflicts: bool = True) -> None:
-        """Write all of them or none. repeat_conflicts: False for a caller that reads again after a conflict, because
-        another process may be doing the same. Raises TransactionCancelled with the rows that were found, and
-        TransactionConflict if conflicts are not repeated."""
+        """Write all of them or none. repeat_conflicts: False for a caller that reads again after a
+        conflict, because another process may be doing the same. Raises TransactionCancelled with
+        the rows that were found, and TransactionConflict if conflicts are not repeated."""
         items = [{write.kind: _with_old_row(write)} for write in writes]
-        self._send("transact_write_items", {"TransactItems": items}, repeat_conflicts=repeat_conflicts)
+        self._send(
+            "transact_write_items", {"TransactItems": items}, repeat_conflicts=repeat_conflicts
+        )
 
     def fits(self, writes: Sequence[Write]) -> bool:
         """Return whether they fit into one transaction."""
-        return len(writes) <= ITEMS_PER_TRANSACTION and sum(write.size for write in writes) <= BYTES_PER_TRANSACTION
+        return (
+            len(writes) <= ITEMS_PER_TRANSACTION
+            and sum(write.size for write in writes) <= BYTES_PER_TRANSACTION
+        )
 
     # --- the wire
 
     def wait_for_others(self, attempts: int) -> None:
-        """Wait as before the next attempt of a request, after that many. Raises StoreThrottled after too many."""
+        """Wait as before the next attempt of a request, after that many. Raises
+        StoreThrottled after too many."""
         self._wait(attempts, "conflicting transactions")
 
     def _send(
-        self, method: str, arguments: dict[str, Any], most: int = ATTEMPTS, *, repeat_conflicts: bool = True
+        self,
+        method: str,
+        arguments: dict[str, Any],
+        most: int = ATTEMPTS,
+        *,
+        repeat_conflicts: bool = True,
     ) -> dict[str, Any]:
         attempts = 0
         while True:
@@ -299,7 +337,8 @@ class Table:
 
 
 def _with_old_row(write: Write) -> dict[str, Any]:
-    """Return its arguments; where it has a condition, they request the row that a failed condition has found."""
+    """Return its arguments; where it has a condition, they request the row that a
+    failed condition has found."""
     if "ConditionExpression" not in write.arguments:
         return write.arguments
     return write.arguments | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
@@ -310,14 +349,21 @@ def _key_condition(cluster: str, prefix: str, below: str) -> dict[str, Any]:
     condition = "#cluster = :cluster"
     if prefix:
         names["#item"], values[":prefix"] = SORT_KEY, {"S": prefix}
-        condition += " AND #item BETWEEN :prefix AND :below" if below else " AND begins_with(#item, :prefix)"
+        condition += (
+            " AND #item BETWEEN :prefix AND :below" if below else " AND begins_with(#item, :prefix)"
+        )
     if below:
         values[":below"] = {"S": below}
-    return {"KeyConditionExpression": condition, "ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
+    return {
+        "KeyConditionExpression": condition,
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }
 
 
 def _is_busy(error: ClientError) -> bool:
-    """Return whether a retry can help. A cancelled transaction in which a condition failed as well will fail again."""
+    """Return whether a retry can help. A cancelled transaction in which a condition failed
+    as well will fail again."""
     code = error.response["Error"].get("Code", "")
     if code != "TransactionCanceledException":
         return code in _BUSY
@@ -326,7 +372,8 @@ def _is_busy(error: ClientError) -> bool:
 
 
 def _is_conflict(error: ClientError) -> bool:
-    """Return whether another request was writing a row at the same time, and no condition failed."""
+    """Return whether another request was writing a row at the same time,
+    and no condition failed."""
     code = error.response["Error"].get("Code", "")
     if code != "TransactionCanceledException":
         return code in _CONFLICTS
@@ -335,7 +382,9 @@ def _is_conflict(error: ClientError) -> bool:
 
 def _cancellation_reasons(error: ClientError) -> set[str]:
     response: Any = error.response
-    return {reason.get("Code", "None") for reason in response.get("CancellationReasons", [])} - {"None"}
+    return {reason.get("Code", "None") for reason in response.get("CancellationReasons", [])} - {
+        "None"
+    }
 
 
 def _store_error(error: ClientError) -> StoreError:
@@ -351,6 +400,7 @@ def _store_error(error: ClientError) -> StoreError:
         }
         if refused:
             return TransactionCancelled(refused)
-    # A malformed request is a bug of ours; any other error means that the service is temporarily unavailable.
+    # A malformed request is a bug of ours; any other error means that the service is
+    # temporarily unavailable.
     kind = StoreError if code == "ValidationException" else StoreUnavailable
     return kind(f"{code}: {message}")

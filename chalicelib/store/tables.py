@@ -1,13 +1,16 @@
 """The two tables: their schema, their rows, and the format of their keys.
 
-The state table contains what functions write. The policy table contains what operators write and functions only read,
-so that a compromised function cannot change the policies that the others follow. Both have the same schema, which is
-defined here. Tests and the local emulation create the tables from `definition`, and the deployment template is compared
-with it. The rows are PynamoDB models without a connection of their own: they serialise, parse and give names to
-conditions; table_client.py sends them. docs/architecture.md, "Tables", lists every item with its content and writers.
+The state table contains what functions write. The policy table contains what operators write and
+functions only read, so that a compromised function cannot change the policies that the others
+follow. Both have the same schema, which is defined here. Tests and the local emulation create the
+tables from `definition`, and the deployment template is compared with it. The rows are PynamoDB
+models without a connection of their own: they serialise, parse and give names to conditions;
+table_client.py sends them. docs/architecture.md, "Tables", lists every item with its content and
+writers.
 
-All items that a pass needs begin with `memory`: one strongly consistent query reads them, and the head comes first. A
-cluster's name cannot begin with `!`, so the common partitions never collide with a cluster's own.
+All items that a pass needs begin with `memory`: one strongly consistent query reads them, and
+the head comes first. A cluster's name cannot begin with `!`, so the common partitions never
+collide with a cluster's own.
 """
 
 from __future__ import annotations
@@ -26,7 +29,12 @@ PAUSES = "!pauses"
 DEPLOYMENT_PARTITION, SETTINGS_ITEM = "!deployment", "settings"
 SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
-GROUPS, NODES, TEMPLATES, UNREGISTERED = "memory#group#", "memory#nodes#", "memory#template#", "memory#unregistered#"
+GROUPS, NODES, TEMPLATES, UNREGISTERED = (
+    "memory#group#",
+    "memory#nodes#",
+    "memory#template#",
+    "memory#unregistered#",
+)
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 REPLACEMENTS, CONSOLIDATION = "memory#replacement#", "memory#consolidation#"
 BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
@@ -43,7 +51,8 @@ def policy_table_of(table_name: str) -> str:
 
 
 def definition(table_name: str) -> dict[str, Any]:
-    """Return the table's definition for CreateTable; CloudFormation's properties have the same names."""
+    """Return the table's definition for CreateTable; CloudFormation's
+    properties have the same names."""
     return {
         "TableName": table_name,
         "AttributeDefinitions": [
@@ -59,12 +68,14 @@ def definition(table_name: str) -> dict[str, Any]:
 
 
 def time_to_live() -> dict[str, Any]:
-    """Return the table's TimeToLiveSpecification. Expiry only cleans up: readers compare the times themselves."""
+    """Return the table's TimeToLiveSpecification. Expiry only cleans up: readers
+    compare the times themselves."""
     return {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
 
 
 class InstantAttribute(Attribute[float]):
-    """Epoch seconds. At most 17 digits, of the 38 that DynamoDB supports; read back as float even if it is whole."""
+    """Epoch seconds. At most 17 digits, of the 38 that DynamoDB supports; read back as
+    float even if it is whole."""
 
     attr_type = NUMBER
 
@@ -86,11 +97,13 @@ class RowKey(Model):
 
 
 class LeaseRow(RowKey):
-    """One per cluster. token only ever grows; releasing the lease removes owner and until, never the token.
+    """One per cluster. token only ever grows; releasing the lease removes owner
+    and until, never the token.
 
-    decision: digest of the last decision in the journal. left: data of the last pass, defined in record/carry_over.py.
-    last_success: when the last pass that made a decision began. failing_since and the four attributes after it: the
-    streak of failed passes. peak and the three attributes after it: memory use (model/pass_footprint.py).
+    decision: digest of the last decision in the journal. left: data of the last pass, defined in
+    record/carry_over.py. last_success: when the last pass that made a decision began. failing_since
+    and the four attributes after it: the streak of failed passes. peak and the three attributes
+    after it: memory use (model/pass_footprint.py).
     """
 
     owner = UnicodeAttribute(null=True)
@@ -120,14 +133,16 @@ class CarryOverRow(RowKey):
 
 
 class CountersRow(RowKey):
-    """One per cluster; its counters are attributes of their own (journal.py). version: the fingerprint of told."""
+    """One per cluster; its counters are attributes of their own (journal.py). version:
+    the fingerprint of told."""
 
     told = BinaryAttribute(null=True, legacy_encoding=False)
     version = UnicodeAttribute(null=True)
 
 
 class MemoryRow(RowKey):
-    """A remembered value as JSON. version: the fingerprint of its content (codec.py), which every writer checks."""
+    """A remembered value as JSON. version: the fingerprint of its content (codec.py),
+    which every writer checks."""
 
     text = UnicodeAttribute(null=True)
     version = UnicodeAttribute(null=True)
@@ -136,8 +151,8 @@ class MemoryRow(RowKey):
 class HeadRow(MemoryRow):
     """The cluster-wide instants, and the gate of large saves (staged_saves.py).
 
-    patches: how often an executor wrote to memory. pending, parts: a large save that is decided but not yet applied.
-    generation: number of large saves so far.
+    patches: how often an executor wrote to memory. pending, parts: a large save that is decided but
+    not yet applied. generation: number of large saves so far.
     """
 
     patches = NumberAttribute(null=True)
@@ -161,8 +176,8 @@ class BlobRow(RowKey):
 
 
 class OperationRow(RowKey):
-    """text: the immutable part. The rest changes, each value in an attribute of its own so that conditions can use
-    it."""
+    """text: the immutable part. The rest changes, each value in an attribute of its own so
+    that conditions can use it."""
 
     text = UnicodeAttribute()
     state = UnicodeAttribute()
@@ -186,15 +201,16 @@ class JournalRow(RowKey):
 
 
 class ShadowRow(RowKey):
-    """One per cluster in mode shadow (journal.py). token: of the lease under which it was written."""
+    """One per cluster in mode shadow (journal.py). token: of the lease
+    under which it was written."""
 
     blob = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
 
 
 class GaugesRow(RowKey):
-    """A ring of points of one cluster (journal.py); in a row of its own the points of the hours. overview: fingerprints
-    of the overview that is stored, overview_at: its instant."""
+    """A ring of points of one cluster (journal.py); in a row of its own the points of the hours.
+    overview: fingerprints of the overview that is stored, overview_at: its instant."""
 
     blob = BinaryAttribute(legacy_encoding=False)
     overview = UnicodeAttribute(null=True)
@@ -208,14 +224,16 @@ class OverviewRow(RowKey):
 
 
 class NoticesRow(RowKey):
-    """The state of a cluster's notifications, compressed (journal.py). version: the fingerprint of its content."""
+    """The state of a cluster's notifications, compressed (journal.py). version: the
+    fingerprint of its content."""
 
     blob = BinaryAttribute(null=True, legacy_encoding=False)
     version = UnicodeAttribute(null=True)
 
 
 class PolicyRow(RowKey):
-    """One version of a policy document. compiled: the text, read already (policy/compiled.py); older rows lack it."""
+    """One version of a policy document. compiled: the text, read already
+    (policy/compiled.py); older rows lack it."""
 
     name = UnicodeAttribute()
     version = NumberAttribute()
@@ -226,8 +244,9 @@ class PolicyRow(RowKey):
 
 
 class WebhookRow(RowKey):
-    """The data that the webhook reads before it has authenticated the caller. secret: the name of the webhook's secret,
-    "" where the policy has none; no attribute where only the policy's text contains it. version: the policy's."""
+    """The data that the webhook reads before it has authenticated the caller. secret: the name of
+    the webhook's secret, "" where the policy has none; no attribute where only the policy's text
+    contains it. version: the policy's."""
 
     version = NumberAttribute()
     secret = UnicodeAttribute(null=True)
@@ -241,8 +260,8 @@ class PauseRow(RowKey):
 
 
 class SettingsRow(RowKey):
-    """The settings of the functions that decide which policies are permitted, as JSON (policies.py), and the
-    release that published them."""
+    """The settings of the functions that decide which policies are permitted, as JSON
+    (policies.py), and the release that published them."""
 
     text = UnicodeAttribute()
     release = UnicodeAttribute(null=True)
@@ -250,8 +269,8 @@ class SettingsRow(RowKey):
 
 
 class ClaimRow(RowKey):
-    """owner: the cluster that owns the node group. named: 1 where its policy or the vendor names the group, 0 where it
-    only discovered it; rows of earlier releases do not say."""
+    """owner: the cluster that owns the node group. named: 1 where its policy or the vendor names
+    the group, 0 where it only discovered it; rows of earlier releases do not say."""
 
     owner = UnicodeAttribute()
     since = InstantAttribute()
@@ -259,8 +278,9 @@ class ClaimRow(RowKey):
 
 
 class DebounceRow(RowKey):
-    """An event that counts once until that instant. by: the writer, which may remove it. Of wake-ups: prompt_until, the
-    same for prompt ones; full_at: when the burst of wake-ups is full again (debounce.py)."""
+    """An event that counts once until that instant. by: the writer, which may remove it. Of
+    wake-ups: prompt_until, the same for prompt ones; full_at: when the burst of wake-ups is
+    full again (debounce.py)."""
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
@@ -269,8 +289,9 @@ class DebounceRow(RowKey):
 
 
 class RateLimitRow(RowKey):
-    """A budget of calls. arrival: when it is full again (vendor_calls.py). held_until: end of a pause that the vendor
-    requested. rate, burst: the slowest of those that share it have, until rate_until."""
+    """A budget of calls. arrival: when it is full again (vendor_calls.py). held_until:
+    end of a pause that the vendor requested. rate, burst: the slowest of those that share
+    it have, until rate_until."""
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
@@ -280,7 +301,8 @@ class RateLimitRow(RowKey):
 
 
 class SchemaRow(RowKey):
-    """The schema of the rows of both tables, the release that wrote it first, and when. It never expires."""
+    """The schema of the rows of both tables, the release that wrote it first,
+    and when. It never expires."""
 
     schema = NumberAttribute()
     release = UnicodeAttribute(null=True)

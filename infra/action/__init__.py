@@ -1,1 +1,3 @@
-"""The GitHub Action: validates policies, plans them on captured clusters, and comments on a pull request."""
+"""The GitHub Action: validates policies, plans them on captured clusters, and
+comments on a pull request.
+"""

@@ -1,7 +1,7 @@
 """`python -m infra.action`: the report of the GitHub Action about policies, as Markdown.
 
-What it prints comes from files of a pull request, which a stranger may have opened: output is inside a fence that it
-cannot end, and cut where GitHub takes no more.
+What it prints comes from files of a pull request, which a stranger may have opened: output is
+inside a fence that it cannot end, and cut where GitHub takes no more.
 """
 
 from __future__ import annotations
@@ -25,15 +25,31 @@ _UNREADABLE = 3  # the exit code of a plan for which a vendor's groups could not
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the report. Exit codes: 0 all policies are valid and could be planned, 1 not all, 2 there is none."""
-    parser = argparse.ArgumentParser(prog="python -m infra.action", description="report on policies")
-    parser.add_argument("--policies", required=True, help="patterns of policy documents, one a line")
-    parser.add_argument("--snapshots", default="", help="a folder with a captured cluster for each name")
+    """Write the report. Exit codes: 0 all policies are valid and could be planned, 1
+    not all, 2 there is none."""
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.action", description="report on policies"
+    )
+    parser.add_argument(
+        "--policies", required=True, help="patterns of policy documents, one a line"
+    )
+    parser.add_argument(
+        "--snapshots", default="", help="a folder with a captured cluster for each name"
+    )
     parser.add_argument("--out", required=True, type=Path, help="the file to write")
     given = parser.parse_args(arguments)
     patterns = [line.strip() for line in given.policies.splitlines() if line.strip()]
-    files = sorted({name for pattern in patterns for name in glob(pattern, recursive=True) if Path(name).is_file()})
-    sections = [section(Path(name), Path(given.snapshots) if given.snapshots else None) for name in files]
+    files = sorted(
+        {
+            name
+            for pattern in patterns
+            for name in glob(pattern, recursive=True)
+            if Path(name).is_file()
+        }
+    )
+    sections = [
+        section(Path(name), Path(given.snapshots) if given.snapshots else None) for name in files
+    ]
     right = sum(right for right, _ in sections)
     given.out.write_text(report(right, [text for _, text in sections]), "utf-8")
     return 2 if not files else int(right < len(files))
@@ -41,12 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report(right: int, sections: Sequence[str]) -> str:
     """Return the whole text, with as many sections as a comment has room for."""
-    head = f"{right} of {len(sections)} policies are valid." if sections else "No policy matches the patterns."
+    head = (
+        f"{right} of {len(sections)} policies are valid."
+        if sections
+        else "No policy matches the patterns."
+    )
     text, shown = f"{MARK}\n### Outscaler\n\n{head}\n", 0
     while shown < len(sections) and len(text) + len(sections[shown]) < LONGEST:
         text += f"\n{sections[shown]}\n"
         shown += 1
-    return text + (f"\n{len(sections) - shown} more are left out.\n" if shown < len(sections) else "")
+    return text + (
+        f"\n{len(sections) - shown} more are left out.\n" if shown < len(sections) else ""
+    )
 
 
 def section(file: Path, snapshots: Path | None) -> tuple[bool, str]:
@@ -68,8 +90,8 @@ def section(file: Path, snapshots: Path | None) -> tuple[bool, str]:
 
 
 def refusal(path: Path) -> str:
-    """Return why a path is not followed; empty if it is. A link in a pull request may lead to any file of the machine,
-    and errors quote what they cannot read."""
+    """Return why a path is not followed; empty if it is. A link in a pull request may lead to any
+    file of the machine, and errors quote what they cannot read."""
     here = Path.cwd().resolve()
     absolute = Path(os.path.normpath(here / path))
     if not path.is_absolute() and not absolute.is_relative_to(here):
@@ -109,7 +131,8 @@ def outscaler(*arguments: str) -> tuple[int, str]:
 
 
 def fenced(text: str) -> str:
-    """Return the text in a block of code, cut, with a fence that is longer than any row of backticks in it."""
+    """Return the text in a block of code, cut, with a fence that is longer than
+    any row of backticks in it."""
     text = text.rstrip()
     if len(text) > _OUTPUT:
         text = f"{text[:_OUTPUT]}\n…"

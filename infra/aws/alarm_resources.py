@@ -1,5 +1,5 @@
-"""Makes CloudFormation's resources from the tables of alarms and metric filters (alarms.py), for either kind of
-deployment."""
+"""Makes CloudFormation's resources from the tables of alarms and metric filters (alarms.py), for
+either kind of deployment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from infra.aws.resources import Resources, logical_id
 class Names(msgspec.Struct, frozen=True):
     """Names in one kind of deployment: texts, or references of CloudFormation.
 
-    function, log_group: by the internal name of a function. queue, dead_letters: by that of a queue. table: the state
-    table. api: the REST API's name and stage. namespace: of the metrics from the log. concurrency: how many functions
-    the account may run at a time. used: leaves out what belongs to a provider that is not used.
+    function, log_group: by the internal name of a function. queue, dead_letters: by that of a
+    queue. table: the state table. api: the REST API's name and stage. namespace: of the metrics
+    from the log. concurrency: how many functions the account may run at a time. used: leaves out
+    what belongs to a provider that is not used.
     """
 
     function: Callable[[str], Any]
@@ -56,7 +57,8 @@ def filter_resources(names: Names) -> Resources:
 
 
 def filters(names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return each metric filter's name and properties, in the form that CloudFormation and CloudWatch Logs share."""
+    """Return each metric filter's name and properties, in the form that CloudFormation
+    and CloudWatch Logs share."""
     for each in FILTERS:
         for function in each.functions:
             yield (
@@ -65,7 +67,11 @@ def filters(names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
                     "LogGroupName": names.log_group(function),
                     "FilterPattern": each.pattern,
                     "MetricTransformations": [
-                        {"MetricName": each.metric, "MetricNamespace": names.namespace, "MetricValue": each.value}
+                        {
+                            "MetricName": each.metric,
+                            "MetricNamespace": names.namespace,
+                            "MetricValue": each.value,
+                        }
                     ],
                 },
             )
@@ -89,8 +95,14 @@ def _resource(alarm: MachineryAlarm, topic: Any, names: Names) -> dict[str, Any]
     }
     if not alarm.expression:
         [source] = alarm.sources
-        return _alarm(properties | _metric(source, names) | {"Period": alarm.period, _stat_key(source): source.stat})
-    queries = [names.used(source.provider, _query(source, alarm.period, names)) for source in alarm.sources]
+        return _alarm(
+            properties
+            | _metric(source, names)
+            | {"Period": alarm.period, _stat_key(source): source.stat}
+        )
+    queries = [
+        names.used(source.provider, _query(source, alarm.period, names)) for source in alarm.sources
+    ]
     result = {
         "Id": "result",
         "Expression": _expression(alarm.expression, names),
@@ -111,13 +123,20 @@ def _query(source: Source, period: int, names: Names) -> dict[str, Any]:
 
 def _metric(source: Source, names: Names) -> dict[str, Any]:
     namespace = names.namespace if source.namespace == LOGGED else source.namespace
-    dimensions = [*_dimensions(source.of, names), *({"Name": name, "Value": value} for name, value in source.more)]
-    return {"Namespace": namespace, "MetricName": source.metric} | ({"Dimensions": dimensions} if dimensions else {})
+    dimensions = [
+        *_dimensions(source.of, names),
+        *({"Name": name, "Value": value} for name, value in source.more),
+    ]
+    return {"Namespace": namespace, "MetricName": source.metric} | (
+        {"Dimensions": dimensions} if dimensions else {}
+    )
 
 
 def _dimensions(of: str, names: Names) -> list[dict[str, Any]]:
     kind, _, name = of.partition(":")
-    return [{"Name": dimension, "Value": value} for dimension, value in _DIMENSIONS[kind](names, name)]
+    return [
+        {"Name": dimension, "Value": value} for dimension, value in _DIMENSIONS[kind](names, name)
+    ]
 
 
 _DIMENSIONS: Mapping[str, Callable[[Names, str], list[tuple[str, Any]]]] = {
@@ -148,7 +167,12 @@ def _dead_letter_alarms(topic: Any, names: Names) -> Resources:
         f"{logical_id(name)}DeadLettersAlarm": _alarm(
             {
                 "AlarmDescription": described(f"Messages of {name} failed for good", "deadletters"),
-                **_metric(Source("", SQS, "ApproximateNumberOfMessagesVisible", "Maximum", f"dead:{name}"), names),
+                **_metric(
+                    Source(
+                        "", SQS, "ApproximateNumberOfMessagesVisible", "Maximum", f"dead:{name}"
+                    ),
+                    names,
+                ),
                 "Statistic": "Maximum",
                 "Period": FIVE_MINUTES,
                 "EvaluationPeriods": 1,

@@ -1,11 +1,11 @@
 """The alarms of a deployment: a fixed set that watches the machinery, not single clusters.
 
-CloudWatch cannot compare a gauge with the present time, a stack does not know its clusters, and an alarm for each of
-them would cost money. The number of alarms is therefore fixed.
+CloudWatch cannot compare a gauge with the present time, a stack does not know its clusters, and an
+alarm for each of them would cost money. The number of alarms is therefore fixed.
 
-A function whose messages fail returns normally and reports them to its queue, so Lambda counts no error. Such failures
-are counted in the log, by metric filters. Both kinds of deployment use these tables, and the emulation evaluates the
-same properties (infra/emulators/cloudwatch_alarms.py).
+A function whose messages fail returns normally and reports them to its queue, so Lambda counts no
+error. Such failures are counted in the log, by metric filters. Both kinds of deployment use these
+tables, and the emulation evaluates the same properties (infra/emulators/cloudwatch_alarms.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ACT = tuple(f"act_{provider}" for provider in PROVIDERS)
 PASSES = (RECONCILE, RECONCILE_LARGE)
 FUNCTIONS = ("api_handler", "tick", *PASSES, *ACT)
 DEAD_LETTERS = ("tick", *QUEUES)
-"""Queues that have a dead-letter queue, by their internal names; the tick's are undelivered events."""
+"""Queues that have a dead-letter queue, by their internal names; the tick's are undelivered
+events."""
 
 _MINUTE, FIVE_MINUTES = 60, 300  # seconds
 LAMBDA, SQS = "AWS/Lambda", "AWS/SQS"
@@ -34,8 +35,8 @@ _STORE_CALLS = ("GetItem", "Query", "UpdateItem", "TransactWriteItems")
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One metric. of: what the dimensions name, see Names; "" for a metric without dimensions. more: further
-    dimensions. provider: the metric is left out where this provider is not used."""
+    """One metric. of: what the dimensions name, see Names; "" for a metric without dimensions.
+    more: further dimensions. provider: the metric is left out where this provider is not used."""
 
     id: str
     namespace: str
@@ -49,7 +50,8 @@ class Source(msgspec.Struct, frozen=True):
 class MachineryAlarm(msgspec.Struct, frozen=True):
     """One alarm: `breaching` of `periods` values of `period` seconds compare with the threshold.
 
-    expression: of the sources' ids, in CloudWatch's metric math; "" for the only source. summary: its description.
+    expression: of the sources' ids, in CloudWatch's metric math; "" for the only source.
+    summary: its description.
     """
 
     name: str
@@ -70,7 +72,8 @@ class MachineryAlarm(msgspec.Struct, frozen=True):
 
 
 class LogFilter(msgspec.Struct, frozen=True):
-    """Lines of the log that become a metric. functions: whose logs. value: a number, or a field of the line."""
+    """Lines of the log that become a metric. functions: whose logs. value: a
+    number, or a field of the line."""
 
     name: str
     metric: str
@@ -99,9 +102,12 @@ def _logged(identifier: str, metric: str, stat: str = "Sum") -> Source:
 
 FILTERS: tuple[LogFilter, ...] = (
     LogFilter("Passes", "Passes", PASSES, '{ $.message = "pass" }'),
-    # so that the metric has a value in every minute, and an alarm needs no assumption about missing ones
+    # so that the metric has a value in every minute, and an alarm needs no
+    # assumption about missing ones
     LogFilter("NoPasses", "Passes", ("tick",), '{ $.message = "tick" }', "0"),
-    LogFilter("ExpectedPasses", "ExpectedPasses", ("tick",), '{ $.message = "tick" }', "$.expected"),
+    LogFilter(
+        "ExpectedPasses", "ExpectedPasses", ("tick",), '{ $.message = "tick" }', "$.expected"
+    ),
     LogFilter("FailedPasses", "FailedPasses", (RECONCILE,), '{ $.message = "message failed*" }'),
     LogFilter("Brakes", "Brakes", PASSES, '{ ($.message = "pass") && ($.brake IS TRUE) }'),
     LogFilter("Steps", "Steps", ACT, '{ ($.message = "step") || ($.message = "operation ended") }'),
@@ -115,7 +121,8 @@ FILTERS: tuple[LogFilter, ...] = (
 )
 
 PERMANENT = ("Passes", "ExpectedPasses")
-"""Metrics of the log that have values all the time; the others have some only when something fails or acts."""
+"""Metrics of the log that have values all the time; the others have some only when
+something fails or acts."""
 
 ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
@@ -154,7 +161,9 @@ ALARMS: tuple[MachineryAlarm, ...] = (
             _logged("errors_logged", "FailedPasses"),
             *_each("calls", "Invocations", (RECONCILE,)),
         ),
-        expression='IF(calls_reconcile >= 5, 100 * SUM(FILL(METRICS("errors"), 0)) / calls_reconcile, 0)',
+        expression=(
+            'IF(calls_reconcile >= 5, 100 * SUM(FILL(METRICS("errors"), 0)) / calls_reconcile, 0)'
+        ),
         threshold=20,
         breaching=3,
         periods=5,
@@ -163,7 +172,10 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "PassSlow",
         "Passes need more than 80 % of the time that a function has",
-        tuple(Source(f"length_{name}", LAMBDA, "Duration", "p95", f"function:{name}") for name in PASSES),
+        tuple(
+            Source(f"length_{name}", LAMBDA, "Duration", "p95", f"function:{name}")
+            for name in PASSES
+        ),
         expression='MAX(FILL(METRICS("length"), 0))',
         threshold=96_000,
         breaching=3,
@@ -173,8 +185,15 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "ActErrors",
         "More than a fifth of the steps of operations fail",
-        (*_each("errors", "Errors", ACT), _logged("errors_logged", "FailedSteps"), _logged("steps", "Steps")),
-        expression='100 * SUM(FILL(METRICS("errors"), 0)) / (SUM(FILL(METRICS("errors"), 0)) + FILL(steps, 0))',
+        (
+            *_each("errors", "Errors", ACT),
+            _logged("errors_logged", "FailedSteps"),
+            _logged("steps", "Steps"),
+        ),
+        expression=(
+            '100 * SUM(FILL(METRICS("errors"), 0)) / (SUM(FILL(METRICS("errors"), 0)) + '
+            "FILL(steps, 0))"
+        ),
         threshold=20,
         breaching=3,
         periods=5,
@@ -225,11 +244,20 @@ ALARMS: tuple[MachineryAlarm, ...] = (
         "DynamoDB throttles the state table or answers with errors",
         (
             *(
-                Source(f"refused_{one.lower()}", "AWS/DynamoDB", f"{one}ThrottleEvents", "Sum", "table")
+                Source(
+                    f"refused_{one.lower()}", "AWS/DynamoDB", f"{one}ThrottleEvents", "Sum", "table"
+                )
                 for one in ("Read", "Write")
             ),
             *(
-                Source(f"refused_{one.lower()}", "AWS/DynamoDB", "SystemErrors", "Sum", "table", (("Operation", one),))
+                Source(
+                    f"refused_{one.lower()}",
+                    "AWS/DynamoDB",
+                    "SystemErrors",
+                    "Sum",
+                    "table",
+                    (("Operation", one),),
+                )
                 for one in _STORE_CALLS
             ),
         ),
@@ -259,6 +287,12 @@ ALARMS: tuple[MachineryAlarm, ...] = (
 
 
 def metrics_charged(providers: Collection[str] = PROVIDERS) -> int:
-    """Return how many metrics the alarms watch, each of which CloudWatch charges for. providers: those in use."""
-    watched = [source for alarm in ALARMS for source in alarm.sources if source.provider in ("", *providers)]
+    """Return how many metrics the alarms watch, each of which CloudWatch charges for.
+    providers: those in use."""
+    watched = [
+        source
+        for alarm in ALARMS
+        for source in alarm.sources
+        if source.provider in ("", *providers)
+    ]
     return len(watched) + len(DEAD_LETTERS)

@@ -1,13 +1,15 @@
-"""Rewrites the zip that Chalice makes of the sources: adds the dependencies, so that the deployed one is small, starts
-fast and is reproducible.
+"""Rewrites the zip that Chalice makes of the sources: adds the dependencies, so that the deployed
+one is small, starts fast and is reproducible.
 
 - Files that no function needs are removed (unneeded_files.py).
-- botocore stays, pinned to the version that the tests ran with. Lambda's own copy may be older or newer, and the store
-  and the retry behaviour depend on it. Its data is reduced to the services that are called (botocore_data.py).
-- Bytecode is added. /var/task is read-only, so without bytecode every cold start compiles all modules from source,
-  which takes three to five times as long. With `unchecked-hash` Python does not compare the bytecode with the source.
-- Entries are sorted and dated 1980, so the same sources give the same bytes, and a deployment without changes is
-  recognised as one.
+- botocore stays, pinned to the version that the tests ran with. Lambda's own copy may be older or
+  newer, and the store and the retry behaviour depend on it. Its data is reduced to the services
+  that are called (botocore_data.py).
+- Bytecode is added. /var/task is read-only, so without bytecode every cold start compiles all
+  modules from source, which takes three to five times as long. With `unchecked-hash` Python does
+  not compare the bytecode with the source.
+- Entries are sorted and dated 1980, so the same sources give the same bytes, and a deployment
+  without changes is recognised as one.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def rewrite(archive: Path, tree: Path) -> None:
         if is_left_out(path.relative_to(tree).as_posix()):
             path.unlink()
     with zipfile.ZipFile(archive) as original:
-        original.extractall(tree, sorted({name for name in original.namelist() if not is_left_out(name)}))
+        original.extractall(
+            tree, sorted({name for name in original.namelist() if not is_left_out(name)})
+        )
     for twin in twins(tree):
         twin.unlink()
     cut(tree / "botocore" / "data")
@@ -54,8 +58,8 @@ def rewrite(archive: Path, tree: Path) -> None:
 
 
 def compile_tree(tree: Path) -> None:
-    """Write bytecode for every module where Lambda's Python looks for it, with the path that the source has in
-    Lambda."""
+    """Write bytecode for every module where Lambda's Python looks for it, with the path that
+    the source has in Lambda."""
     for source in sorted(tree.rglob("*.py")):
         relative = source.relative_to(tree).as_posix()
         cached = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
@@ -69,8 +73,8 @@ def compile_tree(tree: Path) -> None:
 
 
 def _compile_apart(tree: Path) -> None:
-    """Compile in a separate process, because the output of marshal depends on the strings that a process has interned
-    before."""
+    """Compile in a separate process, because the output of marshal depends on the strings that a
+    process has interned before."""
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     command = [sys.executable, "-W", "ignore", "-m", "infra.aws.artifact", str(tree)]
     subprocess.run(command, check=True, env=environment, cwd=Path(__file__).resolve().parents[2])

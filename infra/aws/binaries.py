@@ -1,7 +1,8 @@
-"""Checks that the contents of a zip can run in Lambda: the processor of every binary and the Python version of every
-compiled module.
+"""Checks that the contents of a zip can run in Lambda: the processor of every binary and the Python
+version of every compiled module.
 
-A wheel for another processor or Python version fails only when the deployed function imports it for the first time.
+A wheel for another processor or Python version fails only when the deployed function
+imports it for the first time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def foreign(archive: Path, architecture: str, runtime: str) -> Iterator[str]:
 
 
 def _machine(head: bytes) -> int | None:
-    """Return the processor number of an ELF header, None if the header is truncated or not 64-bit little-endian."""
+    """Return the processor number of an ELF header, None if the header is truncated or
+    not 64-bit little-endian."""
     if len(head) < _HEAD or (head[4], head[5]) != (_CLASS_64, _LITTLE_ENDIAN):
         return None
     machine: int = struct.unpack_from("<H", head, 18)[0]

@@ -1,8 +1,10 @@
-"""Reduces botocore's data to the services that are called, because a session and a client read it at every cold start.
+"""Reduces botocore's data to the services that are called, because a session and a client
+read it at every cold start.
 
-botocore describes every AWS service in 20 MB of JSON. Parsing endpoints.json alone takes longer than parsing all other
-data of a client. Removed are other services, older versions of a service's API, documentation texts, and the unused
-examples, paginators and waiters. All partitions and regions, and all operations of a service, stay.
+botocore describes every AWS service in 20 MB of JSON. Parsing endpoints.json alone takes longer
+than parsing all other data of a client. Removed are other services, older versions of a service's
+API, documentation texts, and the unused examples, paginators and waiters. All partitions and
+regions, and all operations of a service, stay.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 #: The AWS services that are called; tests/functional compares this with the code.
-SERVICES = frozenset({"dynamodb", "eks", "lambda", "s3", "secretsmanager", "sns", "sqs", "ssm", "sts"})
+SERVICES = frozenset(
+    {"dynamodb", "eks", "lambda", "s3", "secretsmanager", "sns", "sqs", "ssm", "sts"}
+)
 
 #: Files kept per service: its operations, botocore's corrections of these, and its endpoints.
 _FILES = ("service-2", "service-2.sdk-extras", "endpoint-rule-set-1")
@@ -24,8 +28,8 @@ _TYPED = ("member", "key", "value", "input", "output")
 
 
 def cut(data: Path) -> None:
-    """Reduce the files in botocore's folder `data` in place. Raises KeyError or ValueError for files of an unknown
-    form."""
+    """Reduce the files in botocore's folder `data` in place. Raises KeyError or ValueError for
+    files of an unknown form."""
     _write(data / "endpoints.json", _endpoints(_read(data / "endpoints.json")))
     for service in sorted(path for path in data.iterdir() if path.is_dir()):
         if service.name not in SERVICES:
@@ -43,8 +47,8 @@ def cut(data: Path) -> None:
 
 
 def without_texts(description: dict[str, Any]) -> dict[str, Any]:
-    """Return a service description without documentation texts. Members of a shape are kept, even if they are named
-    like such texts."""
+    """Return a service description without documentation texts. Members of a shape are kept, even
+    if they are named like such texts."""
     kept = _plain(description)
     for section in ("operations", "shapes"):
         if section in kept:
@@ -68,7 +72,12 @@ def _plain(one: dict[str, Any]) -> dict[str, Any]:
 def _endpoints(table: dict[str, Any]) -> dict[str, Any]:
     """Return every partition with all its properties, reduced to the services that are called."""
     partitions = [
-        {**partition, "services": {name: one for name, one in partition["services"].items() if name in SERVICES}}
+        {
+            **partition,
+            "services": {
+                name: one for name, one in partition["services"].items() if name in SERVICES
+            },
+        }
         for partition in table["partitions"]
     ]
     return {**table, "partitions": partitions}

@@ -1,7 +1,8 @@
-"""The buckets of recorded decisions and of shared lists, stated once for both kinds of deployment. They exist only on
-request.
+"""The buckets of recorded decisions and of shared lists, stated once for both kinds of deployment.
+They exist only on request.
 
-A bucket outlives the stack, because a bucket with objects cannot be deleted; its objects expire by themselves.
+A bucket outlives the stack, because a bucket with objects cannot be deleted; its
+objects expire by themselves.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ LISTS_DAYS = 1
 """Days until lists expire; functions use none that are older than ten minutes."""
 
 
-def bucket_resources(bucket: str, days: Any, name: Any = None, encryption: Json | None = None) -> Resources:
-    """Return a bucket and its policy. bucket: its logical id. days: until an object expires, a number or a reference.
-    name: None lets CloudFormation generate one. encryption: a rule other than that of keys of S3."""
+def bucket_resources(
+    bucket: str, days: Any, name: Any = None, encryption: Json | None = None
+) -> Resources:
+    """Return a bucket and its policy. bucket: its logical id. days: until an object expires, a
+    number or a reference. name: None lets CloudFormation generate one. encryption: a rule other
+    than that of keys of S3."""
     arn = {"Fn::GetAtt": [bucket, "Arn"]}
     own: Json = {"BucketName": name} if name is not None else {}
     return {

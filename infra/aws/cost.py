@@ -1,8 +1,9 @@
-"""Computes the monthly cost per cluster and per deployment: `python -m infra.aws.cost > docs/cost.md`.
+"""Computes the monthly cost per cluster and per deployment: `python -m
+infra.aws.cost > docs/cost.md`.
 
 Counts come from the emulation and prices from a table (cost_count.py). The duration of functions on
-Lambda has not been measured; it is an assumption, which the page states. A test compares the page with the output of
-this module.
+Lambda has not been measured; it is an assumption, which the page states. A test compares the page
+with the output of this module.
 """
 
 from __future__ import annotations
@@ -20,22 +21,24 @@ from infra.aws.cost_count import AS_OF, LIST, NODES, PODS, SELDOM, Counts, count
 MONTH = 2_628_000  # seconds
 PASSES = MONTH / 60
 QUEUES, QUEUES_IN_USE = 6, 2
-POLLS = MONTH / 20 * 5  # requests with which Lambda polls one queue: five pollers, 20 seconds per request
+# requests with which Lambda polls one queue: five pollers, 20 seconds per request
+POLLS = MONTH / 20 * 5
 LIMIT_SECRET, LIMIT_PARAMETER, LIMIT_DEPLOYMENT = 0.95, 0.50, 0.70
 """Dollars a month that the tests let nothing exceed."""
 _POLICY_READ = 0.25  # units for which a tick reads 1 KB of a policy with those of all clusters
 _PLATFORM = 310  # bytes that Lambda itself logs per invocation
-_CHANGES = 20_000  # bytes of a pass that reads changes, with 100 nodes (tests/benchmarks/test_pass.py)
+# bytes of a pass that reads changes, with 100 nodes (tests/benchmarks/test_pass.py)
+_CHANGES = 20_000
 _TICK_SECONDS, _TICK_GB = 0.3, 0.5
 _WATCH_SECONDS, _WATCH_GB = 0.05, 0.5
 _CALLS = 5  # of an act function, to remove an empty node
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One variant of the deployment. change: description. seconds, memory (GB): of a pass. secrets: per cluster.
-    secret_reads: of all secrets in ten minutes. parameters: secrets are SSM parameters. log: bytes logged per minute.
-    tick_reads, tick_log: units and bytes of a tick that do not depend on clusters; 0 in variants that count them with
-    the cluster."""
+    """One variant of the deployment. change: description. seconds, memory (GB): of a pass. secrets:
+    per cluster. secret_reads: of all secrets in ten minutes. parameters: secrets are SSM
+    parameters. log: bytes logged per minute. tick_reads, tick_log: units and bytes of a tick that
+    do not depend on clusters; 0 in variants that count them with the cluster."""
 
     change: str
     arm: bool
@@ -54,10 +57,10 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[Way, ...]:
-    """Return the variants, each with one change more than the one before. memory, seconds: of a pass in the last
-    variant. The first variant is the previous release as it was counted then: 28 series, 13 write units, 10 read
-    units, and two secrets that are read every minute. 4.05 and 13.1 units were counted before a quiet pass wrote its
-    lease alone."""
+    """Return the variants, each with one change more than the one before. memory, seconds: of a
+    pass in the last variant. The first variant is the previous release as it was counted then: 28
+    series, 13 write units, 10 read units, and two secrets that are read every minute. 4.05 and 13.1
+    units were counted before a quiet pass wrote its lease alone."""
     steps = [
         Way(
             "the release before, x86-64, 1.73 GB",
@@ -82,7 +85,11 @@ def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[
     change(f"reconcile with {memory * 1024:.0f} MB", memory=memory)
     change(f"a pass of {seconds:g} s", seconds=seconds)
     change("4.05 units written in a quiet minute, 13.1 read", reads=13.1, writes=4.05)
-    change(f"{counts.writes:g} units written, {counts.reads:g} read", reads=counts.reads, writes=counts.writes)
+    change(
+        f"{counts.writes:g} units written, {counts.reads:g} read",
+        reads=counts.reads,
+        writes=counts.writes,
+    )
     change(
         "what a tick reads and logs once for all clusters: counted per deployment",
         reads=counts.reads - counts.tick_reads + _POLICY_READ,
@@ -90,7 +97,11 @@ def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[
         tick_reads=counts.tick_reads,
         tick_log=counts.tick_log,
     )
-    change("one secret per cluster, read every ten minutes", secrets=1, secret_reads=counts.secret_reads)
+    change(
+        "one secret per cluster, read every ten minutes",
+        secrets=1,
+        secret_reads=counts.secret_reads,
+    )
     change("queues of the providers in use (Cluster API)", queues=QUEUES_IN_USE)
     change("a parameter of SSM in place of the secret", parameters=True)
     return tuple(steps)
@@ -101,7 +112,9 @@ def per_cluster(way: Way) -> dict[str, float]:
     second = LIST.second_arm if way.arm else LIST.second_x86
     secret_reads = PASSES / 10 * way.secret_reads
     secrets = (
-        secret_reads * LIST.decrypt if way.parameters else way.secrets * LIST.secret + secret_reads * LIST.secret_read
+        secret_reads * LIST.decrypt
+        if way.parameters
+        else way.secrets * LIST.secret + secret_reads * LIST.secret_read
     )
     return {
         "Lambda: passes": PASSES * (way.seconds * way.memory * second + LIST.call),
@@ -120,7 +133,10 @@ def per_deployment(way: Way) -> dict[str, float]:
         "Lambda: ticks": PASSES * (_TICK_SECONDS * _TICK_GB * second + LIST.call),
         "DynamoDB: reads of ticks": PASSES * way.tick_reads * LIST.read,
         f"SQS: Lambda's own polling of {way.queues} queues": way.queues * POLLS * LIST.queue,
-        "CloudWatch: logs of ticks": PASSES * (way.tick_log + 2 * _PLATFORM) / 1e9 * (LIST.ingest + LIST.keep),
+        "CloudWatch: logs of ticks": PASSES
+        * (way.tick_log + 2 * _PLATFORM)
+        / 1e9
+        * (LIST.ingest + LIST.keep),
     }
 
 
@@ -129,17 +145,19 @@ def on_request() -> dict[str, float]:
     one = metrics_charged(("clusterapi",))
     every = metrics_charged()
     return {
-        f"alarms of the release before: {len(DEAD_LETTERS)} metrics": len(DEAD_LETTERS) * LIST.alarm,
+        f"alarms of the release before: {len(DEAD_LETTERS)} metrics": len(DEAD_LETTERS)
+        * LIST.alarm,
         f"alarms, one provider in use: {one} metrics": one * LIST.alarm,
         f"alarms, all providers in use: {every} metrics": every * LIST.alarm,
-        f"the {len(PERMANENT)} metrics of the log that alarms always need": len(PERMANENT) * LIST.series,
+        f"the {len(PERMANENT)} metrics of the log that alarms always need": len(PERMANENT)
+        * LIST.series,
         "a CloudWatch dashboard, after the three free ones of an account": LIST.dashboard,
     }
 
 
 def watch() -> float:
-    """Return dollars for the message that looks after one call of an act function: sent, received, deleted, and a call
-    that reads one row."""
+    """Return dollars for the message that looks after one call of an act function: sent, received,
+    deleted, and a call that reads one row."""
     return 3 * LIST.queue + LIST.call + _WATCH_SECONDS * _WATCH_GB * LIST.second_arm + LIST.read
 
 
@@ -182,28 +200,46 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
         "|---|---|---|",
     )
     for way in steps:
-        yield f"| {way.change} | {sum(per_cluster(way).values()):.2f} | {sum(per_deployment(way).values()):.2f} |"
+        yield (
+            f"| {way.change} | {sum(per_cluster(way).values()):.2f} | "
+            f"{sum(per_deployment(way).values()):.2f} |"
+        )
     for way, words in ((steps[-1], "with a parameter of SSM"), (steps[-2], "with Secrets Manager")):
         yield from ("", f"## One cluster, {words}", "", "| Part | Dollars a month |", "|---|---|")
         yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_cluster(way).items())
     yield from ("", "## The deployment", "", "| Part | Dollars a month |", "|---|---|")
-    yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_deployment(steps[-2]).items())
+    yield from (
+        f"| {part} | {dollars:.3f} |" for part, dollars in per_deployment(steps[-2]).items()
+    )
     yield from ("", "## Alarms and dashboard", "", *_ON_REQUEST.splitlines(), "")
     yield from ("| Part | Dollars a month |", "|---|---|")
     yield from (f"| {part} | {dollars:.2f} |" for part, dollars in on_request().items())
     yield from (
         "",
-        *_NOTIFIED.format(reads=notified.reads - counts.reads, dollars=of_notifications(counts, notified)).splitlines(),
+        *_NOTIFIED.format(
+            reads=notified.reads - counts.reads, dollars=of_notifications(counts, notified)
+        ).splitlines(),
     )
     yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
-    yield from ("", "## What remains", "", "The parts of a cluster with a parameter of SSM, and why they remain.", "")
-    yield from ("| Part | Dollars a month | Why |", "|---|---|---|")
-    shares = _shares(counts, steps[-1])
-    yield from (f"| {part} | {shares[name]:.3f} | {_REMAINS[name]} |" for name, part in _PARTS.items())
     yield from (
         "",
-        "A tick sets the [queued marker](reference/store.md#queued-marker) only where the last pass is late.",
+        "## What remains",
+        "",
+        "The parts of a cluster with a parameter of SSM, and why they remain.",
+        "",
+    )
+    yield from ("| Part | Dollars a month | Why |", "|---|---|---|")
+    shares = _shares(counts, steps[-1])
+    yield from (
+        f"| {part} | {shares[name]:.3f} | {_REMAINS[name]} |" for name, part in _PARTS.items()
+    )
+    yield from (
+        "",
+        (
+            "A tick sets the [queued marker](reference/store.md#queued-marker) only where the last "
+            "pass is late."
+        ),
     )
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
     yield from (
@@ -225,14 +261,23 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
 
 
 def _counted(counts: Counts) -> Iterator[tuple[str, str]]:
-    yield "calls of functions", ", ".join(f"{name} {each}" for name, each in sorted(counts.calls.items()))
+    yield (
+        "calls of functions",
+        ", ".join(f"{name} {each}" for name, each in sorted(counts.calls.items())),
+    )
     rows = ", ".join(f"{units:g} for `{row}`" for row, units in counts.read.items())
-    yield "units read from the tables", f"{counts.reads:g}: {rows}; {counts.tick_reads:g} of them by any tick"
+    yield (
+        "units read from the tables",
+        f"{counts.reads:g}: {rows}; {counts.tick_reads:g} of them by any tick",
+    )
     rows = ", ".join(f"{units} for `{row}`" for row, units in counts.written.items())
     seldom = ", ".join(f"`{row}`" for row, units in sorted(SELDOM.items()) if units)
     yield "units written", f"{counts.writes:g}: {rows}, and less than one a minute for {seldom}"
     yield "messages sent", str(counts.sent)
-    yield "bytes logged, Lambda's own lines aside", f"{counts.log}, {counts.tick_log} of them by any tick"
+    yield (
+        "bytes logged, Lambda's own lines aside",
+        f"{counts.log}, {counts.tick_log} of them by any tick",
+    )
     yield "series in CloudWatch", str(counts.series)
     yield "reads of secrets, in ten minutes", str(counts.secret_reads)
 
@@ -286,24 +331,34 @@ _PARTS = {
     "logs": "logs",
 }
 _REMAINS = {
-    "passes": "a second with 512 MB is an assumption, and the largest part; a figure of Lambda itself would replace it",
+    "passes": (
+        "a second with 512 MB is an assumption, and the largest part; a figure of Lambda itself "
+        "would replace it"
+    ),
     "lease": (
-        "the first takes the lease and raises the fencing token: without it, two passes could act at the same time. "
-        "The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end"
+        "the first takes the lease and raises the fencing token: without it, two passes could act "
+        "at the same time. "
+        "The second records the pass and gives the lease back: without it, the next pass would "
+        "wait for the lease's end"
     ),
     "seldom": (
-        "the charts every half hour, and the timers of nodes every ten minutes. Every successful pass confirms all "
+        "the charts every half hour, and the timers of nodes every ten minutes. Every successful "
+        "pass confirms all "
         "timers, and the lease's row has its instant"
     ),
     "reads": (
-        "strongly consistent where a decision depends on them. The lease is read before the pass and before the save, "
+        "strongly consistent where a decision depends on them. The lease is read before the pass "
+        "and before the save, "
         "the head of the memory after it, so that no pass acts without the lease or on half a save"
     ),
     "queue": (
-        "a message is sent, received and deleted. Invoking Lambda without a queue costs nothing, but then nothing "
+        "a message is sent, received and deleted. Invoking Lambda without a queue costs nothing, "
+        "but then nothing "
         "would limit how many passes run at the same time"
     ),
-    "secrets": "a parameter is decrypted every ten minutes, so that a new secret is used after that time",
+    "secrets": (
+        "a parameter is decrypted every ten minutes, so that a new secret is used after that time"
+    ),
     "logs": "one line per pass, and three of Lambda's",
 }
 """Why a part of the cost of a cluster remains, by its name in _shares."""

@@ -1,9 +1,11 @@
-"""The CloudWatch dashboard of a deployment: one cluster by a variable, and the deployment's functions and queues.
+"""The CloudWatch dashboard of a deployment: one cluster by a variable, and the
+deployment's functions and queues.
 
-It has the same rows as the dashboard for Grafana (infra/tools/grafana_dashboard.py). Clusters whose policy asks for a
-summary send few series, each only while it is not zero (chalicelib/record/metrics.py); the other panels need
-`spec.metrics: full`. Both kinds of deployment create it as a resource of CloudFormation, on request: each dashboard
-beyond the free ones costs about 3 USD a month.
+It has the same rows as the dashboard for Grafana (infra/tools/grafana_dashboard.py). Clusters whose
+policy asks for a summary send few series, each only while it is not zero
+(chalicelib/record/metrics.py); the other panels need `spec.metrics: full`. Both kinds of deployment
+create it as a resource of CloudFormation, on request: each dashboard beyond the free ones costs
+about 3 USD a month.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ Json = dict[str, Any]
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """One widget. metrics: names without the prefix, all of one cluster. machinery: metrics of AWS, as CloudWatch lists
-    them in widgets, made with the deployment's names."""
+    """One widget. metrics: names without the prefix, all of one cluster. machinery: metrics of AWS,
+    as CloudWatch lists them in widgets, made with the deployment's names."""
 
     title: str
     metrics: tuple[str, ...] = ()
@@ -49,7 +51,9 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Safe to autoscale", ("cluster_safe_to_autoscale",), _SINGLE),
             Panel("Pods without a node", ("unschedulable_pods_count",), _SINGLE),
             Panel("Nodes, and the most", ("nodes_count", "max_nodes_count"), _SINGLE),
-            Panel("Leaving, held back", ("pending_node_deletions", "scale_down_in_cooldown"), _SINGLE),
+            Panel(
+                "Leaving, held back", ("pending_node_deletions", "scale_down_in_cooldown"), _SINGLE
+            ),
             Panel("Errors", ("errors_total",), _SINGLE),
         ),
     ),
@@ -58,7 +62,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel("Nodes by state", ("nodes_count", "max_nodes_count"), stacked=True),
             Panel(
-                "Groups: target, min, max", ("node_group_target_count", "node_group_min_count", "node_group_max_count")
+                "Groups: target, min, max",
+                ("node_group_target_count", "node_group_min_count", "node_group_max_count"),
             ),
         ),
     ),
@@ -68,7 +73,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Nodes bought and removed", ("scaled_up_nodes_total", "scaled_down_nodes_total")),
             Panel(
                 "Failures by class",
-                ("failed_scale_ups_total", "failed_node_creations_total", "failed_operations_total"),
+                (
+                    "failed_scale_ups_total",
+                    "failed_node_creations_total",
+                    "failed_operations_total",
+                ),
             ),
             Panel("Evictions by result", ("evicted_pods_total",)),
             Panel("Groups in back-off", ("node_group_backoff_status",)),
@@ -77,7 +86,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Not done",
         (
-            Panel("Nodes that stay, by reason", ("unremovable_nodes_count", "unneeded_nodes_count"), stacked=True),
+            Panel(
+                "Nodes that stay, by reason",
+                ("unremovable_nodes_count", "unneeded_nodes_count"),
+                stacked=True,
+            ),
             Panel("Scalings held back by limits", ("skipped_scale_events_count",)),
             Panel("Cores and their limits", ("cluster_cpu_current_cores", "cpu_limits_cores")),
             Panel("Memory and its limits", ("cluster_memory_current_bytes", "memory_limits_bytes")),
@@ -114,7 +127,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 
 
 def dashboard_resource(name: Any, names: Names) -> Resources:
-    """Return the dashboard as a resource. name: of the dashboard, in a stack usually the stack's."""
+    """Return the dashboard as a resource. name: of the dashboard, in a
+    stack usually the stack's."""
     body = json.dumps(_body(names), separators=(",", ":"))
     return {
         "ClusterDashboard": {
@@ -125,8 +139,8 @@ def dashboard_resource(name: Any, names: Names) -> Resources:
 
 
 def search(metric: str, labels: tuple[str, ...]) -> str:
-    """Return a search for all series of a metric of the chosen cluster with exactly these labels besides the
-    cluster."""
+    """Return a search for all series of a metric of the chosen cluster with exactly these
+    labels besides the cluster."""
     schema = ",".join((NAMESPACE, "cluster", *labels))
     stat = "Sum" if _TYPES[metric].type == COUNTER else "Maximum"
     found = f'{{{schema}}} MetricName="{PREFIX}{metric}" cluster="{CLUSTER}"'
@@ -177,7 +191,9 @@ def _widgets(names: Names) -> Iterator[Json]:
 
 
 def _properties(panel: Panel, names: Names) -> Json:
-    metrics = _MACHINERY[panel.machinery](names) if panel.machinery else list(_searches(panel.metrics))
+    metrics = (
+        _MACHINERY[panel.machinery](names) if panel.machinery else list(_searches(panel.metrics))
+    )
     return {
         "title": panel.title,
         "view": panel.view,
@@ -189,7 +205,8 @@ def _properties(panel: Panel, names: Names) -> Json:
 
 
 def _searches(metrics: tuple[str, ...]) -> Iterator[list[Json]]:
-    """Return the searches of a panel. A summary has no label but the cluster, so its series are searched for, too."""
+    """Return the searches of a panel. A summary has no label but the cluster, so its
+    series are searched for, too."""
     for metric in metrics:
         labels = _TYPES[metric].labels
         yield [{"expression": search(metric, labels), "label": ""}]

@@ -1,11 +1,14 @@
-"""`python -m infra.aws.package --stage dev --out build`: builds build/sam.json and build/deployment.zip from the tree.
+"""`python -m infra.aws.package --stage dev --out build`: builds build/sam.json and
+build/deployment.zip from the tree.
 
-`chalice package` does the main work. The steps around it avoid known problems (docs/deploy.md "Known pitfalls"):
-- Only what the functions need is copied to where Chalice looks, so the artifact does not depend on other files in the
-  tree.
+`chalice package` does the main work. The steps around it avoid known problems
+(docs/deploy.md "Known pitfalls"):
+- Only what the functions need is copied to where Chalice looks, so the artifact does not depend on
+  other files in the tree.
 - The merge template is JSON, because Chalice's YAML contains anchors that CloudFormation rejects.
-- The dependencies are wheels for the functions' processor, which may differ from this machine's (wheels.py). Chalice
-  does not get them: it would compress and copy them, and they are added when the zip is rewritten (artifact.py).
+- The dependencies are wheels for the functions' processor, which may differ from this machine's
+  (wheels.py). Chalice does not get them: it would compress and copy them, and they are added when
+  the zip is rewritten (artifact.py).
 - The zip is rejected if a binary in it is for another processor or Python version (binaries.py).
 
 The Python version that runs this module is the version of the functions.
@@ -43,10 +46,11 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "command", "__m
 
 
 def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
-    """Build a stage of .chalice/config.json into `out` and return the SAM template. Raises PackagingFailed.
+    """Build a stage of .chalice/config.json into `out` and return the SAM
+    template. Raises PackagingFailed.
 
-    architecture: arm64 or x86_64; empty for the stage's lambda_architecture. `out` gets sam.json, deployment.zip, and
-    wheels.json, which lists the dependencies in the zip.
+    architecture: arm64 or x86_64; empty for the stage's lambda_architecture. `out` gets sam.json,
+    deployment.zip, and wheels.json, which lists the dependencies in the zip.
     """
     project, architecture = out / "project", architecture or configured_architecture(stage)
     copy_sources(project)
@@ -60,25 +64,33 @@ def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
     if misfits := list(foreign(archive, architecture, runtime())):
         archive.unlink()
         raise PackagingFailed(
-            f"{len(misfits)} files cannot run in Lambda; pin other versions of what they come from:\n"
+            (
+                f"{len(misfits)} files cannot run in Lambda; pin other versions of what they come "
+                "from:\n"
+            )
             + "\n".join(misfits[:10])
         )
     return made
 
 
 def configured_architecture(stage: str) -> str:
-    """Return the processor that .chalice/config.json names for a stage. Raises PackagingFailed if the stage is
-    missing."""
+    """Return the processor that .chalice/config.json names for a stage. Raises PackagingFailed
+    if the stage is missing."""
     config = _config(stage)
     return str(
-        config["stages"][stage].get("lambda_architecture") or config.get("lambda_architecture") or _CHALICES_DEFAULT
+        config["stages"][stage].get("lambda_architecture")
+        or config.get("lambda_architecture")
+        or _CHALICES_DEFAULT
     )
 
 
 def _config(stage: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     if stage not in config["stages"]:
-        raise PackagingFailed(f"--stage {stage}: not in .chalice/config.json; use one of {', '.join(config['stages'])}")
+        raise PackagingFailed(
+            f"--stage {stage}: not in .chalice/config.json; use one of "
+            f"{', '.join(config['stages'])}"
+        )
     return config
 
 
@@ -93,7 +105,8 @@ def _without_dependencies(project: Path, architecture: str) -> None:
 
 
 def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
-    """Return sam.json and make Chalice's deployment.zip from the sources in `project`. Raises PackagingFailed."""
+    """Return sam.json and make Chalice's deployment.zip from the sources in
+    `project`. Raises PackagingFailed."""
     config = _config(stage)
     out.mkdir(parents=True, exist_ok=True)
     merge = out / "merge.json"
@@ -105,7 +118,8 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
 
 
 def copy_sources(project: Path) -> None:
-    """Copy the sources without the command line and other files. Chalice packs all of chalicelib."""
+    """Copy the sources without the command line and other files. Chalice
+    packs all of chalicelib."""
     shutil.rmtree(project / "chalicelib", ignore_errors=True)
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_LEFT_OUT)
     settings = project / ".chalice"
@@ -118,8 +132,8 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """Return the configuration without what template parameters define, mainly names, which CloudFormation
-    generates."""
+    """Return the configuration without what template parameters define, mainly names, which
+    CloudFormation generates."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
         stage["environment_variables"] = {
@@ -128,7 +142,9 @@ def _generated_names() -> dict[str, Any]:
             if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"
         }
         for function in stage["lambda_functions"].values():
-            function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
+            function["iam_policy_file"] = function["iam_policy_file"].replace(
+                f"policy-{name}-", "policy-"
+            )
     return config
 
 
@@ -146,18 +162,25 @@ def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
         str(merge.resolve()),
         str(out.resolve()),
     ]
-    # app.py reads OUTSCALER_ variables: those of a shell in which the command is used would get into the template.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTSCALER_")}
+    # app.py reads OUTSCALER_ variables: those of a shell in which the command is used
+    # would get into the template.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("OUTSCALER_")
+    }
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_INDEX": "1", "PIP_REQUIRE_HASHES": "1"}
     environment.setdefault("AWS_DEFAULT_REGION", "us-east-1")
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, cwd=project
+    )
     if done.returncode:
         raise PackagingFailed(f"chalice package failed:\n{done.stdout}{done.stderr}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.aws.package", description="build what is deployed"
+    )
     parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
     parser.add_argument(
         "--architecture",

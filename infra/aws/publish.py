@@ -1,8 +1,9 @@
-"""`python -m infra.aws.publish build/sam.json --out build/published.json`: writes a template without a transform.
+"""`python -m infra.aws.publish build/sam.json --out build/published.json`: writes a
+template without a transform.
 
-`chalice package` makes a SAM template for one processor that does not know the location of the zip. Terraform or a
-pipeline needs a template that is in a bucket with the zip and takes everything else as parameters. SAM's transform is
-done here, so CloudFormation requires only CAPABILITY_IAM.
+`chalice package` makes a SAM template for one processor that does not know the location of the zip.
+Terraform or a pipeline needs a template that is in a bucket with the zip and takes everything else
+as parameters. SAM's transform is done here, so CloudFormation requires only CAPABILITY_IAM.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from infra.aws.template_check import translate
 from infra.tools.interruptible import run
 
 LARGEST = 1_000_000
-"""Maximum size in bytes of a template that CloudFormation reads from S3, with a margin below 1 MB."""
+"""Maximum size in bytes of a template that CloudFormation reads from S3,
+with a margin below 1 MB."""
 
 ARCHITECTURES = ("arm64", "x86_64")
 
@@ -34,7 +36,10 @@ _PARAMETERS: Json = {
         "Type": "String",
         "Default": "",
         "AllowedPattern": "([A-Za-z0-9!_.*'()-]+/)*",
-        "Description": "Folder of the zips, ending in a slash; another for each release, or the code stays as it was",
+        "Description": (
+            "Folder of the zips, ending in a slash; another for each release, or the code stays as "
+            "it was"
+        ),
     },
     "CodeKey": {
         "Type": "String",
@@ -51,7 +56,11 @@ _PARAMETERS: Json = {
 }
 _CONDITIONS: Json = {"CodeKeyByArchitecture": {"Fn::Equals": [{"Ref": "CodeKey"}, ""]}}
 _KEY: Json = {
-    "Fn::If": ["CodeKeyByArchitecture", {"Fn::Sub": "${CodePrefix}deployment-${Architecture}.zip"}, {"Ref": "CodeKey"}]
+    "Fn::If": [
+        "CodeKeyByArchitecture",
+        {"Fn::Sub": "${CodePrefix}deployment-${Architecture}.zip"},
+        {"Ref": "CodeKey"},
+    ]
 }
 
 
@@ -65,8 +74,8 @@ def zip_name(architecture: str) -> str:
 
 
 def published(sam: Json) -> Json:
-    """Return the CloudFormation template of a SAM template, with the code's location and the processor as
-    parameters."""
+    """Return the CloudFormation template of a SAM template, with the code's location and the
+    processor as parameters."""
     template = translate(sam)
     for one in template["Resources"].values():
         if one["Type"] == "AWS::Lambda::Function":
@@ -81,12 +90,14 @@ def published(sam: Json) -> Json:
 
 
 def publish(sam: Path, out: Path) -> int:
-    """Write the published template of a SAM template file and return its size in bytes. Raises NotPublishable,
-    OSError."""
+    """Write the published template of a SAM template file and return its size in bytes. Raises
+    NotPublishable, OSError."""
     text = json.dumps(published(_read(sam)), separators=(",", ":"), sort_keys=True)
     size = len(text.encode())
     if size > LARGEST:
-        raise NotPublishable(f"{sam}: becomes a template of {size} bytes; CloudFormation takes {LARGEST}")
+        raise NotPublishable(
+            f"{sam}: becomes a template of {size} bytes; CloudFormation takes {LARGEST}"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, "utf-8")
     return size
@@ -99,15 +110,21 @@ def _read(sam: Path) -> Json:
         template = None
     sections = ("Transform", "Parameters", "Conditions", "Resources")
     if not isinstance(template, dict) or not all(template.get(section) for section in sections):
-        raise NotPublishable(f"{sam}: is no SAM template; give what python -m infra.aws.package wrote")
+        raise NotPublishable(
+            f"{sam}: is no SAM template; give what python -m infra.aws.package wrote"
+        )
     return template
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m infra.aws.publish", description="a template to put into a bucket")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.aws.publish", description="a template to put into a bucket"
+    )
     parser.add_argument("template", type=Path, help="what infra.aws.package wrote: build/sam.json")
-    parser.add_argument("--out", default="build/published.json", type=Path, help="the file (build/published.json)")
+    parser.add_argument(
+        "--out", default="build/published.json", type=Path, help="the file (build/published.json)"
+    )
     given = parser.parse_args(arguments)
     try:
         size = publish(given.template, given.out)

@@ -1,8 +1,9 @@
 """The tables and queues of a deployment, stated once for both kinds of deployment.
 
-In a deployment with CloudFormation, CloudFormation generates the names. A deployment with `chalice deploy` needs names
-that follow from a prefix (chalicelib/model/resource_names.py) and has the same resources in a separate stack. The
-emulation (infra/emulators/deployed_functions.py) uses the queues' settings as well.
+In a deployment with CloudFormation, CloudFormation generates the names. A deployment with `chalice
+deploy` needs names that follow from a prefix (chalicelib/model/resource_names.py) and has the same
+resources in a separate stack. The emulation (infra/emulators/deployed_functions.py) uses the
+queues' settings as well.
 
 Resources have CloudFormation's form: logical id -> {"Type": …, "Properties": …}.
 """
@@ -27,8 +28,8 @@ _DELETE = {"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Delete"}
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """Settings of a function's queue. visibility, retention: seconds. max_receives: before a message is moved to the
-    dead letters."""
+    """Settings of a function's queue. visibility, retention: seconds. max_receives: before a
+    message is moved to the dead letters."""
 
     visibility: int
     retention: int
@@ -38,7 +39,9 @@ class QueueSettings(msgspec.Struct, frozen=True):
 _RECONCILE = QueueSettings(visibility=720, retention=3_600, max_receives=3)
 _ACT = QueueSettings(visibility=360, retention=345_600, max_receives=5)
 
-QUEUES: dict[str, QueueSettings] = {"reconcile": _RECONCILE} | {f"act_{provider}": _ACT for provider in PROVIDERS}
+QUEUES: dict[str, QueueSettings] = {"reconcile": _RECONCILE} | {
+    f"act_{provider}": _ACT for provider in PROVIDERS
+}
 """Settings by the queue's name, which is also the name of its function."""
 
 
@@ -53,8 +56,8 @@ def dead_letters(queue: str) -> str:
 
 
 def tables(prefix: str = "") -> Resources:
-    """Return StateTable and PolicyTable. prefix: of the names, e.g. `outscaler-dev`; "" lets CloudFormation generate
-    names."""
+    """Return StateTable and PolicyTable. prefix: of the names, e.g. `outscaler-dev`; "" lets
+    CloudFormation generate names."""
     state = state_table_of(prefix) if prefix else ""
     policies = policy_table_of(state) if prefix else {"Fn::Sub": policy_table_of("${StateTable}")}
     expiry = {"TimeToLiveSpecification": time_to_live()}
@@ -62,7 +65,8 @@ def tables(prefix: str = "") -> Resources:
 
 
 def queues(prefix: str = "") -> Resources:
-    """Return each function's queue with its dead-letter queue, and TickDeadLetters. prefix: as for tables."""
+    """Return each function's queue with its dead-letter queue, and
+    TickDeadLetters. prefix: as for tables."""
     made: Resources = {}
     for name, settings in QUEUES.items():
         dead = f"{logical_id(name)}DeadLetters"
@@ -82,7 +86,8 @@ def queues(prefix: str = "") -> Resources:
 
 
 def tick_dead_letters_policy(rule: Any) -> Resources:
-    """Return the policy that lets EventBridge store undeliverable ticks. rule: the ARN of the schedule's rule."""
+    """Return the policy that lets EventBridge store undeliverable ticks. rule: the
+    ARN of the schedule's rule."""
     queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
     statement = {
         "Sid": "TakeUndeliveredTicks",
@@ -113,7 +118,10 @@ def _table(name: Any, more: dict[str, Any]) -> dict[str, Any]:
         definition("any")
         | {"TableName": name}
         | more
-        | {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
+        | {
+            "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+            "DeletionProtectionEnabled": True,
+        }
     )
     if not name:
         del properties["TableName"]
@@ -129,5 +137,7 @@ def _queue(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "Type": "AWS::SQS::Queue",
         **_DELETE,
-        "Properties": ({"QueueName": name} if name else {}) | properties | {"SqsManagedSseEnabled": True},
+        "Properties": ({"QueueName": name} if name else {})
+        | properties
+        | {"SqsManagedSseEnabled": True},
     }

@@ -1,9 +1,10 @@
-"""`python -m infra.aws.template_check build/sam.json`: finds template errors before CloudFormation does.
+"""`python -m infra.aws.template_check build/sam.json`: finds template errors
+before CloudFormation does.
 
-cfn-lint on the SAM template misses errors that appear only after the transformation (a concurrency below 2, a
-visibility timeout shorter than the function's timeout). Therefore the template is translated as CloudFormation would
-translate it, and the result is linted. AWS is not called. The location of the code is not known yet and does not
-matter, so a placeholder is used.
+cfn-lint on the SAM template misses errors that appear only after the transformation (a concurrency
+below 2, a visibility timeout shorter than the function's timeout). Therefore the template is
+translated as CloudFormation would translate it, and the result is linted. AWS is not called. The
+location of the code is not known yet and does not matter, so a placeholder is used.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _CODE = "s3://outscaler-artifacts/deployment.zip"
 
 
 class _ManagedPolicies:
-    """Replaces the loader of AWS's managed policies, which the translator asks for. No role here uses a managed
-    policy."""
+    """Replaces the loader of AWS's managed policies, which the translator asks for. No role
+    here uses a managed policy."""
 
     def load(self) -> dict[str, str]:
         """Return no policies."""
@@ -35,8 +36,8 @@ class _ManagedPolicies:
 
 
 def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
-    """Return the CloudFormation template that a SAM template is transformed to in a region. Raises samtranslator's
-    InvalidDocumentException."""
+    """Return the CloudFormation template that a SAM template is transformed to in a region. Raises
+    samtranslator's InvalidDocumentException."""
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
     from samtranslator.translator.arn_generator import ArnGenerator
     from samtranslator.translator.transform import transform
@@ -53,8 +54,8 @@ def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
 
 
 def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str]:
-    """Return the findings of cfn-lint, warnings included, for a CloudFormation template in any of the regions, one line
-    per finding."""
+    """Return the findings of cfn-lint, warnings included, for a CloudFormation template in any of
+    the regions, one line per finding."""
     from cfnlint import lint_file
     from cfnlint.config import ManualArgs
 
@@ -63,7 +64,10 @@ def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str
         file.write_text(json.dumps(template))
         config = ManualArgs(regions=list(regions))
         matches = lint_file(file, config=config)
-    return [f"{match.rule.id} {'/'.join(map(str, match.path or ()))}: {match.message}" for match in matches]
+    return [
+        f"{match.rule.id} {'/'.join(map(str, match.path or ()))}: {match.message}"
+        for match in matches
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,8 +1,8 @@
 """Adds everything that Chalice does not support to the template that `chalice package` makes.
 
-What occurs once is in template.json. What repeats for every function, queue or provider is generated here, so that a
-new function needs only one more row. The result is JSON, because Chalice writes a YAML merge template with anchors,
-which CloudFormation rejects.
+What occurs once is in template.json. What repeats for every function, queue or provider is
+generated here, so that a new function needs only one more row. The result is JSON, because Chalice
+writes a YAML merge template with anchors, which CloudFormation rejects.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ _NOTHING = {"Ref": "AWS::NoValue"}
 _STAGE = {"Ref": "Stage"}
 _PASS_CONCURRENCY = {"Ref": "PassConcurrency"}
 API = ("outscaler", "api")
-"""Name and stage of the REST API in CloudWatch: Chalice gives the APIs of all deployments the same name."""
-_SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]}
+"""Name and stage of the REST API in CloudWatch: Chalice gives the APIs of all
+deployments the same name."""
+_SECRET_PREFIX = {
+    "Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]
+}
 
 
 class TemplateOverlayFunction(msgspec.Struct, frozen=True):
-    """name: as in .chalice/config.json. reserved: concurrency that `Reserve=on` reserves. It is not less than the
-    concurrency of the event source, because throttled invocations would use up the receives of the messages.
-    provider: whose queue triggers the function."""
+    """name: as in .chalice/config.json. reserved: concurrency that `Reserve=on` reserves. It is not
+    less than the concurrency of the event source, because throttled invocations would use up the
+    receives of the messages. provider: whose queue triggers the function."""
 
     name: str
     reserved: int
@@ -72,7 +75,8 @@ PASS_ROLES = tuple(f"{logical_id(name)}Role" for name in PASS_FUNCTIONS)
 
 
 def function_id(name: str) -> str:
-    """Return a function's logical id. Chalice has a separate name for the function of the REST API."""
+    """Return a function's logical id. Chalice has a separate name for the
+    function of the REST API."""
     return {"api_handler": "APIHandler"}.get(name, logical_id(name))
 
 
@@ -95,7 +99,8 @@ NAMES = Names(
 
 
 def merge_template(stage: Json) -> Json:
-    """Return the merge template for a stage of .chalice/config.json. A stage whose readers use an API key gets one."""
+    """Return the merge template for a stage of .chalice/config.json. A stage whose readers
+    use an API key gets one."""
     merged: Json = json.loads((HERE / "template.json").read_text("utf-8"))
     merged["Parameters"]["Stage"]["Default"] = stage["tags"]["stage"]
     merged["Parameters"]["LogRetention"]["Default"] = stage["log_retention_in_days"]
@@ -109,7 +114,9 @@ def merge_template(stage: Json) -> Json:
         }
         for provider in PROVIDERS
     }
-    merged["Conditions"] |= {_use(provider): {"Fn::Equals": [{"Ref": _use(provider)}, "on"]} for provider in PROVIDERS}
+    merged["Conditions"] |= {
+        _use(provider): {"Fn::Equals": [{"Ref": _use(provider)}, "on"]} for provider in PROVIDERS
+    }
     merged["Globals"]["Function"]["Environment"]["Variables"] |= _queue_variables()
     merged["Resources"] = _laid_over(merged["Resources"], _all_resources())
     if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
@@ -120,23 +127,30 @@ def merge_template(stage: Json) -> Json:
 
 
 def finished(template: Json) -> Json:
-    """Return the template that Chalice made with the merge template, after changes that cannot be merged: parts of
-    texts and lists.
+    """Return the template that Chalice made with the merge template, after changes that cannot
+    be merged: parts of texts and lists.
 
-    Policy files contain `${SecretPrefix}`. An empty parameter would give a role access to all secrets of the account,
-    so the prefix that follows from the stage is used then. Policies that depend on parameters are part of the role
-    itself, because Lambda checks a role's permissions when a function is created.
+    Policy files contain `${SecretPrefix}`. An empty parameter would give a role access to all
+    secrets of the account, so the prefix that follows from the stage is used then. Policies that
+    depend on parameters are part of the role itself, because Lambda checks a role's permissions
+    when a function is created.
     """
-    made = template | {section: _prefixed(template[section]) for section in ("Globals", "Outputs", "Resources")}
+    made = template | {
+        section: _prefixed(template[section]) for section in ("Globals", "Outputs", "Resources")
+    }
     for name, one in made["Resources"].items():
         if one["Type"] == "AWS::IAM::Role":
             one["Properties"]["Policies"] += conditional_policies()
             if name in PASS_ROLES:
-                one["Properties"]["Policies"].append(_with_decisions(decisions_policy(_objects(BUCKET))))
+                one["Properties"]["Policies"].append(
+                    _with_decisions(decisions_policy(_objects(BUCKET)))
+                )
                 shared = lists_policy({"Fn::GetAtt": [LISTS_BUCKET, "Arn"]}, _objects(LISTS_BUCKET))
                 one["Properties"]["Policies"].append(_with_lists(shared))
             if name == "ApiHandlerRole":
-                one["Properties"]["Policies"].append(_with_page(page_key_policy({"Ref": PAGE_SECRET})))
+                one["Properties"]["Policies"].append(
+                    _with_page(page_key_policy({"Ref": PAGE_SECRET}))
+                )
                 watched = watched_policy(_objects(LISTS_BUCKET, f"{WATCHED}/*"))
                 one["Properties"]["Policies"].append(_with_lists(watched))
             if name == "TickRole":
@@ -147,11 +161,14 @@ def finished(template: Json) -> Json:
 
 
 def encrypted(made: Resources) -> Resources:
-    """Encrypt tables, queues and log groups with the key of the parameter KmsKeyArn, if it is given."""
+    """Encrypt tables, queues and log groups with the key of the parameter
+    KmsKeyArn, if it is given."""
     key = {"Ref": "KmsKeyArn"}
     under: Json = {
         "AWS::DynamoDB::Table": {
-            "SSESpecification": _with_key({"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key})
+            "SSESpecification": _with_key(
+                {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
+            )
         },
         "AWS::SQS::Queue": {
             "KmsMasterKeyId": _with_key(key),
@@ -159,11 +176,15 @@ def encrypted(made: Resources) -> Resources:
         },
         "AWS::Logs::LogGroup": {"KmsKeyId": _with_key(key)},
     }
-    return {name: one | {"Properties": one["Properties"] | under.get(one["Type"], {})} for name, one in made.items()}
+    return {
+        name: one | {"Properties": one["Properties"] | under.get(one["Type"], {})}
+        for name, one in made.items()
+    }
 
 
 def tagged(made: Resources, stage: Any) -> Resources:
-    """Add the tags that Chalice gives functions to tables, queues and log groups. stage: a text or a reference."""
+    """Add the tags that Chalice gives functions to tables, queues and log groups.
+    stage: a text or a reference."""
     tags = {"Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
     kinds = ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
     return {
@@ -176,12 +197,18 @@ def _all_resources() -> Resources:
     shared = resources({"Fn::GetAtt": ["TickTickEvent", "Arn"]}) | _log_groups()
     rights: Resources = {}
     for each in FUNCTIONS:
-        rights |= own_log(function_id(each.name), f"{logical_id(each.name)}Role", f"{logical_id(each.name)}LogGroup")
+        rights |= own_log(
+            function_id(each.name),
+            f"{logical_id(each.name)}Role",
+            f"{logical_id(each.name)}LogGroup",
+        )
     alarms = alarm_resources({"Ref": "AlarmTopicArn"}, NAMES) | filter_resources(NAMES)
     conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
     dashboard = dashboard_resource({"Ref": "AWS::StackName"}, NAMES)
     conditional |= {name: {"Condition": "WithDashboard"} | one for name, one in dashboard.items()}
-    rule = {"Fn::If": ["WithKmsKey", by_default("aws:kms", {"Ref": "KmsKeyArn"}), by_default("AES256")]}
+    rule = {
+        "Fn::If": ["WithKmsKey", by_default("aws:kms", {"Ref": "KmsKeyArn"}), by_default("AES256")]
+    }
     bucket = bucket_resources(BUCKET, {"Ref": "DecisionsDays"}, encryption=rule)
     conditional |= {name: {"Condition": "WithDecisions"} | one for name, one in bucket.items()}
     bucket = bucket_resources(LISTS_BUCKET, LISTS_DAYS, encryption=rule)
@@ -196,11 +223,14 @@ def _all_resources() -> Resources:
 
 
 def _log_groups() -> Resources:
-    """Return log groups. Chalice creates those of the functions; their type is repeated so that they get the settings
-    of all log groups."""
+    """Return log groups. Chalice creates those of the functions; their type is repeated so that
+    they get the settings of all log groups."""
     names = [f"{logical_id(each.name)}LogGroup" for each in FUNCTIONS] + ["ApiAccessLog"]
     return {
-        name: {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": {"Ref": "LogRetention"}}}
+        name: {
+            "Type": "AWS::Logs::LogGroup",
+            "Properties": {"RetentionInDays": {"Ref": "LogRetention"}},
+        }
         for name in names
     }
 
@@ -212,7 +242,10 @@ def _function(each: TemplateOverlayFunction) -> Json:
         "VpcConfig": {
             "Fn::If": [
                 "WithVpc",
-                {"SubnetIds": {"Ref": "SubnetIds"}, "SecurityGroupIds": {"Ref": "SecurityGroupIds"}},
+                {
+                    "SubnetIds": {"Ref": "SubnetIds"},
+                    "SecurityGroupIds": {"Ref": "SecurityGroupIds"},
+                },
                 _NOTHING,
             ]
         },
@@ -232,7 +265,8 @@ def _function(each: TemplateOverlayFunction) -> Json:
         variables[DECISIONS] = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
         variables[LISTS] = _with_lists({"Fn::Sub": f"s3://${{{LISTS_BUCKET}}}"})
     if each.name == RECONCILE:
-        # Only this function may refer to it: a reference from the large function's role would be circular.
+        # Only this function may refer to it: a reference from the large
+        # function's role would be circular.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
     if each.name == RECONCILE_LARGE:
         properties |= _invoked_function("ReconcileDeadLetters")
@@ -256,18 +290,23 @@ def _queue_function(each: TemplateOverlayFunction) -> Json:
 
 
 def _invoked_function(dead_letters: str) -> Json:
-    """Set how asynchronous invocations are retried, and where Lambda records those that failed permanently."""
+    """Set how asynchronous invocations are retried, and where Lambda records those
+    that failed permanently."""
     return {
         "EventInvokeConfig": {
             "MaximumRetryAttempts": 2,
             "MaximumEventAgeInSeconds": 300,
-            "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}},
+            "DestinationConfig": {
+                "OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}
+            },
         }
     }
 
 
 def _queue_variables() -> Json:
-    return {f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical_id(name)}Queue"} for name in QUEUES}
+    return {
+        f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical_id(name)}Queue"} for name in QUEUES
+    }
 
 
 def _use(provider: str) -> str:

@@ -1,8 +1,9 @@
 """Selects files of installed packages that are left out of the zip.
 
-There are three kinds: files that only a build or a test needs, parts of a library that no function imports, and files
-that a wheel contains twice. Patterns match on every processor and Python version, which the names of extension modules
-and libraries contain. tests/functional/test_package_size.py runs a pass with the remaining files.
+There are three kinds: files that only a build or a test needs, parts of a library that no function
+imports, and files that a wheel contains twice. Patterns match on every processor and Python
+version, which the names of extension modules and libraries contain.
+tests/functional/test_package_size.py runs a pass with the remaining files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-#: Of a distribution's metadata, licences stay, and METADATA, from which vulnerability scanners read the version.
+#: Of a distribution's metadata, licences stay, and METADATA, from which vulnerability
+#: scanners read the version.
 _METADATA = r"\.dist-info/(?!(licenses/|LICEN[CS]E|NOTICE|COPYING|AUTHORS|METADATA$))"
 
 #: Only Powertools' logger is used, but its package also imports metrics and tracing.
@@ -20,8 +22,8 @@ _POWERTOOLS = (
     r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)",
 )
 
-#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.ma stays because `unique` and
-#: functions based on it import it from numpy 2.3 on.
+#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.ma stays
+#: because `unique` and functions based on it import it from numpy 2.3 on.
 _NUMPY = (
     r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|random|testing)/",
     r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
@@ -46,7 +48,8 @@ LEFT_OUT = re.compile(
             *_POWERTOOLS,
             *_NUMPY,
             *_JINJA,
-            r"^charset_normalizer/",  # requests uses it to guess encodings; here only bytes are read
+            # requests uses it to guess encodings; here only bytes are read
+            r"^charset_normalizer/",
             r"^botocore/cacert\.pem$",  # certifi provides the certificate authorities
             r"^dateutil/zoneinfo/.*\.tar\.gz$",  # tzdata provides the time zones
             r"^urllib3/contrib/emscripten/",
@@ -61,10 +64,11 @@ def is_left_out(name: str) -> bool:
 
 
 def twins(tree: Path) -> list[Path]:
-    """Return shared libraries that a folder contains under several names. Only the name that programs link to is used.
+    """Return shared libraries that a folder contains under several names. Only the name that
+    programs link to is used.
 
-    A wheel cannot contain symbolic links, so `libx.so.1` and `libx.so.1.2.3` are two files. The dynamic linker looks
-    for the library's SONAME, which the file itself contains.
+    A wheel cannot contain symbolic links, so `libx.so.1` and `libx.so.1.2.3` are two files. The
+    dynamic linker looks for the library's SONAME, which the file itself contains.
     """
     groups: dict[tuple[Path, int, bytes], list[Path]] = {}
     for library in sorted(tree.rglob("*.so*")):

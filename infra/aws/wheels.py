@@ -1,10 +1,13 @@
-"""Installs the deployed dependencies as wheels for the functions' processor and Python, whichever machine builds.
+"""Installs the deployed dependencies as wheels for the functions' processor and Python,
+whichever machine builds.
 
-Chalice calls pip twice: first for the wheels of this machine, then by name for those of Lambda. The second call cannot
-be checked against the lock, so a build for the other processor would take whatever the index offers. Here pip is called
-once, for Lambda's platform, and accepts only wheels whose hash is in requirements.txt. No package code runs.
+Chalice calls pip twice: first for the wheels of this machine, then by name for those of Lambda. The
+second call cannot be checked against the lock, so a build for the other processor would take
+whatever the index offers. Here pip is called once, for Lambda's platform, and accepts only wheels
+whose hash is in requirements.txt. No package code runs.
 
-pip uses this machine's configuration, including PIP_* variables, so it can also work without a network.
+pip uses this machine's configuration, including PIP_* variables, so it can
+also work without a network.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-#: Lambda's name of a processor -> the machine in the names of wheels, and the number in the header of an ELF file.
+#: Lambda's name of a processor -> the machine in the names of wheels, and the number in
+#: the header of an ELF file.
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 #: Python -> the minor version of glibc 2 in Lambda's runtime: Amazon Linux 2 or Amazon Linux 2023.
 _GLIBC = {(3, 11): 26, (3, 12): 34, (3, 13): 34}
 _OLDEST_GLIBC = 5  # manylinux1
-_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # pip's own records of the installation
+# pip's own records of the installation
+_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")
 
 
 class PackagingFailed(Exception):
@@ -34,8 +39,9 @@ class PackagingFailed(Exception):
 
 
 class Wheel(msgspec.Struct, frozen=True):
-    """A deployed wheel. file: its name on the index. sha256: of the file, in hexadecimal. licence: as the project
-    states it: an SPDX expression if it has one, otherwise the closest statement, or empty."""
+    """A deployed wheel. file: its name on the index. sha256: of the file, in hexadecimal.
+    licence: as the project states it: an SPDX expression if it has one, otherwise the
+    closest statement, or empty."""
 
     name: str
     version: str
@@ -45,26 +51,34 @@ class Wheel(msgspec.Struct, frozen=True):
 
 
 def host_architecture() -> str:
-    """Return Lambda's name of this machine's processor. Raises PackagingFailed if Lambda does not support it."""
+    """Return Lambda's name of this machine's processor. Raises PackagingFailed if
+    Lambda does not support it."""
     machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     for name, each in MACHINES.items():
         if each == machine:
             return name
-    raise PackagingFailed(f"this machine's processor is {machine}; name one of {', '.join(MACHINES)} by --architecture")
+    raise PackagingFailed(
+        f"this machine's processor is {machine}; name one of {', '.join(MACHINES)} by "
+        "--architecture"
+    )
 
 
 def runtime() -> str:
-    """Return Lambda's name of the running Python, which builds the package. Raises PackagingFailed if Lambda has no
-    such runtime."""
+    """Return Lambda's name of the running Python, which builds the package. Raises PackagingFailed
+    if Lambda has no such runtime."""
     version = sys.version_info[:2]
     if version not in _GLIBC:
         known = ", ".join(f"{major}.{minor}" for major, minor in _GLIBC)
-        raise PackagingFailed(f"Python {version[0]}.{version[1]} is no runtime of Outscaler; build with one of {known}")
+        raise PackagingFailed(
+            f"Python {version[0]}.{version[1]} is no runtime of Outscaler; build with one of "
+            f"{known}"
+        )
     return f"python{version[0]}.{version[1]}"
 
 
 def install(requirements: Path, target: Path, architecture: str) -> list[Wheel]:
-    """Unpack the wheels of a lock with hashes into `target` and return them by name. Raises PackagingFailed."""
+    """Unpack the wheels of a lock with hashes into `target` and return them by
+    name. Raises PackagingFailed."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
         command = [
@@ -91,8 +105,10 @@ def install(requirements: Path, target: Path, architecture: str) -> list[Wheel]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PackagingFailed(
-                f"pip found no wheel for {architecture} and {runtime()} of something in {requirements.name}, or its "
-                f"hash is not there; pin versions with wheels for Lambda's glibc (2.{_GLIBC[sys.version_info[:2]]}), "
+                f"pip found no wheel for {architecture} and {runtime()} of something in "
+                f"{requirements.name}, or its "
+                "hash is not there; pin versions with wheels for Lambda's glibc "
+                f"(2.{_GLIBC[sys.version_info[:2]]}), "
                 f"and see that the index can be reached:\n{done.stderr}"
             )
         taken = json.loads(report.read_text())["install"]
@@ -121,7 +137,16 @@ def _wheel(taken: Mapping[str, Any]) -> Wheel:
 
 
 def _licence(about: Mapping[str, Any]) -> str:
-    """Return the licence expression, otherwise the older field if it has one line, otherwise the classifiers."""
+    """Return the licence expression, otherwise the older field if it has one line,
+    otherwise the classifiers."""
     old = (about.get("license") or "").strip()
-    classifiers = [each.rpartition(" :: ")[2] for each in about.get("classifier", []) if each.startswith("License :: ")]
-    return about.get("license_expression") or (old if old and "\n" not in old else "") or ", ".join(classifiers)
+    classifiers = [
+        each.rpartition(" :: ")[2]
+        for each in about.get("classifier", [])
+        if each.startswith("License :: ")
+    ]
+    return (
+        about.get("license_expression")
+        or (old if old and "\n" not in old else "")
+        or ", ".join(classifiers)
+    )

@@ -1,10 +1,11 @@
-"""`make run`: demonstrates Outscaler on the local emulation and prints what happens; it ends by itself.
+"""`make run`: demonstrates Outscaler on the local emulation and prints what
+happens; it ends by itself.
 
-Exit code 0 if all expectations of the demonstration are met, 1 with the missing ones otherwise, 2 for an invalid
-argument, 130 if it is interrupted; Ctrl-C is the regular end of --stay. Time runs faster than wall-clock time, so
-minutes of timers take seconds; the output shows both. It runs slower while something works, so that a busy machine
-takes longer and shows the same. It never passes the real time: with --stay it reaches it, and is the real time from
-then on.
+Exit code 0 if all expectations of the demonstration are met, 1 with the missing ones otherwise, 2
+for an invalid argument, 130 if it is interrupted; Ctrl-C is the regular end of --stay. Time runs
+faster than wall-clock time, so minutes of timers take seconds; the output shows both. It runs
+slower while something works, so that a busy machine takes longer and shows the same. It never
+passes the real time: with --stay it reaches it, and is the real time from then on.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ from infra.tools.interruptible import run
 SPEED, FASTEST = 60.0, 100.0
 KILLS = 4
 UP_TO_DATE = 180.0
-"""With --stay time jumps to so many seconds before the present, so that the commands find passes of now."""
+"""With --stay time jumps to so many seconds before the present, so that the
+commands find passes of now."""
 WIDTH = 150
 """Columns if the output is not a terminal."""
 PLACE = ROOT / ".local"
@@ -73,26 +75,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return tell(console, setting, kills=args.kill_act, stay=args.stay)
     except (RuntimeError, OSError) as error:
-        console.print(f"The emulation could not be started: {error}. The log is {args.place / 'run.log'}")
+        console.print(
+            f"The emulation could not be started: {error}. The log is {args.place / 'run.log'}"
+        )
         return 1
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = OneLineParser(prog="make run", description="Plays the main job on the local emulation and prints it live.")
-    parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
+    parser = OneLineParser(
+        prog="make run", description="Plays the main job on the local emulation and prints it live."
+    )
+    parser.add_argument(
+        "--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C"
+    )
     parser.add_argument(
         "--speed",
         type=_speed,
         metavar="N",
         default=SPEED,
-        help=f"virtual seconds per second while nothing works, 1 to {FASTEST:g} (default {SPEED:g})",
+        help=(
+            f"virtual seconds per second while nothing works, 1 to {FASTEST:g} (default {SPEED:g})"
+        ),
     )
     parser.add_argument(
         "--kill-act",
         type=_kills,
         default=KILLS,
         metavar="N",
-        help=f"how often the act function is killed in mid-purchase, 0 to {KILLS} (default {KILLS})",
+        help=(
+            f"how often the act function is killed in mid-purchase, 0 to {KILLS} (default {KILLS})"
+        ),
     )
     parser.add_argument(
         "--place",
@@ -132,12 +144,13 @@ def tell(
 ) -> int:
     began = wall()
     console.print(
-        f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall, {AT_WORK:g} times "
+        f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall, "
+        f"{AT_WORK:g} times "
         "while a function works; every line has both."
     )
     ledger, relay = Ledger(), _Relay()
-    # If the purchase itself is not interrupted, it has timed out in the pass that finds the broken server, and the
-    # group backs off for as long as all the rest of the demonstration takes.
+    # If the purchase itself is not interrupted, it has timed out in the pass that finds the broken
+    # server, and the group backs off for as long as all the rest of the demonstration takes.
     ledger.broken = int(kills == KILLS)
     clouds = Clouds(ledger.broken)
     with Emulation(setting, relay, wall, clouds.accounts) as emulation:
@@ -148,12 +161,21 @@ def tell(
             return emulation.clock() - since, wall() - began
 
         with Screen(console, elapsed) as screen:
-            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say, groups)
+            narrator = Narrator(
+                setting.cluster, emulation.store, emulation.clock, ledger, screen.say, groups
+            )
             relay.to = narrator.heard
             watcher = Watcher(
-                emulation.kube, emulation.server, ledger, screen.say, elapsed, narrator.look_at_operations
+                emulation.kube,
+                emulation.server,
+                ledger,
+                screen.say,
+                elapsed,
+                narrator.look_at_operations,
             )
-            watcher.sides = clouds.sides(ledger, screen.say, narrator.look_at_operations, watcher.answered)
+            watcher.sides = clouds.sides(
+                ledger, screen.say, narrator.look_at_operations, watcher.answered
+            )
             passes = Passes(emulation.functions)
             stage = DemoStage(
                 emulation,
@@ -221,13 +243,14 @@ def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
 
 
 def clock_name(until_present: Callable[[], float]) -> str:
-    """Return what the page calls its time: that of the demonstration, until it has reached the real time."""
+    """Return what the page calls its time: that of the demonstration, until it
+    has reached the real time."""
     return "the demonstration's time, not the real time" if until_present() > 0.0 else ""
 
 
 def _stay(console: Console, emulation: Emulation, page: str) -> None:
-    """Tell what can be looked at, and wait for Ctrl-C. The commands read the real time, so they are told as soon as it
-    is the time of the emulation."""
+    """Tell what can be looked at, and wait for Ctrl-C. The commands read the real time, so they are
+    told as soon as it is the time of the emulation."""
     console.print(
         f"""
 Everything stays up; Ctrl-C ends it.
@@ -235,7 +258,8 @@ Everything stays up; Ctrl-C ends it.
   its API         {emulation.server.url}
   the page        {page}
                   (its clock is the demonstration's)
-  Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
+  Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' \
+{emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,
     )
@@ -243,7 +267,8 @@ Everything stays up; Ctrl-C ends it.
     left = emulation.clock.until_present()
     if left > 0.0:
         console.print(
-            f"\nTime in the emulation reaches the present in {left:.0f} s, and is the real time from then on."
+            f"\nTime in the emulation reaches the present in {left:.0f} s, and is the real time "
+            "from then on."
         )
         while (left := emulation.clock.until_present()) > 0.0:
             threading.Event().wait(left)
@@ -255,7 +280,8 @@ Time in the emulation is the real time. In another terminal:
   export {variables} OUTSCALER_TABLE={TABLE}
   {_relative(Path(sys.executable).parent)}/outscaler get
   {_relative(Path(sys.executable).parent)}/outscaler history {fixture.CLUSTER}
-  {_relative(Path(sys.executable).parent)}/outscaler explain group {fixture.WORKERS_ID} --cluster {fixture.CLUSTER}""",
+  {_relative(Path(sys.executable).parent)}/outscaler explain group {fixture.WORKERS_ID} --cluster \
+{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,
     )

@@ -1,9 +1,9 @@
-"""`python -m infra.demo.alarms`: breaks an emulated deployment in three ways, and prints its alarms and the
-notifications of its cluster, on virtual time.
+"""`python -m infra.demo.alarms`: breaks an emulated deployment in three ways, and prints its alarms
+and the notifications of its cluster, on virtual time.
 
-The alarms are those of a deployment (infra/aws/alarms.py), evaluated once a minute. A new deployment starts
-with alarms about missing values, which are not shown. Exit code 0 if each failure raised
-its alarm and no alarm was left at the end, 1 if not.
+The alarms are those of a deployment (infra/aws/alarms.py), evaluated once a minute. A new
+deployment starts with alarms about missing values, which are not shown. Exit code 0 if each failure
+raised its alarm and no alarm was left at the end, 1 if not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _kubeconfig(world: LocalWorld, text: str) -> None:
 
 
 FAILURES = (
-    Failure("the schedule of the tick is switched off", "TickMissingAlarm", _unscheduled, _scheduled),
+    Failure(
+        "the schedule of the tick is switched off", "TickMissingAlarm", _unscheduled, _scheduled
+    ),
     Failure(
         "the kubeconfig is replaced by rubbish",
         "PassesMissingAlarm",
@@ -83,7 +85,8 @@ class NotifyingWorld(LocalWorld):
 
 
 def play(say: Callable[[str], object]) -> bool:
-    """Play all failures. Returns whether each raised its alarm and all alarms ended. say: takes a line."""
+    """Play all failures. Returns whether each raised its alarm and all alarms
+    ended. say: takes a line."""
     with NotifyingWorld(say) as world, WatchedDeployment(world) as watched:
         world.seed(objects.machine_deployment("workers", 3, 1, 9))
         world.apply_policy(json.dumps(_policy(world)))
@@ -91,7 +94,12 @@ def play(say: Callable[[str], object]) -> bool:
         for failure in FAILURES:
             say(f"{_clock(world)}  {failure.words}")
             failure.broken(world)
-            if not _minutes(watched, say, lambda alarm=failure.alarm: alarm in watched.raised(), _MOST):  # type: ignore[misc]
+            if not _minutes(
+                watched,
+                say,
+                lambda alarm=failure.alarm: alarm in watched.raised(),  # type: ignore[misc]
+                _MOST,
+            ):
                 return False
             say(f"{_clock(world)}  repaired")
             failure.repaired(world)
@@ -100,13 +108,18 @@ def play(say: Callable[[str], object]) -> bool:
     return True
 
 
-def _minutes(watched: WatchedDeployment, say: Callable[[str], object], over: Callable[[], bool], most: int) -> bool:
-    """Run until a condition holds, and print every change of an alarm. Returns whether it held in time."""
+def _minutes(
+    watched: WatchedDeployment, say: Callable[[str], object], over: Callable[[], bool], most: int
+) -> bool:
+    """Run until a condition holds, and print every change of an alarm. Returns
+    whether it held in time."""
     for _ in range(most):
         seen = len(watched.alarms.changes)
         watched.minutes(1)
         for change in watched.alarms.changes[seen:]:
-            say(f"{_clock(watched.world)}    {change.state:<5} {change.alarm.removesuffix('Alarm')}")
+            say(
+                f"{_clock(watched.world)}    {change.state:<5} {change.alarm.removesuffix('Alarm')}"
+            )
         if over():
             return True
     return False

@@ -1,8 +1,8 @@
 """The shop's clouds in addition to Cluster API: their groups, their shortages, and their observers.
 
-Alibaba Cloud has none of the machines preferred for bursts. Exoscale's organisation has no quota for another instance.
-The first server that Cherry Servers delivers never joins the cluster, like one with a broken disk. Huawei Cloud has
-sold out the flavour preferred for the night.
+Alibaba Cloud has none of the machines preferred for bursts. Exoscale's organisation has no quota
+for another instance. The first server that Cherry Servers delivers never joins the cluster, like
+one with a broken disk. Huawei Cloud has sold out the flavour preferred for the night.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ _ORDERED_BY = "outscaler-operation"
 
 @dataclass(frozen=True)
 class News:
-    """What a cloud was asked for, or did. group: its name in the demonstration. called: a call of the provider, whose
-    causes are printed before. asked: sizes before and after, where more machines are asked for. bought, refused, lost:
-    machines. why: the vendor's text for a refusal."""
+    """What a cloud was asked for, or did. group: its name in the demonstration. called: a call of
+    the provider, whose causes are printed before. asked: sizes before and after, where more
+    machines are asked for. bought, refused, lost: machines. why: the vendor's text for a
+    refusal."""
 
     text: str
     group: str = ""
@@ -77,11 +78,16 @@ class CloudReader(Protocol):
 
 
 class CloudObserver:
-    """look() reports what is new. first: called before a provider call is reported. answered: called when something is
-    bought."""
+    """look() reports what is new. first: called before a provider call is reported. answered:
+    called when something is bought."""
 
     def __init__(
-        self, reader: CloudReader, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
+        self,
+        reader: CloudReader,
+        ledger: Ledger,
+        say: Say,
+        first: Callable[[], None],
+        answered: Callable[[], None],
     ) -> None:
         self._reader, self._ledger, self._say = reader, ledger, say
         self._first, self._answered = first, answered
@@ -138,7 +144,9 @@ class AlicloudReader(_Fresh):
             what = "for" if activity.grows else "to remove"
             if self.is_new("begun", activity.id):
                 text = f"Alibaba Cloud was asked {what} {instances}: activity {activity.id} begins"
-                yield News(text, name, called=True, asked=(0, activity.wanted) if activity.grows else None)
+                yield News(
+                    text, name, called=True, asked=(0, activity.wanted) if activity.grows else None
+                )
             if not activity.running and self.is_new("ended", activity.id):
                 yield from self._end(name, activity)
 
@@ -152,12 +160,18 @@ class AlicloudReader(_Fresh):
             yield News(f"{done} in service", name, bought=made)
         if missing := activity.wanted - made:
             code = activity.problems[0].code if activity.problems else "no reason"
-            text = f"activity {activity.id} {activity.status.lower()}: {missing} of {name} not made, {code}"
+            text = (
+                f"activity {activity.id} {activity.status.lower()}: {missing} of {name} not made, "
+                f"{code}"
+            )
             yield News(text, name, refused=missing, why=code)
 
     def sizes(self) -> dict[str, int]:
         with self._cloud.lock:
-            return {name: self._cloud.groups[group_id].desired or 0 for group_id, name in self._groups.items()}
+            return {
+                name: self._cloud.groups[group_id].desired or 0
+                for group_id, name in self._groups.items()
+            }
 
 
 class CherryReader(_Fresh):
@@ -176,7 +190,9 @@ class CherryReader(_Fresh):
                 by_order[server.tags.get(_ORDERED_BY, "")].append(server)
         for order, ordered in by_order.items():
             hosts = ", ".join(server.hostname for server in ordered)
-            text = f"Cherry Servers was asked for {count(len(ordered), 'server')} of {METAL}: {hosts}"
+            text = (
+                f"Cherry Servers was asked for {count(len(ordered), 'server')} of {METAL}: {hosts}"
+            )
             asked = (0, len(ordered)) if self.is_new("order", order) else None
             yield News(text, METAL, called=True, asked=asked, bought=len(ordered))
         for server in servers:
@@ -192,7 +208,8 @@ class CherryReader(_Fresh):
 
 
 class ExoscaleReader:
-    """Reads requests for changes. Its quota is used up, so that it refuses them. pool: the Nodepool's Instance Pool."""
+    """Reads requests for changes. Its quota is used up, so that it refuses them. pool: the
+    Nodepool's Instance Pool."""
 
     def __init__(self, account: ExoscaleAccount, pool: str) -> None:
         self._account, self._pool = account, pool
@@ -220,11 +237,13 @@ class ExoscaleReader:
 
 
 class HuaweiReader(_Fresh):
-    """Reads requests that change a pool's size, nodes being built, and sold-out flavours. groups: node group id
-    (`<pool>/<scale group>`) -> name. What exists at creation of this object is no news.
+    """Reads requests that change a pool's size, nodes being built, and sold-out
+    flavours. groups: node group id (`<pool>/<scale group>`) -> name. What exists at
+    creation of this object is no news.
 
-    A pool's scale groups are named after the pool and their difference, e.g. `night-m7`. CCE accepts a request and
-    reports later, with a condition of the scale group, that the flavour is unavailable; this is counted as refused.
+    A pool's scale groups are named after the pool and their difference, e.g. `night-m7`. CCE
+    accepts a request and reports later, with a condition of the scale group, that the flavour is
+    unavailable; this is counted as refused.
     """
 
     def __init__(self, account: HuaweiAccount, groups: Mapping[str, str]) -> None:
@@ -258,13 +277,20 @@ class HuaweiReader(_Fresh):
         ]
 
     def _nodes(self) -> list[tuple[str, Node]]:
-        return [(name, node) for name, group in self._named() for node in list(group.nodes.values())]
+        return [
+            (name, node) for name, group in self._named() for node in list(group.nodes.values())
+        ]
 
     def _sold_out(self) -> Iterator[tuple[str, int]]:
-        """Yield how many nodes of a group are unavailable, when this becomes known for the first time."""
+        """Yield how many nodes of a group are unavailable, when this becomes
+        known for the first time."""
         for name, group in self._named():
             missing = group.desired - len(group.staying)
-            if SOLD_OUT.condition in group.conditions and missing > 0 and self.is_new("sold out", name):
+            if (
+                SOLD_OUT.condition in group.conditions
+                and missing > 0
+                and self.is_new("sold out", name)
+            ):
                 yield name, missing
 
     def _order(self, call: LoggedOperation) -> News:
@@ -272,7 +298,10 @@ class HuaweiReader(_Fresh):
         spec = json.loads(call.body)["spec"]
         before, total = self._totals[uid], int(spec["desiredNodeCount"])
         name, pool = self._groups[f"{uid}/{spec['scaleGroups'][0]}"], self._account.cloud.pool(uid)
-        text = f"Huawei Cloud was asked for another size of pool {pool.name}, by {name}: {before} ► {total}"
+        text = (
+            f"Huawei Cloud was asked for another size of pool {pool.name}, by {name}: {before} ► "
+            f"{total}"
+        )
         if call.status >= 300:
             return News(f"{text}, and says {call.status} {call.code}: {call.message}", called=True)
         self._totals[uid] = total
@@ -287,7 +316,9 @@ class HuaweiReader(_Fresh):
                 self._totals[node.pool] -= 1
                 deleted[name].append(node.ip)
         for name, number in (+built).items():
-            yield News(f"Huawei Cloud builds {count(number, 'node')} of {name}", name, bought=number)
+            yield News(
+                f"Huawei Cloud builds {count(number, 'node')} of {name}", name, bought=number
+            )
         for name, addresses in deleted.items():
             yield News(f"Huawei Cloud deletes {', '.join(addresses)} of {name}", called=True)
 
@@ -311,11 +342,13 @@ _METAL = {
 _STAY = 10
 """Minutes for which a new node of Huawei Cloud's pools may not be removed, as set in the pools."""
 _PATIENCE = "3m"
-"""Time limit for a server of Cherry Servers to join; in the emulation it is deployed within a minute."""
+"""Time limit for a server of Cherry Servers to join; in the emulation it is
+deployed within a minute."""
 
 
 class Clouds:
-    """Call furnish() before anything is observed. The accounts must be attached by then (live/emulation.py does that).
+    """Call furnish() before anything is observed. The accounts must be attached by then
+    (live/emulation.py does that).
 
     broken: servers of Cherry Servers that never join.
     """
@@ -325,10 +358,13 @@ class Clouds:
         self._alicloud = AlicloudAccount()
         self._exoscale = ExoscaleAccount()
         self._cherry = CherryAccount(
-            times=MetalTimes(deploy=60.0), ways=CherryRegistrationOptions(cluster=CLUSTER), create_tokens=True
+            times=MetalTimes(deploy=60.0),
+            ways=CherryRegistrationOptions(cluster=CLUSTER),
+            create_tokens=True,
         )
         self._huawei = HuaweiAccount(
-            times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0), ways=CceWays(boot=5.0, taint=5.0)
+            times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0),
+            ways=CceWays(boot=5.0, taint=5.0),
         )
         self._scaling: dict[str, str] = {}
         self._pools: dict[str, str] = {}
@@ -341,15 +377,23 @@ class Clouds:
         return self._alicloud, self._exoscale, self._cherry, self._huawei
 
     def furnish(self) -> dict[str, str]:
-        """Create the groups, all of them empty except Huawei Cloud's. Returns id -> the name in the demonstration."""
+        """Create the groups, all of them empty except Huawei Cloud's. Returns id -> the
+        name in the demonstration."""
         self._bursts()
         self._renders()
         self._nights_and_days()
-        self._names |= {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
+        self._names |= {
+            **self._scaling,
+            self._nodepool: SKS,
+            METAL: METAL,
+            **self._pools,
+            **self._flavours,
+        }
         return self._names
 
     def add_streams(self) -> None:
-        """Add two scaling groups of one instance type: one node of the spot group, and none on demand."""
+        """Add two scaling groups of one instance type: one node of the spot
+        group, and none on demand."""
         for name, size, strategy in ((STREAM_SPOT, 1, "SpotAsPriceGo"), (STREAM, 0, "NoSpot")):
             tags = {f"{_TAGS}label/pool": name}
             made = self._alicloud.cloud.add_group(
@@ -358,18 +402,28 @@ class Clouds:
             self._scaling[made.id] = self._names[made.id] = name
 
     def interrupt(self) -> float:
-        """Let Alibaba Cloud announce that it takes back the node of the spot group. Returns when, in epoch seconds."""
+        """Let Alibaba Cloud announce that it takes back the node of the spot group.
+        Returns when, in epoch seconds."""
         cloud = self._alicloud.cloud
         with cloud.lock:
             (machine,) = (
-                machine for group in cloud.groups.values() if group.name == STREAM_SPOT for machine in group.machines
+                machine
+                for group in cloud.groups.values()
+                if group.name == STREAM_SPOT
+                for machine in group.machines
             )
             return cloud.interrupt(machine)
 
     def policy(self, topic: str) -> str:
         """Return the policy's document. topic: of notifications."""
         scaling = [
-            {"provider": "alicloud", "id": id_, "min": 0, "max": 3, "priority": 20 if name == BURST else 10}
+            {
+                "provider": "alicloud",
+                "id": id_,
+                "min": 0,
+                "max": 3,
+                "priority": 20 if name == BURST else 10,
+            }
             for id_, name in self._scaling.items()
         ]
         renders = [
@@ -406,7 +460,10 @@ class Clouds:
 
     def _bursts(self) -> None:
         cloud = self._alicloud.cloud
-        kinds = {BURST: MachineType("ecs.g7.2xlarge", 8, 32.0), SPARE: MachineType("ecs.c7.2xlarge", 8, 16.0)}
+        kinds = {
+            BURST: MachineType("ecs.g7.2xlarge", 8, 32.0),
+            SPARE: MachineType("ecs.c7.2xlarge", 8, 16.0),
+        }
         for name, kind in kinds.items():
             cloud.types[kind.id] = kind
             tags = {
@@ -414,21 +471,26 @@ class Clouds:
                 f"{_TAGS}label/tier": "burst",
                 f"{_TAGS}taint/dedicated": "burst:NoSchedule",
             }
-            self._scaling[cloud.add_group(name, most=3, types=(kind.id,), machine_tags=tags).id] = name
+            self._scaling[cloud.add_group(name, most=3, types=(kind.id,), machine_tags=tags).id] = (
+                name
+            )
         cloud.spoil(next(iter(self._scaling)), NO_STOCK, times=100)
 
     def _renders(self) -> None:
         zone = self._exoscale.zone
         zone.kinds[_MEGA.id] = _MEGA
         cluster = zone.add_cluster(CLUSTER)
-        self._nodepool = zone.add_nodepool(cluster.id, SKS, type=_MEGA.name, labels={"pool": SKS}).pool.id
+        self._nodepool = zone.add_nodepool(
+            cluster.id, SKS, type=_MEGA.name, labels={"pool": SKS}
+        ).pool.id
         zone.limit = zone.usage()
         for _ in range(self._broken):
             self._cherry.cloud.spoil(METAL, NEVER_JOINS)
 
     def _nights_and_days(self) -> None:
-        """Add pools whose bounds are set at the vendor; the policy contains only rules for them. Nodes that a rule
-        added stay for a while, needed or not; otherwise the rate would rise again and trigger the rule again."""
+        """Add pools whose bounds are set at the vendor; the policy contains only rules for them.
+        Nodes that a rule added stay for a while, needed or not; otherwise the rate would rise again
+        and trigger the rule again."""
         cloud, cluster = self._huawei.cloud, self._huawei.cluster
         with cloud.lock:
             night = CcePool(
@@ -442,12 +504,16 @@ class Clouds:
                 cooldown=_STAY,
                 labels={"pool": NIGHT},
             )
-            night.groups[DEFAULT] = ScaleGroup(DEFAULT, cloud.number("group"), "c7.xlarge.2", cloud.zone(), 1)
+            night.groups[DEFAULT] = ScaleGroup(
+                DEFAULT, cloud.number("group"), "c7.xlarge.2", cloud.zone(), 1
+            )
             cluster.pools[NIGHT_UID] = night
             cloud.add_nodes(NIGHT_UID, 1)
             cloud.add_group(NIGHT_UID, "m7", flavor="m7.xlarge.8", priority=5)
             cloud.sell_out("m7.xlarge.8", cloud.zone("b"))
-            day = cloud.add_pool(cluster.uid, DAY, size=2, least=2, most=6, cooldown=_STAY, labels={"pool": DAY})
+            day = cloud.add_pool(
+                cluster.uid, DAY, size=2, least=2, most=6, cooldown=_STAY, labels={"pool": DAY}
+            )
         self._pools = {NIGHT_UID: NIGHT, day.uid: DAY}
         self._flavours = {
             f"{NIGHT_UID}/{DEFAULT}": NIGHT_SECOND,

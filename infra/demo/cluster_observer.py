@@ -1,7 +1,7 @@
 """Observes the simulated cluster, prints its changes and counts them.
 
-It sees what a person with kubectl would see: the objects, and the requests to the API server. It does not know the
-functions' decisions (decision_narrator.py reports those).
+It sees what a person with kubectl would see: the objects, and the requests to the API server. It
+does not know the functions' decisions (decision_narrator.py reports those).
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Protocol
 from infra.demo.console import Ledger, Say, count, names
 from infra.demo.fixture import AGENT, group_name
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.object_writes import changed, condition, is_true, with_conditions, write
+from infra.emulators.controllers.object_writes import (
+    changed,
+    condition,
+    is_true,
+    with_conditions,
+    write,
+)
 from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -35,9 +41,9 @@ class Side(Protocol):
 
 
 class Watcher:
-    """look() reports what is new since the last call. first: called before a provider call is reported, so that its
-    causes are reported before. sides: observers of the other clouds. counting: count machines and nodes. guarding:
-    check budgets."""
+    """look() reports what is new since the last call. first: called before a provider call is
+    reported, so that its causes are reported before. sides: observers of the other clouds.
+    counting: count machines and nodes. guarding: check budgets."""
 
     def __init__(
         self,
@@ -48,7 +54,13 @@ class Watcher:
         elapsed: Elapsed,
         first: Callable[[], None],
     ) -> None:
-        self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
+        self._kube, self._server, self._ledger, self._say, self._elapsed = (
+            kube,
+            server,
+            ledger,
+            say,
+            elapsed,
+        )
         self._first = first
         self.sides: Sequence[Side] = ()
         self.counting = self.guarding = False
@@ -80,7 +92,10 @@ class Watcher:
                     self._ledger.steps.append(f"asked {name}")
                     self.answered()
                 self._first()
-                self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
+                self._say(
+                    "provider",
+                    f"Cluster API was asked for another size of {name}: {before} ► {after}",
+                )
 
     def answered(self) -> None:
         if self._ledger.pending_at and not self._ledger.answered_at:
@@ -100,16 +115,26 @@ class Watcher:
             self._say("cluster", f"scheduler refuses {who}: {short}")
 
     def _see_machines(self) -> None:
-        made = Counter(_group(event.object) for event in self._machines.poll() if event.type == "ADDED")
+        made = Counter(
+            _group(event.object) for event in self._machines.poll() if event.type == "ADDED"
+        )
         for group, number in made.items():
             self._say("provider", f"Cluster API creates {count(number, 'machine')} for {group}")
             if self.counting:
                 self._ledger.bought[group] += number
 
     def _see_nodes(self) -> None:
-        joined, ready, marked, gone = Counter[str](), Counter[str](), list[str](), list[KubeObject]()
+        joined, ready, marked, gone = (
+            Counter[str](),
+            Counter[str](),
+            list[str](),
+            list[KubeObject](),
+        )
         for event in self._nodes.poll():
-            name, pool = event.object["metadata"]["name"], group_name(event.object["metadata"]["labels"])
+            name, pool = (
+                event.object["metadata"]["name"],
+                group_name(event.object["metadata"]["labels"]),
+            )
             if event.type == "DELETED":
                 gone.append(event.object)
                 continue
@@ -122,13 +147,17 @@ class Watcher:
                 marked.append(name)
                 self._ledger.steps.append(f"drained {pool}")
         for pool, number in (+joined).items():
-            self._say("cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet")
+            self._say(
+                "cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet"
+            )
         for pool, number in (+ready).items():
             self._say("cluster", f"{count(number, 'node')} of {pool} ready")
             if self.counting:
                 self._ledger.joined[pool] += number
         if marked:
-            self._say("cluster", f"{names(marked)}: tainted and cordoned, nothing new is placed there")
+            self._say(
+                "cluster", f"{names(marked)}: tainted and cordoned, nothing new is placed there"
+            )
         for node in gone:
             pool = group_name(node["metadata"]["labels"])
             self._ledger.gone[pool] += 1
@@ -155,21 +184,29 @@ class Watcher:
             self._ledger.refused_evictions += 1
             if pod not in self._told:
                 self._told.add(pod)
-                self._say("cluster", f"{pod} may not be evicted now, its disruption budget allows no more: it waits")
+                self._say(
+                    "cluster",
+                    f"{pod} may not be evicted now, its disruption budget allows no more: it waits",
+                )
 
     def _see_budgets(self) -> None:
-        """Check that there are never fewer healthy pods than the budget requires while nodes are being drained."""
+        """Check that there are never fewer healthy pods than the budget requires while
+        nodes are being drained."""
         if not self.guarding:
             return
         for budget in self._kube.list("poddisruptionbudgets", group="policy"):
-            healthy, wanted = dig(budget, "status", "currentHealthy"), dig(budget, "status", "desiredHealthy")
+            healthy, wanted = (
+                dig(budget, "status", "currentHealthy"),
+                dig(budget, "status", "desiredHealthy"),
+            )
             if healthy is not None and wanted is not None:
                 self._ledger.least_room = min(self._ledger.least_room, healthy - wanted)
 
     # -- status
 
     def pods(self) -> tuple[int, int, int]:
-        """Return (running, starting or ending, without a node) of all pods except DaemonSet pods."""
+        """Return (running, starting or ending, without a node) of all pods except DaemonSet
+        pods."""
         running = other = pending = 0
         for pod in self._kube.list("pods"):
             owners = pod["metadata"].get("ownerReferences") or ()
@@ -193,8 +230,14 @@ class Watcher:
 
     def hosts(self, deployment: str) -> list[str]:
         """Return the nodes of a Deployment's pods, one for each; none unless all of them run."""
-        pods = [pod for pod in self._kube.list("pods") if pod["metadata"]["name"].startswith(f"{deployment}-")]
-        ready = all(is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+        pods = [
+            pod
+            for pod in self._kube.list("pods")
+            if pod["metadata"]["name"].startswith(f"{deployment}-")
+        ]
+        ready = all(
+            is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"] for pod in pods
+        )
         return [pod["spec"]["nodeName"] for pod in pods] if ready else []
 
     def sicken(self, node: str, condition_type: str) -> None:
@@ -203,14 +246,18 @@ class Watcher:
             held = self._kube.peek("nodes", node)
             if held is None:
                 raise KeyError(node)
-            fault = condition(condition_type, value=True, reason="DockerHung", message="task docker:20744 blocked")
+            fault = condition(
+                condition_type, value=True, reason="DockerHung", message="task docker:20744 blocked"
+            )
             conditions = with_conditions(held, self._kube.clock(), fault)
             write(self._kube, "nodes", changed(held, "status", conditions=conditions))
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return group -> (desired size, ready nodes) of all providers."""
         ready = Counter(
-            group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes") if is_true(node, "Ready")
+            group_name(node["metadata"]["labels"])
+            for node in self._kube.list("nodes")
+            if is_true(node, "Ready")
         )
         asked = {
             group["metadata"]["name"]: group["spec"]["replicas"]

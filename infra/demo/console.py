@@ -1,4 +1,5 @@
-"""The output of the demonstration: one line per event, with virtual and wall time, and on a terminal a status below.
+"""The output of the demonstration: one line per event, with virtual and wall time, and on a
+terminal a status below.
 
 Without a terminal (a pipe, a CI log) only the lines are printed.
 """
@@ -69,12 +70,17 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class Screen:
-    """An Account on a console; a context manager. elapsed: (virtual, wall) seconds since the beginning."""
+    """An Account on a console; a context manager. elapsed: (virtual, wall)
+    seconds since the beginning."""
 
     def __init__(self, console: Console, elapsed: Callable[[], tuple[float, float]]) -> None:
         self._console, self._elapsed = console, elapsed
         self._lines: Sequence[tuple[str, str]] = ()
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True)
+            if console.is_terminal
+            else None
+        )
 
     def __enter__(self) -> Screen:
         if self._live is not None:
@@ -97,7 +103,9 @@ class Screen:
 
     def say(self, who: str, words: str) -> None:
         virtual, wall = self._elapsed()
-        head = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who]))
+        head = Text.assemble(
+            (f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who])
+        )
         if self._console.is_terminal:  # continuation lines are indented below the text
             line = Table.grid(padding=(0, 1))
             line.add_row(head, words)
@@ -117,16 +125,16 @@ class Screen:
 
 
 QUIET_WRITES = 8
-"""Maximum number of items that a quiet pass may write: 4, and one for each of the four accounts whose calls are
-counted."""
+"""Maximum number of items that a quiet pass may write: 4, and one for each of the four accounts
+whose calls are counted."""
 AT_ONCE = "the second bought at once"
 CALLED_OFF = "called off"
 
 
 @dataclass(frozen=True)
 class Acted:
-    """A rule that added nodes. at: time of the plan. groups: names. due: the occurrence of a cron rule, otherwise 0.0.
-    rate: of a metric rule in percent, over that many ready nodes."""
+    """A rule that added nodes. at: time of the plan. groups: names. due: the occurrence of a cron
+    rule, otherwise 0.0. rate: of a metric rule in percent, over that many ready nodes."""
 
     rule: str
     at: float
@@ -143,9 +151,10 @@ class Acted:
 
 @dataclass
 class Consolidated:
-    """What consolidation did. applied: whether its workloads were. shadowed: moves of plans in shadow mode, as (nodes,
-    bought groups). changes: steps as in Ledger; changes_in_shadow: their number in shadow mode. before, after, bound:
-    the bill and its lower bound, per hour. saves: what the ledger says. stays: node -> why it is not consolidated."""
+    """What consolidation did. applied: whether its workloads were. shadowed: moves of plans in
+    shadow mode, as (nodes, bought groups). changes: steps as in Ledger; changes_in_shadow: their
+    number in shadow mode. before, after, bound: the bill and its lower bound, per hour. saves: what
+    the ledger says. stays: node -> why it is not consolidated."""
 
     applied: bool = False
     shadowed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
@@ -168,9 +177,10 @@ class Consolidated:
 
 @dataclass
 class Departures:
-    """How nodes left that pods needed; instants are virtual epoch seconds. steps: as in Ledger. leaves_at: when the
-    vendor takes the spot node back; moved_at: when its pods ran elsewhere; gone_at: when its Node was gone. node: the
-    old one; held: what held it first, a code. opens_at: of its window; asked_at: when its successor was asked for."""
+    """How nodes left that pods needed; instants are virtual epoch seconds. steps: as in Ledger.
+    leaves_at: when the vendor takes the spot node back; moved_at: when its pods ran elsewhere;
+    gone_at: when its Node was gone. node: the old one; held: what held it first, a code. opens_at:
+    of its window; asked_at: when its successor was asked for."""
 
     steps: list[str] = field(default_factory=list)
     leaves_at: float = 0.0
@@ -184,16 +194,18 @@ class Departures:
 
 @dataclass
 class Ledger:
-    """Counters and observations. asked: changes of a group's size (group, from, to). planned: what plans wanted of each
-    group. bought: machines created for it. refused: unavailable machines. why: the vendor's text for that.
-    second_choice: what the first pass that knew of it did. joined, gone: Nodes. lost: machines returned without
-    having joined. broken: expected number of those. pending_at, answered_at: (virtual, wall) seconds of the first
-    unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
-    the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
-    rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
-    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations. steps: "asked lean",
-    "ready lean", "drained legacy" in their order, of the current chapter. renewed: requests for successors of nodes
-    that are sick or old, by group. consolidated, departed: of the last chapters."""
+    """Counters and observations. asked: changes of a group's size (group, from, to). planned: what
+    plans wanted of each group. bought: machines created for it. refused: unavailable machines. why:
+    the vendor's text for that. second_choice: what the first pass that knew of it did. joined,
+    gone: Nodes. lost: machines returned without having joined. broken: expected number of those.
+    pending_at, answered_at: (virtual, wall) seconds of the first unschedulable pod and of the first
+    provider call. least_room: healthy pods above a budget's minimum. strike: when the cron rule is
+    due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
+    rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices:
+    notifications that a subscriber received, as `type state subject`. failed: groups, or nodes, of
+    failed operations. steps: "asked lean", "ready lean", "drained legacy" in their order, of the
+    current chapter. renewed: requests for successors of nodes that are sick or old, by group.
+    consolidated, departed: of the last chapters."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -239,13 +251,15 @@ class Ledger:
 
     @property
     def writes_per_quiet_pass(self) -> int:
-        """Return the lower quartile, 0 without such passes. On a busy machine more virtual time passes between two
-        passes, so that more of them have something new to store; the median would depend on it."""
+        """Return the lower quartile, 0 without such passes. On a busy machine more virtual
+        time passes between two passes, so that more of them have something new to store; the
+        median would depend on it."""
         return sorted(self.quiet_writes)[len(self.quiet_writes) // 4] if self.quiet_writes else 0
 
     @property
     def reaction(self) -> tuple[float, float] | None:
-        """Return (virtual, wall) seconds from the first unschedulable pod to the first provider call."""
+        """Return (virtual, wall) seconds from the first unschedulable pod to
+        the first provider call."""
         if self.pending_at is None or self.answered_at is None:
             return None
         return self.answered_at[0] - self.pending_at[0], self.answered_at[1] - self.pending_at[1]

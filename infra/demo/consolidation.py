@@ -1,4 +1,6 @@
-"""Prints what consolidation would do and does, and the bill before and after, as the command has them."""
+"""Prints what consolidation would do and does, and the bill before and after,
+as the command has them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ SHADOW = "shadow"
 
 
 class MoveNarrator:
-    """tell() reports the moves of a plan, each once per state. short: the name of a group by its id."""
+    """tell() reports the moves of a plan, each once per state. short: the
+    name of a group by its id."""
 
     def __init__(self, consolidated: Consolidated, say: Say, short: Callable[[str], str]) -> None:
         self._consolidated, self._say, self._short = consolidated, say, short
@@ -43,13 +46,22 @@ class MoveNarrator:
 
     def _words(self, move: Move) -> str:
         nodes = names(move.nodes)
-        bought = names(f"{purchase.nodes} of {self._short(purchase.group)}" for purchase in move.purchases)
-        return f"replace {nodes} by {bought}" if move.purchases else f"drain {nodes} into room that exists"
+        bought = names(
+            f"{purchase.nodes} of {self._short(purchase.group)}" for purchase in move.purchases
+        )
+        return (
+            f"replace {nodes} by {bought}"
+            if move.purchases
+            else f"drain {nodes} into room that exists"
+        )
 
     @staticmethod
     def _worth(move: Move) -> str:
         score = f"score {move.score:.2f}, needs more than {1 / Consolidation().aggressiveness:g}"
-        return f"; saves {move.saves:.2f} {move.currency} an hour for a disruption of {move.disruption:g}, {score}"
+        return (
+            f"; saves {move.saves:.2f} {move.currency} an hour for a disruption of "
+            f"{move.disruption:g}, {score}"
+        )
 
 
 def is_of(bill: ClusterBill, sizes: Mapping[str, int], short: Callable[[str], str]) -> bool:
@@ -59,14 +71,21 @@ def is_of(bill: ClusterBill, sizes: Mapping[str, int], short: Callable[[str], st
 
 
 def bill_lines(bill: ClusterBill, short: Callable[[str], str]) -> Iterator[str]:
-    """Yield what a cluster costs: in total, for what, by group, and at least. short: the name of a group by its id."""
+    """Yield what a cluster costs: in total, for what, by group, and at least. short: the
+    name of a group by its id."""
     for own in cost_view(bill, None).bills:
         machines = count(sum(row.machines for row in own.groups), "machine")
-        yield f"outscaler cost: {own.per_hour.paid:.2f} {own.currency} per hour for {machines}: {_parts(own)}"
+        yield (
+            f"outscaler cost: {own.per_hour.paid:.2f} {own.currency} per hour for {machines}: "
+            f"{_parts(own)}"
+        )
         groups = (f"{short(row.name)} {row.per_hour.paid:.2f}" for row in own.groups)
         yield f"outscaler cost: by group {', '.join(groups)}"
         if own.lower_bound is not None and own.efficiency is not None:
-            yield f"outscaler cost: these pods need at least {own.lower_bound:.2f}, {own.efficiency:.0%} of the price"
+            yield (
+                f"outscaler cost: these pods need at least {own.lower_bound:.2f}, "
+                f"{own.efficiency:.0%} of the price"
+            )
 
 
 def _parts(bill: BillView) -> str:
@@ -74,8 +93,11 @@ def _parts(bill: BillView) -> str:
     return "; ".join(f"{words} {amount:.2f}" for words, amount in amounts if amount >= 0.005)
 
 
-def savings_now(entries: Iterable[SavingsEntry], now: float, short: Callable[[str], str]) -> Counter[str]:
-    """Return what ended operations on the groups of these chapters save per hour now, in millionths, by kind."""
+def savings_now(
+    entries: Iterable[SavingsEntry], now: float, short: Callable[[str], str]
+) -> Counter[str]:
+    """Return what ended operations on the groups of these chapters save per hour
+    now, in millionths, by kind."""
     rates = Counter[str]()
     for entry in entries:
         if short(entry.pool) in DEAR and entry.begin <= now < entry.end:
@@ -96,7 +118,10 @@ def consolidation_expectations() -> tuple[tuple[str, Check], ...]:
     """Return what the chapters must have shown."""
     return (
         ("in shadow mode, consolidation showed both moves and did nothing", _shadowed),
-        ("a cheaper node was bought and ready before the dear one was drained, and once", _replaced),
+        (
+            "a cheaper node was bought and ready before the dear one was drained, and once",
+            _replaced,
+        ),
         ("a node was drained into room that existed", _drained),
         ("the bill fell by what the moves were to save, and the ledger says so", _paid_less),
         ("each node that stays has a reason", _explained),
@@ -110,8 +135,12 @@ def _shadowed(ledger: Ledger) -> tuple[bool, str]:
 
 
 def _replaced(ledger: Ledger) -> tuple[bool, str]:
-    steps = [change for change in ledger.consolidated.changes if change.split()[1] in (LEAN, LEGACY)]
-    return steps == [f"asked {LEAN}", f"ready {LEAN}", f"drained {LEGACY}"], ", ".join(steps) or "nothing"
+    steps = [
+        change for change in ledger.consolidated.changes if change.split()[1] in (LEAN, LEGACY)
+    ]
+    return steps == [f"asked {LEAN}", f"ready {LEAN}", f"drained {LEGACY}"], ", ".join(
+        steps
+    ) or "nothing"
 
 
 def _drained(ledger: Ledger) -> tuple[bool, str]:
@@ -125,10 +154,15 @@ def _paid_less(ledger: Ledger) -> tuple[bool, str]:
     right = less > 0 and abs(less - own.saves) < 1e-6 and own.after >= own.bound - 1e-6
     return (
         right,
-        f"{own.before:.2f} ► {own.after:.2f} an hour, at least {own.bound:.2f}; the ledger says {own.saves:.2f}",
+        (
+            f"{own.before:.2f} ► {own.after:.2f} an hour, at least {own.bound:.2f}; the ledger "
+            f"says {own.saves:.2f}"
+        ),
     )
 
 
 def _explained(ledger: Ledger) -> tuple[bool, str]:
     stays = ledger.consolidated.stays
-    return bool(stays) and all(stays.values()), f"{count(len(stays), 'node')}; {next(iter(stays.values()), 'none')}"
+    return bool(stays) and all(
+        stays.values()
+    ), f"{count(len(stays), 'node')}; {next(iter(stays.values()), 'none')}"

@@ -1,4 +1,6 @@
-"""Prints Outscaler's decisions and actions, from the results of its functions, its journal and its memory."""
+"""Prints Outscaler's decisions and actions, from the results of its functions,
+its journal and its memory.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,21 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, count, names, span
 from infra.demo.consolidation import MoveNarrator
-from infra.demo.departures import RENEWALS, DepartureNarrator, removal_words, restart_words, successor_of
-from infra.demo.fixture import BUSY_RULE, DELAY_AFTER_ADD, FORECAST, SECOND, THRESHOLDS, UNNEEDED_TIME
+from infra.demo.departures import (
+    RENEWALS,
+    DepartureNarrator,
+    removal_words,
+    restart_words,
+    successor_of,
+)
+from infra.demo.fixture import (
+    BUSY_RULE,
+    DELAY_AFTER_ADD,
+    FORECAST,
+    SECOND,
+    THRESHOLDS,
+    UNNEEDED_TIME,
+)
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
 
@@ -31,14 +46,16 @@ _RECENT = 30
 
 
 def _is_quiet(result: Result) -> bool:
-    """Return whether a pass read the cluster and started no operation. A pass that found the lease taken, or no work,
-    wrote nothing."""
-    return result.counts.get("writes", 0) > 0 and not any(name.startswith("sent:act") for name in result.counts)
+    """Return whether a pass read the cluster and started no operation. A pass that found the lease
+    taken, or no work, wrote nothing."""
+    return result.counts.get("writes", 0) > 0 and not any(
+        name.startswith("sent:act") for name in result.counts
+    )
 
 
 class Narrator:
-    """look() reports what is new since the last call; heard() accepts results from any thread. groups: names of groups
-    whose ids are not readable."""
+    """look() reports what is new since the last call; heard() accepts results from any thread.
+    groups: names of groups whose ids are not readable."""
 
     def __init__(
         self,
@@ -49,7 +66,13 @@ class Narrator:
         say: Say,
         groups: Mapping[str, str],
     ) -> None:
-        self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
+        self._cluster, self._store, self._clock, self._ledger, self._say = (
+            cluster,
+            store,
+            clock,
+            ledger,
+            say,
+        )
         self._groups = groups
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
         self._seen: set[str] = set()
@@ -133,17 +156,26 @@ class Narrator:
         self._interrupted |= {operation.spec.id} if operation else set()
         self._ledger.killed.append(result.function)
         self._say(
-            "killed", f"{result.function} was killed after its call to the provider{where}, before it could record it"
+            "killed",
+            (
+                f"{result.function} was killed after its call to the provider{where}, before it "
+                "could record it"
+            ),
         )
 
     def _tell_tick(self, result: Result) -> None:
         swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
         if swept:
             self._ledger.swept += len(swept)
-            groups = names(self.short(self._known[each].spec.group) for each in swept if each in self._known)
+            groups = names(
+                self.short(self._known[each].spec.group) for each in swept if each in self._known
+            )
             self._say(
                 "outscaler",
-                f"tick: {count(len(swept), 'operation')} ({groups}) without an executor, the claim expired: sent again",
+                (
+                    f"tick: {count(len(swept), 'operation')} ({groups}) without an executor, the "
+                    "claim expired: sent again"
+                ),
             )
 
     def _tell_webhook(self, result: Result, event: Json) -> None:
@@ -176,20 +208,30 @@ class Narrator:
                 self._ledger.renewed[group] += 1
             self._say(
                 "outscaler",
-                f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} {_purpose(operation)}",
+                (
+                    f"plan: grow {group} from {operation.spec.from_size} to "
+                    f"{operation.spec.to_size} {_purpose(operation)}"
+                ),
             )
         if operation.spec.kind is OperationKind.DELETE_INSTANCES:
             self._say(
                 "outscaler",
-                f"plan: {group}: no longer ask for {count(len(operation.spec.targets), 'instance')} that "
+                f"plan: {group}: no longer ask for "
+                f"{count(len(operation.spec.targets), 'instance')} that "
                 "could not be made",
             )
             return
         for target in operation.spec.targets:
             if operation.spec.kind is OperationKind.RESTART_NODE:
-                self._say("outscaler", f"plan: restart {target.node}: {restart_words(len(target.evict))}")
+                self._say(
+                    "outscaler", f"plan: restart {target.node}: {restart_words(len(target.evict))}"
+                )
                 continue
-            how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
+            how = (
+                f"drain {count(len(target.evict), 'pod')}, then delete it"
+                if target.evict
+                else "it is empty"
+            )
             self._say("outscaler", f"plan: remove {target.node}{removal_words(operation)}: {how}")
 
     def _tell_entry(self, entry: JournalEntry) -> None:
@@ -201,8 +243,8 @@ class Narrator:
 
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
-        # The scheduler was faster: the node is in use again and stays. Whether this happens depends on the machine's
-        # speed.
+        # The scheduler was faster: the node is in use again and stays. Whether this happens
+        # depends on the machine's speed.
         in_use_again = "was bound to it after it was planned" in str(facts.get("message", ""))
         self._ledger.ended[CALLED_OFF if in_use_again else state] += 1
         if entry.operation not in self._known:  # it began and ended between two calls
@@ -233,15 +275,23 @@ class Narrator:
         self._departures.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
-            self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
+            self._say(
+                "outscaler",
+                f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs",
+            )
         self._unneeded = unneeded
-        waits = [verdict.reason.params for verdict in plan.unremovable if verdict.reason.code is ReasonCode.IN_COOLDOWN]
+        waits = [
+            verdict.reason.params
+            for verdict in plan.unremovable
+            if verdict.reason.code is ReasonCode.IN_COOLDOWN
+        ]
         if waits and not self._cooldown_told:
             self._cooldown_told = True
             left = float(waits[0]["until"]) - plan.at
             self._say(
                 "time",
-                f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
+                f"cooldown: {count(len(waits), 'node')} could go by now, but for another "
+                f"{span(left)} "
                 f"none may: {waits[0]['which']}",
             )
 
@@ -252,10 +302,15 @@ class Narrator:
             first = self.short(each.group)
             if each.backoff is None or first not in SECOND or first in self._ledger.second_choice:
                 continue
-            self._ledger.second_choice[first] = AT_ONCE if SECOND[first] in grown else "not bought at once"
+            self._ledger.second_choice[first] = (
+                AT_ONCE if SECOND[first] in grown else "not bought at once"
+            )
             self._say(
                 "outscaler",
-                f"plan: {first}: {reason_text.sentence(each.backoff)}; the same pass grows {names(grown) or 'nothing'}",
+                (
+                    f"plan: {first}: {reason_text.sentence(each.backoff)}; the same pass grows "
+                    f"{names(grown) or 'nothing'}"
+                ),
             )
 
     def _tell_why_not(self, plan: Plan) -> None:
@@ -267,18 +322,26 @@ class Narrator:
                 for group, reasons in sorted(verdict.reasons.items())
             )
             self._ledger.why_not.append(told)
-            self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}")
+            self._say(
+                "outscaler",
+                f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}",
+            )
 
     # -- timers
 
     def timers(self) -> list[tuple[str, float]]:
         """Return (node, seconds since it became unneeded), the longest first."""
         now = self._clock()
-        found = [(name, now - node.unneeded_since) for name, node in self.memory.nodes.items() if node.unneeded_since]
+        found = [
+            (name, now - node.unneeded_since)
+            for name, node in self.memory.nodes.items()
+            if node.unneeded_since
+        ]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
     def cooldown(self) -> float:
-        """Return the seconds until nodes may be removed again after the last scale-up, 0.0 if they may be now."""
+        """Return the seconds until nodes may be removed again after the last
+        scale-up, 0.0 if they may be now."""
         last = self.memory.last_scale_up
         return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
 
@@ -308,10 +371,12 @@ def clock_time(at: float) -> str:
 
 
 class Rulings:
-    """tell() reports those of a plan. short: the name of a group or pool by its id. named: replaces ids in a text by
-    names."""
+    """tell() reports those of a plan. short: the name of a group or pool by its id. named:
+    replaces ids in a text by names."""
 
-    def __init__(self, ledger: Ledger, say: Say, short: Callable[[str], str], named: Callable[[str], str]) -> None:
+    def __init__(
+        self, ledger: Ledger, say: Say, short: Callable[[str], str], named: Callable[[str], str]
+    ) -> None:
         self._ledger, self._say, self._short, self._named = ledger, say, short, named
         self._told: set[tuple[str, str]] = set()
 
@@ -331,9 +396,13 @@ class Rulings:
     def _tell_action(self, plan: Plan, verdict: RuleVerdict) -> None:
         key = key_of(verdict)
         groups = tuple(self._short(up.group) for up in plan.scale_ups if key in up.rules)
-        ready = sum(group.ready for group in plan.groups if group.group.startswith(f"{verdict.pool}/"))
+        ready = sum(
+            group.ready for group in plan.groups if group.group.startswith(f"{verdict.pool}/")
+        )
         made = Acted(verdict.rule, plan.at, groups, verdict.nodes, verdict.due, verdict.rate, ready)
-        again = any(each.due == made.due > 0 and each.rule == made.rule for each in self._ledger.acted)
+        again = any(
+            each.due == made.due > 0 and each.rule == made.rule for each in self._ledger.acted
+        )
         self._ledger.acted.append(made)
         if verdict.due:
             self._ledger.beside.update(
@@ -343,7 +412,11 @@ class Rulings:
                     if not again and each.pool == verdict.pool and each.rate is not None
                 }
             )
-        words = _of_cron(made, again=again) if verdict.due else _of_metric(made, self._short(verdict.pool))
+        words = (
+            _of_cron(made, again=again)
+            if verdict.due
+            else _of_metric(made, self._short(verdict.pool))
+        )
         self._say("outscaler", f"rule {verdict.rule}: {words}")
 
     def _tell_silence(self, verdict: RuleVerdict, reason: Reason) -> None:
@@ -351,7 +424,11 @@ class Rulings:
             return
         self._told.add(said)
         waits = f"due at {clock_time(verdict.due)}, " if verdict.due else ""
-        rate = f"; cpu of {self._short(verdict.pool)} is at {verdict.rate:.1f} %" if verdict.rate is not None else ""
+        rate = (
+            f"; cpu of {self._short(verdict.pool)} is at {verdict.rate:.1f} %"
+            if verdict.rate is not None
+            else ""
+        )
         at = reason.params.get("until") if reason.code is ReasonCode.RULE_NOT_DUE else None
         told = f"due at {clock_time(float(at))}" if at else text.sentence(reason)
         source = f" of {verdict.source}" if verdict.source else ""
@@ -365,10 +442,13 @@ def key_of(verdict: RuleVerdict) -> str:
 def _of_cron(made: Acted, *, again: bool) -> str:
     if again:
         return (
-            f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: asks "
+            f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: "
+            "asks "
             f"{names(made.groups)} for it"
         )
-    return f"due at {clock_time(made.due)}, adds {count(made.nodes, 'node')}, of {names(made.groups)}"
+    return (
+        f"due at {clock_time(made.due)}, adds {count(made.nodes, 'node')}, of {names(made.groups)}"
+    )
 
 
 def _of_metric(made: Acted, pool: str) -> str:
@@ -376,6 +456,6 @@ def _of_metric(made: Acted, pool: str) -> str:
     now, after, less = (f"{rate:.1f} %" for rate in rates)
     return (
         f"pods ask for {now} of the cpu of {count(made.ready, 'node')} of {pool}, more than "
-        f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it {after}"
-        + (f"; one less would leave {less}" if made.rule == BUSY_RULE else "")
+        f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it "
+        f"{after}" + (f"; one less would leave {less}" if made.rule == BUSY_RULE else "")
     )

@@ -1,4 +1,6 @@
-"""Prints why nodes go that pods still need: their vendor takes them back, they are sick, or they are old."""
+"""Prints why nodes go that pods still need: their vendor takes them back, they
+are sick, or they are old.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ WHY: dict[str, str] = {
     DisruptionReason.REPAIR: "it is sick",
     DisruptionReason.INTERRUPTED: "its vendor takes it back",
 }
-"""Why a node goes, by the reason of an operation, if not for being unneeded or for consolidation."""
+"""Why a node goes, by the reason of an operation, if not for being unneeded or for
+consolidation."""
 RENEWALS: dict[str, str] = {
     DisruptionReason.EXPIRED: "an old node",
     DisruptionReason.DRIFTED: "a node that its group would make otherwise now",
@@ -60,8 +63,8 @@ def restart_words(evicted: int) -> str:
 
 
 class DepartureNarrator:
-    """tell() reports due nodes with what holds them, and notes about them, each once. named: replaces ids in a text by
-    names."""
+    """tell() reports due nodes with what holds them, and notes about them, each once. named:
+    replaces ids in a text by names."""
 
     def __init__(self, ledger: Ledger, say: Say, named: Callable[[str], str]) -> None:
         self._ledger, self._say, self._named = ledger, say, named
@@ -103,9 +106,14 @@ def departure_expectations() -> tuple[tuple[str, Check], ...]:
 def _evacuated(ledger: Ledger) -> tuple[bool, str]:
     own = ledger.departed
     steps = [step for step in own.steps if step.split()[1] in (STREAM, STREAM_SPOT)]
-    whole = sorted(steps) == sorted([f"asked {STREAM}", f"ready {STREAM}", f"drained {STREAM_SPOT}"])
+    whole = sorted(steps) == sorted(
+        [f"asked {STREAM}", f"ready {STREAM}", f"drained {STREAM_SPOT}"]
+    )
     early = 0.0 < own.moved_at < own.leaves_at and 0.0 < own.gone_at < own.leaves_at
-    return whole and early, f"{early_words(own.leaves_at, own.moved_at)}; {', '.join(steps) or 'nothing'}"
+    return (
+        whole and early,
+        f"{early_words(own.leaves_at, own.moved_at)}; {', '.join(steps) or 'nothing'}",
+    )
 
 
 def early_words(leaves_at: float, moved_at: float) -> str:
@@ -121,10 +129,19 @@ def _renewed(ledger: Ledger) -> tuple[bool, str]:
     own = ledger.departed
     right, steps = _replaced(ledger, LEAN)
     held = own.held == ReasonCode.OUTSIDE_WINDOW.value
-    late = f"asked {own.asked_at - own.opens_at:.0f} s after it opened" if own.asked_at else "never asked"
-    return right and held and own.asked_at >= own.opens_at > 0.0, f"{own.held or 'not held'}, {late}; {steps}"
+    late = (
+        f"asked {own.asked_at - own.opens_at:.0f} s after it opened"
+        if own.asked_at
+        else "never asked"
+    )
+    return (
+        right and held and own.asked_at >= own.opens_at > 0.0,
+        f"{own.held or 'not held'}, {late}; {steps}",
+    )
 
 
 def _replaced(ledger: Ledger, group: str) -> tuple[bool, str]:
     steps = [step for step in ledger.departed.steps if step.split()[1] == group]
-    return steps == [f"asked {group}", f"ready {group}", f"drained {group}"], ", ".join(steps) or "nothing"
+    return steps == [f"asked {group}", f"ready {group}", f"drained {group}"], ", ".join(
+        steps
+    ) or "nothing"

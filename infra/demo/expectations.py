@@ -35,18 +35,23 @@ class Expectation:
 
 
 def _grown_once(ledger: Ledger) -> tuple[bool, str]:
-    """Check that purchases equal what plans wanted minus what vendors lacked. Each group was requested once, plus once
-    for each machine of it that never joined, and once for each successor of a sick or old node."""
+    """Check that purchases equal what plans wanted minus what vendors lacked. Each group was
+    requested once, plus once for each machine of it that never joined, and once for each
+    successor of a sick or old node."""
     calls = Counter(group for group, before, after in ledger.asked if after > before)
     bought = {group: number for group, number in ledger.bought.items() if number}
-    often = all(number - ledger.lost[group] in _requests(ledger.renewed[group]) for group, number in calls.items())
+    often = all(
+        number - ledger.lost[group] in _requests(ledger.renewed[group])
+        for group, number in calls.items()
+    )
     right = bool(bought) and bought == +(ledger.planned - ledger.refused) and often
     missing = f"; not to be had {_amounts(ledger.refused)}" if ledger.refused else ""
     return right, f"planned {_amounts(ledger.planned)}{missing}; bought {_amounts(ledger.bought)}"
 
 
 def _requests(renewed: int) -> tuple[int, ...]:
-    """Return how often a group may be asked: once, or for its successors, and perhaps once before."""
+    """Return how often a group may be asked: once, or for its successors,
+    and perhaps once before."""
     return (renewed, renewed + 1) if renewed else (1,)
 
 
@@ -55,8 +60,8 @@ def _of_workers(reasons: str) -> str:
 
 
 def _ended_well(ledger: Ledger) -> tuple[bool, str]:
-    """Check that exactly the operations for unavailable machines fail: each such group's at least once, since a long
-    story outlasts its back-off. A removal may find its node in use again."""
+    """Check that exactly the operations for unavailable machines fail: each such group's at least
+    once, since a long story outlasts its back-off. A removal may find its node in use again."""
     wanted = {"succeeded", "failed"} if ledger.refused else {"succeeded"}
     states = set(ledger.ended) - {CALLED_OFF}
     right = not ledger.open_operations and states == wanted and ledger.failed == set(ledger.refused)
@@ -64,7 +69,8 @@ def _ended_well(ledger: Ledger) -> tuple[bool, str]:
 
 
 def _notified(ledger: Ledger, least: int) -> tuple[bool, str]:
-    """Check that each failed group has one opening. least: groups whose first choice cannot be had."""
+    """Check that each failed group has one opening. least: groups whose
+    first choice cannot be had."""
     failed = [notice for notice in ledger.notices if notice.startswith("group.failed open")]
     others = len(ledger.notices) - len(failed)
     right = len(failed) >= least and len(failed) == len(set(failed))
@@ -82,11 +88,14 @@ def _amounts(counts: Counter[str]) -> str:
 
 
 def expectations(
-    kills: int, smallest: Mapping[str, int], second: Mapping[str, str], later: Mapping[str, str] = MappingProxyType({})
+    kills: int,
+    smallest: Mapping[str, int],
+    second: Mapping[str, str],
+    later: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[str, Check], ...]:
-    """Return the expectations of the demonstration. kills: how often the act function should have crashed. smallest:
-    sizes at the end. second: group -> its substitute. later: the same for rules, whose substitutes are bought in a
-    later pass."""
+    """Return the expectations of the demonstration. kills: how often the act function should have
+    crashed. smallest: sizes at the end. second: group -> its substitute. later: the same for rules,
+    whose substitutes are bought in a later pass."""
     return (
         ("the story came to its end", lambda led: (not led.unfinished, led.unfinished or "it did")),
         ("the webhook asked for a pass", lambda led: (led.woken > 0, f"{led.woken} times")),
@@ -121,21 +130,33 @@ def expectations(
             ),
         ),
         (
-            "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second",
+            (
+                "a first choice cannot be had (no stock, no quota), and the pass that learns it "
+                "buys the second"
+            ),
             lambda led: (
                 set(led.refused) - set(later) == set(second)
                 and list(led.second_choice.values()) == [AT_ONCE] * len(second),
-                "; ".join(f"{group}: {led.why.get(group, '')}, {how}" for group, how in led.second_choice.items()),
+                "; ".join(
+                    f"{group}: {led.why.get(group, '')}, {how}"
+                    for group, how in led.second_choice.items()
+                ),
             ),
         ),
         *rule_expectations(later),
         *consolidation_expectations(),
         *departure_expectations(),
         ("every other operation ended well", _ended_well),
-        ("a subscriber was notified once of each group that could not grow", lambda led: _notified(led, len(second))),
+        (
+            "a subscriber was notified once of each group that could not grow",
+            lambda led: _notified(led, len(second)),
+        ),
         (
             "no dead letters, no function failed",
-            lambda led: (not (led.dead_letters or led.errors), led.errors[0] if led.errors else "none"),
+            lambda led: (
+                not (led.dead_letters or led.errors),
+                led.errors[0] if led.errors else "none",
+            ),
         ),
         (
             f"a quiet pass writes at most {QUIET_WRITES} items",
@@ -154,7 +175,10 @@ def checked(
     second: Mapping[str, str],
     later: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Expectation, ...]:
-    return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest, second, later))
+    return tuple(
+        Expectation(words, *check(ledger))
+        for words, check in expectations(kills, smallest, second, later)
+    )
 
 
 Check = Callable[[Ledger], tuple[bool, str]]
@@ -172,15 +196,21 @@ def rule_expectations(later: Mapping[str, str]) -> tuple[tuple[str, Check], ...]
 
 def _in_force(ledger: Ledger) -> tuple[bool, str]:
     keys = {f"{RULE_OBJECT}/{CRON_RULE}", f"{RULE_OBJECT}/{METRIC_RULE}"}
-    seen = ", ".join(sorted(key.rpartition("/")[2] for key in keys & ledger.rules_seen)) or "nothing"
-    return keys <= ledger.rules_seen and not ledger.rules_wrong, ledger.rules_wrong[0] if ledger.rules_wrong else seen
+    seen = (
+        ", ".join(sorted(key.rpartition("/")[2] for key in keys & ledger.rules_seen)) or "nothing"
+    )
+    return keys <= ledger.rules_seen and not ledger.rules_wrong, ledger.rules_wrong[
+        0
+    ] if ledger.rules_wrong else seen
 
 
 def _once(ledger: Ledger) -> tuple[bool, str]:
-    """Check that the cron rule acted for one occurrence and added its number of nodes, and that the cpu rule added
-    none, although its rate was above the threshold when the cron rule acted."""
+    """Check that the cron rule acted for one occurrence and added its number of nodes, and that the
+    cpu rule added none, although its rate was above the threshold when the cron rule acted."""
     cron, rate = _of(ledger, CRON_RULE), ledger.beside.get(METRIC_RULE, 0.0)
-    came = sum(each.nodes for each in cron) - sum(ledger.refused[group] for each in cron for group in each.groups)
+    came = sum(each.nodes for each in cron) - sum(
+        ledger.refused[group] for each in cron for group in each.groups
+    )
     right = (
         bool(cron)
         and {each.due for each in cron} == {ledger.strike}
@@ -197,7 +227,8 @@ def _once(ledger: Ledger) -> tuple[bool, str]:
 
 def _from_the_next(ledger: Ledger, later: Mapping[str, str]) -> tuple[bool, str]:
     right = all(
-        ledger.refused[first] > 0 == ledger.bought[first] and ledger.bought[second] == ledger.refused[first]
+        ledger.refused[first] > 0 == ledger.bought[first]
+        and ledger.bought[second] == ledger.refused[first]
         for first, second in later.items()
     )
     seen = "; ".join(
@@ -213,7 +244,10 @@ def _just_enough(ledger: Ledger) -> tuple[bool, str]:
         return False, f"{BUSY_RULE} acted {len(made)} times"
     (acted,) = made
     after, less = acted.rate_with(acted.nodes), acted.rate_with(acted.nodes - 1)
-    return after < ABOVE <= less, f"{acted.rate or 0.0:.1f} %, +{acted.nodes}: {after:.1f} %; one less: {less:.1f} %"
+    return (
+        after < ABOVE <= less,
+        f"{acted.rate or 0.0:.1f} %, +{acted.nodes}: {after:.1f} %; one less: {less:.1f} %",
+    )
 
 
 def _of(ledger: Ledger, rule: str) -> list[Acted]:
@@ -221,14 +255,20 @@ def _of(ledger: Ledger, rule: str) -> list[Acted]:
 
 
 def verdicts(found: Sequence[Expectation]) -> Table:
-    table = Table(title="Expected", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(
+        title="Expected", title_justify="left", show_header=False, box=None, padding=(0, 2)
+    )
     for each in found:
-        table.add_row("[green]yes[/]" if each.met else "[bold red]NO[/]", each.words, f"[dim]{each.seen}[/]")
+        table.add_row(
+            "[green]yes[/]" if each.met else "[bold red]NO[/]", each.words, f"[dim]{each.seen}[/]"
+        )
     return table
 
 
 def figures(ledger: Ledger, virtual: float, wall: float) -> Table:
-    table = Table(title="Figures", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(
+        title="Figures", title_justify="left", show_header=False, box=None, padding=(0, 2)
+    )
     for what, how in _figures(ledger, virtual, wall):
         table.add_row(what, how)
     return table
@@ -243,10 +283,16 @@ def _figures(ledger: Ledger, virtual: float, wall: float) -> list[tuple[str, str
         ("time", f"{span(virtual)} virtual, {wall:.1f} s on the wall"),
         ("first pod refused ► call at the provider", reacted),
         ("nodes bought / removed", f"{sum(ledger.bought.values())} / {sum(ledger.gone.values())}"),
-        ("operations", ", ".join(f"{number} {state}" for state, number in ledger.ended.items()) or "none"),
+        (
+            "operations",
+            ", ".join(f"{number} {state}" for state, number in ledger.ended.items()) or "none",
+        ),
         ("functions killed / messages sent again", f"{len(ledger.killed)} / {ledger.swept}"),
         ("invocations", f"{calls}; {ledger.cold_starts} cold starts"),
-        ("requests to the cluster's API", f"{requests['reads']} reads, {requests['writes']} writes"),
+        (
+            "requests to the cluster's API",
+            f"{requests['reads']} reads, {requests['writes']} writes",
+        ),
         ("requests to AWS", str(ledger.aws_requests)),
         (
             "items written by a quiet pass",

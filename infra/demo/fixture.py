@@ -1,22 +1,24 @@
 """The fixture of `make run`: a small shop's cluster, its node groups, its workloads, its policy.
 
-It is written as a person would apply it. The numbers are chosen so that a reader can verify them. A worker has 4 CPUs,
-3.85 of them for pods other than DaemonSet pods. Four shop-front pods of 0.9 leave no room for a cart of 0.4, so the
-carts that the sale adds get a separate node; after the sale they must be moved.
+It is written as a person would apply it. The numbers are chosen so that a reader can verify them. A
+worker has 4 CPUs, 3.85 of them for pods other than DaemonSet pods. Four shop-front pods of 0.9
+leave no room for a cart of 0.4, so the carts that the sale adds get a separate node; after the sale
+they must be moved.
 
-The cluster has machines of four providers. Its workers are Cluster API's. Bursts run on Alibaba Cloud, in one of two
-scaling groups that are otherwise empty; none of the machines of the first, preferred group is in stock. Rendering runs
-on Exoscale, whose organisation has no quota left, or on servers of Cherry Servers, the first of which never joins the
-cluster (cloud_accounts.py).
+The cluster has machines of four providers. Its workers are Cluster API's. Bursts run on Alibaba
+Cloud, in one of two scaling groups that are otherwise empty; none of the machines of the first,
+preferred group is in stock. Rendering runs on Exoscale, whose organisation has no quota left, or on
+servers of Cherry Servers, the first of which never joins the cluster (cloud_accounts.py).
 
-Two pools of Huawei Cloud CCE are scaled by rules. The nightly batch runs on `night`, which has two flavours; the
-preferred one is sold out. A node of it offers 3920m: with its node-agent, one batch pod makes 21.7 % of that and two
-make 42.1 %, which is 21.7 % again with a second node. The office runs on the two nodes of `day`, which fit all ten of
-its pods and are 90.6 % used.
+Two pools of Huawei Cloud CCE are scaled by rules. The nightly batch runs on `night`, which has two
+flavours; the preferred one is sold out. A node of it offers 3920m: with its node-agent, one batch
+pod makes 21.7 % of that and two make 42.1 %, which is 21.7 % again with a second node. The office
+runs on the two nodes of `day`, which fit all ten of its pods and are 90.6 % used.
 
-Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods of api request 2.7
-CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough. The twelve pods of search request 0.8
-each, three on each node of `search`. More than half of a node is used, so none is unneeded; but four fit on a node.
+Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods
+of api request 2.7 CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough.
+The twelve pods of search request 0.8 each, three on each node of `search`. More than half of a node
+is used, so none is unneeded; but four fit on a node.
 """
 
 from __future__ import annotations
@@ -58,11 +60,17 @@ NIGHT_FIRST, NIGHT_SECOND = "night-m7", "night-c7"
 """The flavours of `night`: the preferred one and its substitute."""
 LATER: Mapping[str, str] = {NIGHT_FIRST: NIGHT_SECOND}
 """The preferred flavour of a rule -> its substitute if it is sold out."""
-RULE_OBJECT, CRON_RULE, METRIC_RULE, METRIC_ABOVE = "kube-system/night", "cronrule", "metricrule", 40
+RULE_OBJECT, CRON_RULE, METRIC_RULE, METRIC_ABOVE = (
+    "kube-system/night",
+    "cronrule",
+    "metricrule",
+    40,
+)
 BUSY_RULE, ABOVE = "busy", 60
 THRESHOLDS: Mapping[str, int] = {METRIC_RULE: METRIC_ABOVE, BUSY_RULE: ABOVE}
 LEGACY, LEAN, SEARCH = "legacy", "lean", "search"
-"""The groups that are consolidated: a large machine, the small one that replaces it, and half full machines."""
+"""The groups that are consolidated: a large machine, the small one that replaces
+it, and half full machines."""
 DEAR: Mapping[str, int] = {LEGACY: 1, LEAN: 0, SEARCH: 4}
 """Their sizes before."""
 CHEAP: Mapping[str, int] = {LEGACY: 0, LEAN: 1, SEARCH: 3}
@@ -76,9 +84,12 @@ SICK = "KernelDeadlock"
 OLDEST = 4.0
 """Hours after which a node of LEAN is old."""
 LONGEST = 8 * 3600.0
-"""Virtual seconds after which the demonstration is aborted; it begins so long before the real time, or longer."""
-_BEGINS, _NIGHT, _DAY = 20 * 3600.0, 2 * 3600.0, 86400.0  # seconds after midnight in UTC, of the story and its window
-_FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
+"""Virtual seconds after which the demonstration is aborted; it begins so long before
+the real time, or longer."""
+# seconds after midnight in UTC, of the story and its window
+_BEGINS, _NIGHT, _DAY = 20 * 3600.0, 2 * 3600.0, 86400.0
+# virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
+_FIRST_PASS = 120.0
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _FLAVOURS = {(NIGHT, "m7.xlarge.8"): NIGHT_FIRST, (NIGHT, "c7.xlarge.2"): NIGHT_SECOND}
@@ -93,7 +104,8 @@ spec:
   kubernetes: {{kubeconfigSecret: outscaler/{CLUSTER}/kubeconfig}}
   providers: PROVIDERS
   nodeGroups: GROUPS
-  options: {{expander: [priority, least-waste], scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 7m,
+  options: {{expander: [priority, least-waste], scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: \
+7m,
             unremovableNodeRecheckTimeout: 30s, initialNodeGroupBackoffDuration: 8m}}
   rules:
   - {{name: {BUSY_RULE}, groups: [{DAY}], metric: cpu, above: {ABOVE}, add: auto}}
@@ -147,11 +159,27 @@ BATCH, OFFICE = "batch", "office"
 API = "api"
 AGENT = "node-agent"
 
-QUIET: Mapping[str, int] = {FRONT: 2, CART: 2, REPORTS: 0, RENDER: 0, FORECAST: 0, BATCH: 1, OFFICE: 2}
+QUIET: Mapping[str, int] = {
+    FRONT: 2,
+    CART: 2,
+    REPORTS: 0,
+    RENDER: 0,
+    FORECAST: 0,
+    BATCH: 1,
+    OFFICE: 2,
+}
 """Replicas at the beginning."""
 BUSY: Mapping[str, int] = {FRONT: 14, CART: 8, REPORTS: 2, RENDER: 2, FORECAST: 1}
 """Replicas during the sale."""
-LATE: Mapping[str, int] = {FRONT: 1, CART: 6, REPORTS: 0, RENDER: 0, FORECAST: 0, BATCH: 1, OFFICE: 2}
+LATE: Mapping[str, int] = {
+    FRONT: 1,
+    CART: 6,
+    REPORTS: 0,
+    RENDER: 0,
+    FORECAST: 0,
+    BATCH: 1,
+    OFFICE: 2,
+}
 """Replicas after the sale."""
 
 _SYSTEM_TAINT = "dedicated=system:NoSchedule"
@@ -164,18 +192,26 @@ def _tolerate(value: str) -> list[dict[str, str]]:
 def _on(*pools: str) -> dict[str, Any]:
     """Return an affinity to nodes of these groups only, by their common label."""
     terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": list(pools)}]}]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
 
 
 def strike(now: float) -> float:
-    """Return when the cron rule is due: at the first minute for which a pass is ready, also on a slow machine."""
+    """Return when the cron rule is due: at the first minute for which a pass is
+    ready, also on a slow machine."""
     return math.ceil((now + _FIRST_PASS) / 60) * 60.0
 
 
 def rules(at: float) -> KubeObject:
-    """Return the vendor's example with its cron rule due at that minute of the day; the vendor's is due at 20:47."""
+    """Return the vendor's example with its cron rule due at that minute of the day; the
+    vendor's is due at 20:47."""
     minute = int(at // 60)
-    return dict(yaml.safe_load(_RULES.replace("SCHEDULE", f"{minute % 60} {minute // 60 % 24} * * *")))
+    return dict(
+        yaml.safe_load(_RULES.replace("SCHEDULE", f"{minute % 60} {minute // 60 % 24} * * *"))
+    )
 
 
 def group_name(labels: Mapping[str, str]) -> str:
@@ -189,13 +225,15 @@ def node_groups() -> list[KubeObject]:
         objects.machine_deployment(
             SYSTEM, 1, 1, 2, cpu="2", memory="8Gi", labels={"pool": SYSTEM}, taints=[_SYSTEM_TAINT]
         ),
-        objects.machine_deployment(WORKERS, 1, 1, 8, cpu="4", memory="16Gi", labels={"pool": WORKERS}),
+        objects.machine_deployment(
+            WORKERS, 1, 1, 8, cpu="4", memory="16Gi", labels={"pool": WORKERS}
+        ),
     ]
 
 
 def policy(sections: str, groups: str, topic: str) -> str:
-    """Return the policy document. sections: JSON of spec.providers' other sections. groups: JSON of spec.nodeGroups.
-    topic: of notifications."""
+    """Return the policy document. sections: JSON of spec.providers' other sections. groups: JSON of
+    spec.nodeGroups. topic: of notifications."""
     return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups).replace("TOPIC", topic)
 
 
@@ -205,13 +243,15 @@ def with_consolidation(document: str, mode: str) -> str:
 
 
 def with_departures(document: str, *, at_night: bool = False) -> str:
-    """Return the policy document with spot nodes and repairs. at_night: also an age limit and a maintenance window."""
+    """Return the policy document with spot nodes and repairs. at_night: also an age limit
+    and a maintenance window."""
     added = _DEPARTURES.replace("LIMIT, ", f"{_LIMIT}, " if at_night else "")
     return document.replace(_OFTEN, _SELDOM) + added + (_WINDOW if at_night else "")
 
 
 def evening(present: float) -> float:
-    """Return the last evening from which the story reaches its night before the real time, epoch seconds."""
+    """Return the last evening from which the story reaches its night before the
+    real time, epoch seconds."""
     return (present - LONGEST - _BEGINS) // _DAY * _DAY + _BEGINS
 
 
@@ -231,17 +271,28 @@ def stream_workloads() -> list[KubeObject]:
 
 def dear_groups() -> list[KubeObject]:
     """Return the groups that are consolidated."""
-    kinds = {LEGACY: (0, 1, "16", "64Gi", "l-16"), LEAN: (0, 3, "4", "16Gi", "g-4"), SEARCH: (1, 6, "4", "32Gi", "m-4")}
+    kinds = {
+        LEGACY: (0, 1, "16", "64Gi", "l-16"),
+        LEAN: (0, 3, "4", "16Gi", "g-4"),
+        SEARCH: (1, 6, "4", "32Gi", "m-4"),
+    }
     return [
         objects.machine_deployment(
-            name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name, _INSTANCE_TYPE: kind}
+            name,
+            DEAR[name],
+            least,
+            most,
+            cpu=cpu,
+            memory=memory,
+            labels={"pool": name, _INSTANCE_TYPE: kind},
         )
         for name, (least, most, cpu, memory, kind) in kinds.items()
     ]
 
 
 def dear_workloads() -> list[KubeObject]:
-    """Return their workloads. search is applied when its nodes are ready, so that it is spread over them."""
+    """Return their workloads. search is applied when its nodes are ready, so
+    that it is spread over them."""
     return [
         objects.deployment(API, replicas=3, cpu="900m", memory="1Gi", affinity=_on(LEGACY, LEAN)),
         objects.deployment(SEARCH, replicas=12, cpu="800m", memory="1Gi", affinity=_on(SEARCH)),
@@ -255,10 +306,20 @@ def workloads() -> list[KubeObject]:
     return [
         objects.daemonset(AGENT, cpu="50m", memory="64Mi", tolerations=everywhere),
         objects.deployment(
-            "dns", "kube-system", 1, "100m", "128Mi", nodeSelector={"pool": SYSTEM}, tolerations=_tolerate("system")
+            "dns",
+            "kube-system",
+            1,
+            "100m",
+            "128Mi",
+            nodeSelector={"pool": SYSTEM},
+            tolerations=_tolerate("system"),
         ),
-        objects.deployment(FRONT, replicas=QUIET[FRONT], cpu="900m", memory="1Gi", affinity=_on(WORKERS)),
-        objects.deployment(CART, replicas=QUIET[CART], cpu="400m", memory="512Mi", affinity=_on(WORKERS)),
+        objects.deployment(
+            FRONT, replicas=QUIET[FRONT], cpu="900m", memory="1Gi", affinity=_on(WORKERS)
+        ),
+        objects.deployment(
+            CART, replicas=QUIET[CART], cpu="400m", memory="512Mi", affinity=_on(WORKERS)
+        ),
         objects.pdb(CART, max_unavailable=1),
         objects.deployment(
             REPORTS,
@@ -268,21 +329,32 @@ def workloads() -> list[KubeObject]:
             nodeSelector={"tier": "burst"},
             tolerations=_tolerate("burst"),
         ),
-        objects.deployment(RENDER, replicas=QUIET[RENDER], cpu="9", memory="8Gi", affinity=_on(SKS, METAL)),
-        objects.deployment(BATCH, replicas=QUIET[BATCH], cpu="800m", memory="256Mi", affinity=_on(NIGHT)),
-        objects.deployment(OFFICE, replicas=QUIET[OFFICE], cpu="700m", memory="256Mi", affinity=_on(DAY)),
+        objects.deployment(
+            RENDER, replicas=QUIET[RENDER], cpu="9", memory="8Gi", affinity=_on(SKS, METAL)
+        ),
+        objects.deployment(
+            BATCH, replicas=QUIET[BATCH], cpu="800m", memory="256Mi", affinity=_on(NIGHT)
+        ),
+        objects.deployment(
+            OFFICE, replicas=QUIET[OFFICE], cpu="700m", memory="256Mi", affinity=_on(DAY)
+        ),
         objects.deployment(FORECAST, replicas=QUIET[FORECAST], cpu="64", memory="8Gi"),
     ]
 
 
 @contextmanager
 def status_page(
-    store: Store, clock: Callable[[], float], deployment: Deployment, clock_name: Callable[[], str] = lambda: ""
+    store: Store,
+    clock: Callable[[], float],
+    deployment: Deployment,
+    clock_name: Callable[[], str] = lambda: "",
 ) -> Iterator[str]:
-    """Serve the status page, whose time is that of the clock; yields its address. clock_name: what the page calls the
-    clock, "" for the real time."""
+    """Serve the status page, whose time is that of the clock; yields its address. clock_name: what
+    the page calls the clock, "" for the real time."""
     with PageServer(
-        0, lambda request, links: respond(store, request, clock(), links, deployment, clock_name()), time.monotonic
+        0,
+        lambda request, links: respond(store, request, clock(), links, deployment, clock_name()),
+        time.monotonic,
     ) as server:
         thread = threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True)
         thread.start()
@@ -308,13 +380,18 @@ class Subscriber:
         sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=found["Attributes"]["QueueArn"])
 
     def received(self) -> list[dict[str, Any]]:
-        """Return the events that have arrived since the last call, each id once, the oldest first."""
+        """Return the events that have arrived since the last call, each id once, the oldest
+        first."""
         events: dict[str, dict[str, Any]] = {}
-        while messages := self._sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages"):
+        while messages := self._sqs.receive_message(
+            QueueUrl=self._queue, MaxNumberOfMessages=10
+        ).get("Messages"):
             for message in messages:
                 event = json.loads(json.loads(message["Body"])["Message"])
                 events[event["id"]] = event
-                self._sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+                self._sqs.delete_message(
+                    QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"]
+                )
         return sorted(events.values(), key=lambda event: str(event["time"]))
 
 
@@ -322,7 +399,8 @@ _PASS = "reconcile"
 
 
 class Passes:
-    """Wraps the invocation of the reconcile function by its queue. begun: number of passes started so far."""
+    """Wraps the invocation of the reconcile function by its queue. begun: number
+    of passes started so far."""
 
     def __init__(self, functions: Functions) -> None:
         self._invoke = functions.invoke

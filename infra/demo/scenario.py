@@ -20,22 +20,30 @@ from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
 from infra.emulators.live.emulation import Emulation
 
-ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
+ACT, ACT_BURST, ACT_SKS, ACT_METAL = (
+    "act_clusterapi",
+    "act_alicloud",
+    "act_exoscale",
+    "act_cherryservers",
+)
 ACT_CCE = "act_huaweicloud"
 LOOK_EVERY = 0.15  # wall seconds
 NARRATE_EVERY = 0.4  # wall seconds; higher because reading the table is expensive
 BEFORE_NIGHT = 150.0  # virtual seconds from the end of the jump to the opening of the window
-BEFORE, WAIT = 30.0, 120.0  # virtual seconds without a pass before the cron rule is due, and the maximum after it
-# The first call to Alibaba Cloud is for the group without stock; the second one buys. At Cherry Servers the first
-# call only announces the order; the second one places it.
+# virtual seconds without a pass before the cron rule is due, and the maximum after it
+BEFORE, WAIT = 30.0, 120.0
+# The first call to Alibaba Cloud is for the group without stock; the second one buys. At Cherry
+# Servers the first call only announces the order; the second one places it.
 DEATHS = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
-# At Huawei Cloud the first call also only announces, both for the sold-out flavour and for its substitute.
+# At Huawei Cloud the first call also only announces, both for the sold-out
+# flavour and for its substitute.
 LAST_DEATH = "4*grow:called"
 
 
 @dataclass(frozen=True)
 class DemoStage:
-    """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act function crashes. clouds:
+    """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act
+    function crashes. clouds:
     those in addition to Cluster API. passes: can be delayed. subscriber: gets notifications."""
 
     emulation: Emulation
@@ -52,7 +60,8 @@ class DemoStage:
 
 @dataclass(frozen=True)
 class Chapter:
-    """begin: the action of a person. over: whether the chapter has ended. limit: virtual seconds it may take."""
+    """begin: the action of a person. over: whether the chapter has ended. limit:
+    virtual seconds it may take."""
 
     title: str
     words: str
@@ -70,7 +79,9 @@ def play(stage: DemoStage, chapters: Sequence[Chapter]) -> bool:
         began, _ = stage.elapsed()
         if not _play_on(stage, chapter, began):
             passed = span(stage.elapsed()[0] - began)
-            stage.ledger.unfinished = f"chapter {number} had not ended after {passed} of virtual time"
+            stage.ledger.unfinished = (
+                f"chapter {number} had not ended after {passed} of virtual time"
+            )
             return False
     return True
 
@@ -96,9 +107,14 @@ def _play_on(stage: DemoStage, chapter: Chapter, began: float) -> bool:
 
 def _status(stage: DemoStage) -> list[tuple[str, str]]:
     running, other, pending = stage.watcher.pods()
-    sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
+    sizes = "   ".join(
+        f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items()
+    )
     operations = ", ".join(
-        f"{op.spec.kind.value} {stage.narrator.short(op.spec.group)} {op.status.state.value} {op.status.step}".strip()
+        (
+            f"{op.spec.kind.value} {stage.narrator.short(op.spec.group)} {op.status.state.value} "
+            f"{op.status.step}"
+        ).strip()
         for op in stage.narrator.memory.operations
     )
     timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
@@ -114,7 +130,10 @@ def _status(stage: DemoStage) -> list[tuple[str, str]]:
 def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     """Return the chapters. kills: how often functions crash. broken: servers that never join."""
     deaths = (
-        " Functions that call the providers are killed right after a purchase, before they can record it."
+        (
+            " Functions that call the providers are killed right after a purchase, before they can "
+            "record it."
+        )
         if kills
         else ""
     )
@@ -122,9 +141,12 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     return (
         Chapter(
             "A small cluster",
-            "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Four empty groups of 0 to 3 "
-            "nodes: burst-g7 and burst-c7 of Alibaba Cloud for bursts, render-sks of Exoscale and render-metal of "
-            "Cherry Servers for rendering. Two pools of Huawei Cloud: night (1 to 4 nodes of two flavours) and day "
+            "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Four "
+            "empty groups of 0 to 3 "
+            "nodes: burst-g7 and burst-c7 of Alibaba Cloud for bursts, render-sks of Exoscale and "
+            "render-metal of "
+            "Cherry Servers for rendering. Two pools of Huawei Cloud: night (1 to 4 nodes of two "
+            "flavours) and day "
             "(2 to 6). Some pods run.",
             _start,
             _started,
@@ -132,18 +154,24 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "Outscaler gets a policy",
-            "A policy is applied. From now on a pass runs every 20 seconds, and after each call of the webhook. The "
-            "cluster also has the HorizontalNodeAutoscaler of the vendor's documentation: it adds one node to night "
-            "every day at the same minute, and two nodes when the pods of night request more than 40 % of its cpu.",
+            "A policy is applied. From now on a pass runs every 20 seconds, and after each call of "
+            "the webhook. The "
+            "cluster also has the HorizontalNodeAutoscaler of the vendor's documentation: it adds "
+            "one node to night "
+            "every day at the same minute, and two nodes when the pods of night request more than "
+            "40 % of its cpu.",
             _apply,
             _looked,
             900.0,
         ),
         Chapter(
             "Scaling rules",
-            "A second batch pod starts on the only node of night just before the cron rule is due, so both rules "
-            "request nodes. The cron rule has priority, and the cpu rule does not run later. The preferred flavour "
-            "is sold out, which Huawei Cloud reports only after it has accepted the order. The function that orders "
+            "A second batch pod starts on the only node of night just before the cron rule is due, "
+            "so both rules "
+            "request nodes. The cron rule has priority, and the cpu rule does not run later. The "
+            "preferred flavour "
+            "is sold out, which Huawei Cloud reports only after it has accepted the order. The "
+            "function that orders "
             "the second flavour is killed before it can record the order.",
             _at_night,
             _bought_at_night,
@@ -151,7 +179,8 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "High utilization",
-            "Ten office pods fit on the two nodes of day, and no pod is pending. The pods request more than 60 % of "
+            "Ten office pods fit on the two nodes of day, and no pod is pending. The pods request "
+            "more than 60 % of "
             "the capacity, so the rule of the policy adds nodes until the share is below 60 %.",
             _in_office,
             _judged_office,
@@ -159,8 +188,10 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "The sale begins",
-            "shop-front, cart, reports and render are scaled up; forecast requests 64 CPUs, more than any node has. "
-            "burst-g7, the first choice for reports, is out of stock. render-sks, the first choice for render, has "
+            "shop-front, cart, reports and render are scaled up; forecast requests 64 CPUs, more "
+            "than any node has. "
+            "burst-g7, the first choice for reports, is out of stock. render-sks, the first choice "
+            "for render, has "
             f"no quota left.{never}{deaths}",
             _sale,
             _all_run,
@@ -168,8 +199,10 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "The sale is over",
-            "Most pods are deleted, and most nodes are unneeded. A node is removed after 2 minutes as unneeded, and "
-            "not within 7 minutes of the last scale-up. The pools of Huawei Cloud also keep a node for its first 10 "
+            "Most pods are deleted, and most nodes are unneeded. A node is removed after 2 minutes "
+            "as unneeded, and "
+            "not within 7 minutes of the last scale-up. The pools of Huawei Cloud also keep a node "
+            "for its first 10 "
             "minutes.",
             _over,
             _removing,
@@ -177,7 +210,8 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "Nodes are removed",
-            "Empty nodes together, the others one at a time: taint, evict as the disruption budget of cart allows, "
+            "Empty nodes together, the others one at a time: taint, evict as the disruption budget "
+            "of cart allows, "
             "wait, delete exactly that machine.",
             _nothing,
             _small_again,
@@ -185,8 +219,10 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "A dear, half-empty cluster",
-            "Three more groups, at 0.05 EUR per core and hour. legacy: a node of 16 CPUs for pods that need 2.7; lean: "
-            "nodes of 4 CPUs, none yet; search: four nodes of 4 CPUs, more than half used, so none is unneeded. The "
+            "Three more groups, at 0.05 EUR per core and hour. legacy: a node of 16 CPUs for pods "
+            "that need 2.7; lean: "
+            "nodes of 4 CPUs, none yet; search: four nodes of 4 CPUs, more than half used, so none "
+            "is unneeded. The "
             "policy gets prices and consolidation in shadow mode: it shows what it would do.",
             _be_dear,
             _shadowed,
@@ -194,7 +230,8 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "Consolidation",
-            "The same in mode full. A node of lean is bought, and the node of legacy is drained when it is ready. The "
+            "The same in mode full. A node of lean is bought, and the node of legacy is drained "
+            "when it is ready. The "
             "pods of one node of search move into the room of the others.",
             _consolidate,
             _consolidated,
@@ -202,9 +239,12 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "A spot node is taken back, another node is sick",
-            "A spot node of Alibaba Cloud, in stream-spot, runs two pods, of which the disruption budget lets one move "
-            "at a time; stream has the same machines on demand. Alibaba Cloud announces that it takes the node back in "
-            "5 minutes, and a node of search gets a condition that the policy repairs. Consolidation is off from now "
+            "A spot node of Alibaba Cloud, in stream-spot, runs two pods, of which the disruption "
+            "budget lets one move "
+            "at a time; stream has the same machines on demand. Alibaba Cloud announces that it "
+            "takes the node back in "
+            "5 minutes, and a node of search gets a condition that the policy repairs. "
+            "Consolidation is off from now "
             "on.",
             _run_on_spot,
             _departed,
@@ -212,8 +252,10 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "The night",
-            f"The policy replaces nodes of lean that are older than {fixture.OLDEST:g} hours, and removes nodes from "
-            "02:00 to 06:00 only. Time jumps to some minutes before: the node is old, and stays until then.",
+            f"The policy replaces nodes of lean that are older than {fixture.OLDEST:g} hours, and "
+            "removes nodes from "
+            "02:00 to 06:00 only. Time jumps to some minutes before: the node is old, and stays "
+            "until then.",
             _at_two,
             _renewed,
             1800.0,
@@ -235,7 +277,11 @@ def _start(stage: DemoStage) -> None:
 
 def _started(stage: DemoStage) -> bool:
     _, other, pending = stage.watcher.pods()
-    return not other and not pending and all(size == ready for size, ready in stage.watcher.sizes().values())
+    return (
+        not other
+        and not pending
+        and all(size == ready for size, ready in stage.watcher.sizes().values())
+    )
 
 
 def _apply(stage: DemoStage) -> None:
@@ -251,12 +297,16 @@ def _apply(stage: DemoStage) -> None:
         f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC",
     )
     version = emulation.apply_policy(stage.clouds.policy(stage.subscriber.topic))
-    stage.account.say("you", f"outscaler apply: policy of cluster {fixture.CLUSTER}, version {version}, mode active")
+    stage.account.say(
+        "you",
+        f"outscaler apply: policy of cluster {fixture.CLUSTER}, version {version}, mode active",
+    )
     emulation.begin()
 
 
 def _looked(stage: DemoStage) -> bool:
-    """Return whether a pass has evaluated the rules while none was due. The next pass is delayed until both are due."""
+    """Return whether a pass has evaluated the rules while none was due. The next pass is
+    delayed until both are due."""
     if stage.passes.begun and stage.emulation.clock() >= stage.ledger.strike - BEFORE:
         stage.passes.hold()
     return stage.narrator.plans > 0 and stage.passes.still
@@ -264,7 +314,9 @@ def _looked(stage: DemoStage) -> bool:
 
 def _at_night(stage: DemoStage) -> None:
     stage.watcher.counting = True
-    stage.emulation.functions.deaths.update({ACT_CCE: [LAST_DEATH]} if stage.kills > len(DEATHS) else {})
+    stage.emulation.functions.deaths.update(
+        {ACT_CCE: [LAST_DEATH]} if stage.kills > len(DEATHS) else {}
+    )
     _scale(stage, {fixture.BATCH: 2})
 
 
@@ -286,25 +338,36 @@ def _judged_office(stage: DemoStage) -> bool:
 
 def _sale(stage: DemoStage) -> None:
     stage.ledger.pending_at = stage.ledger.answered_at = None
-    stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[: stage.kills]})
+    stage.emulation.functions.deaths.update(
+        {function: [place] for function, place in DEATHS[: stage.kills]}
+    )
     _scale(stage, fixture.BUSY)
 
 
 def _all_run(stage: DemoStage) -> bool:
-    """Return whether all pods that fit are running (forecast never fits) and interrupted operations have finished."""
+    """Return whether all pods that fit are running (forecast never fits) and interrupted
+    operations have finished."""
     _, other, pending = stage.watcher.pods()
     quiet = not stage.narrator.memory.operations and not other
-    return quiet and pending == fixture.BUSY[fixture.FORECAST] and len(stage.ledger.killed) >= stage.kills
+    return (
+        quiet
+        and pending == fixture.BUSY[fixture.FORECAST]
+        and len(stage.ledger.killed) >= stage.kills
+    )
 
 
 def _over(stage: DemoStage) -> None:
     running, _, _ = stage.watcher.pods()
-    stage.account.say("cluster", f"{running} pods run on {len(stage.emulation.kube.list('nodes'))} nodes")
+    stage.account.say(
+        "cluster", f"{running} pods run on {len(stage.emulation.kube.list('nodes'))} nodes"
+    )
     _scale(stage, fixture.LATE)
 
 
 def _removing(stage: DemoStage) -> bool:
-    return any(operation.spec.kind.value == "remove" for operation in stage.narrator.memory.operations)
+    return any(
+        operation.spec.kind.value == "remove" for operation in stage.narrator.memory.operations
+    )
 
 
 def _nothing(stage: DemoStage) -> None:
@@ -320,11 +383,14 @@ def _small_again(stage: DemoStage) -> bool:
 def _apply_consolidation(stage: DemoStage, mode: str) -> None:
     document = fixture.with_consolidation(stage.clouds.policy(stage.subscriber.topic), mode)
     version = stage.emulation.apply_policy(document)
-    stage.account.say("you", f"outscaler apply: version {version}, prices and consolidation, mode {mode}")
+    stage.account.say(
+        "you", f"outscaler apply: version {version}, prices and consolidation, mode {mode}"
+    )
 
 
 def _be_dear(stage: DemoStage) -> None:
-    stage.watcher.counting = stage.watcher.guarding = False  # a person's nodes; starting pods are not healthy yet
+    # a person's nodes; starting pods are not healthy yet
+    stage.watcher.counting = stage.watcher.guarding = False
     stage.passes.hold()  # until the pods run: a pass would find the new nodes empty
     sizes = ", ".join(f"{name} {size}" for name, size in fixture.DEAR.items())
     stage.account.say("you", f"kubectl apply: node groups {sizes}")
@@ -359,7 +425,9 @@ def _tell_bill(stage: DemoStage, bill: ClusterBill) -> tuple[float, float]:
     """Print the bill; return what is paid, and the lower bound."""
     for line in bill_lines(bill, stage.narrator.short):
         stage.account.say("you", line)
-    return sum(own.parts.paid for own in bill.bills) / MILLION, sum(own.bound for own in bill.bills) / MILLION
+    return sum(own.parts.paid for own in bill.bills) / MILLION, sum(
+        own.bound for own in bill.bills
+    ) / MILLION
 
 
 def _consolidate(stage: DemoStage) -> None:
@@ -394,7 +462,10 @@ def _consolidated(stage: DemoStage) -> bool:
 def _run_on_spot(stage: DemoStage) -> None:
     stage.passes.hold()  # until the pods run: a pass would find the new node empty
     stage.watcher.counting = stage.watcher.guarding = False
-    stage.account.say("you", "a scaling group of one spot node, one of none on demand; kubectl apply: workload stream")
+    stage.account.say(
+        "you",
+        "a scaling group of one spot node, one of none on demand; kubectl apply: workload stream",
+    )
     stage.clouds.add_streams()
     objects.apply(stage.emulation.kube, *fixture.stream_workloads())
 
@@ -408,10 +479,16 @@ def _departed(stage: DemoStage) -> bool:
         return False
     now = stage.emulation.clock()
     nodes = stage.watcher.hosts(fixture.STREAM)
-    if not own.moved_at and nodes and not any(name in nodes for name in stage.watcher.nodes(fixture.STREAM_SPOT)):
+    if (
+        not own.moved_at
+        and nodes
+        and not any(name in nodes for name in stage.watcher.nodes(fixture.STREAM_SPOT))
+    ):
         own.moved_at = now
         early = early_words(own.leaves_at, now)
-        stage.account.say("cluster", f"the pods of the spot node run elsewhere, {early} the vendor takes it back")
+        stage.account.say(
+            "cluster", f"the pods of the spot node run elsewhere, {early} the vendor takes it back"
+        )
     if not own.gone_at and not stage.watcher.nodes(fixture.STREAM_SPOT):
         own.gone_at = now
     return own.moved_at > 0 and own.gone_at > 0 and _is_settled(stage, fixture.DEPARTED)
@@ -419,8 +496,15 @@ def _departed(stage: DemoStage) -> bool:
 
 def _is_settled(stage: DemoStage, wanted: Mapping[str, int]) -> bool:
     """Return whether these groups have that many ready nodes, and nothing is under way."""
-    memory, sizes, (_, other, pending) = stage.narrator.memory, stage.watcher.sizes(), stage.watcher.pods()
-    done = all(sizes[name] == (size, size) and len(stage.watcher.nodes(name)) == size for name, size in wanted.items())
+    memory, sizes, (_, other, pending) = (
+        stage.narrator.memory,
+        stage.watcher.sizes(),
+        stage.watcher.pods(),
+    )
+    done = all(
+        sizes[name] == (size, size) and len(stage.watcher.nodes(name)) == size
+        for name, size in wanted.items()
+    )
     return done and not (memory.operations or memory.replacements or other or pending)
 
 
@@ -435,7 +519,10 @@ def _take_back(stage: DemoStage) -> None:
     at, left = format_time(own.leaves_at), own.leaves_at - stage.emulation.clock()
     stage.account.say(
         "provider",
-        f"Alibaba Cloud announces that it takes the node of {fixture.STREAM_SPOT} back in {left:.0f} s, at {at}",
+        (
+            f"Alibaba Cloud announces that it takes the node of {fixture.STREAM_SPOT} back in "
+            f"{left:.0f} s, at {at}"
+        ),
     )
     sick = min(stage.watcher.nodes(fixture.SEARCH))
     stage.watcher.sicken(sick, fixture.SICK)
@@ -451,7 +538,9 @@ def _at_two(stage: DemoStage) -> None:
     version = stage.emulation.apply_policy(
         fixture.with_departures(stage.clouds.policy(stage.subscriber.topic), at_night=True)
     )
-    stage.account.say("you", f"outscaler apply: version {version}, an age limit for lean and a maintenance window")
+    stage.account.say(
+        "you", f"outscaler apply: version {version}, an age limit for lean and a maintenance window"
+    )
     while not stage.passes.still:
         clock.sleep(1.0)
     clock.jump(own.opens_at - BEFORE_NIGHT)
@@ -464,7 +553,9 @@ def _renewed(stage: DemoStage) -> bool:
     own = stage.ledger.departed
     if not own.asked_at and f"asked {fixture.LEAN}" in own.steps:
         own.asked_at = stage.emulation.clock()
-    return own.node not in stage.watcher.nodes(fixture.LEAN) and _is_settled(stage, {fixture.LEAN: 1})
+    return own.node not in stage.watcher.nodes(fixture.LEAN) and _is_settled(
+        stage, {fixture.LEAN: 1}
+    )
 
 
 SMALLEST = {

@@ -1,6 +1,8 @@
-"""API Gateway's part before the app: finds the route, checks the API key, and converts the request to an event.
+"""API Gateway's part before the app: finds the route, checks the API key, and converts
+the request to an event.
 
-Requests that match no route are refused as API Gateway does, with 403 and `Missing Authentication Token`.
+Requests that match no route are refused as API Gateway does, with 403 and
+`Missing Authentication Token`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class ApiGatewayRoute(msgspec.Struct, frozen=True):
-    """resource: as in app.py, e.g. `/clusters/{name}`. guarded: requires a key (or, deployed with IAM, a signature)."""
+    """resource: as in app.py, e.g. `/clusters/{name}`. guarded: requires a key (or,
+    deployed with IAM, a signature)."""
 
     resource: str
     parameters: dict[str, str]
@@ -32,7 +35,9 @@ class ApiGatewayRoute(msgspec.Struct, frozen=True):
     def allows(self, headers: Mapping[str, str], api_key: str) -> bool:
         """Return whether a request is allowed. An empty key allows no guarded route."""
         given = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
-        return not self.guarded or (bool(api_key) and hmac.compare_digest(given.encode(), api_key.encode()))
+        return not self.guarded or (
+            bool(api_key) and hmac.compare_digest(given.encode(), api_key.encode())
+        )
 
 
 def find(app: Chalice, method: str, target: str) -> ApiGatewayRoute | None:
@@ -60,7 +65,12 @@ def _match(resource: list[str], path: list[str]) -> dict[str, str] | None:
 
 
 def proxy_event(
-    route: ApiGatewayRoute, method: str, target: str, headers: Mapping[str, str], body: bytes, request: str
+    route: ApiGatewayRoute,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    request: str,
 ) -> Json:
     return http_event(method, target, headers, body, route.resource, route.parameters, request)
 
@@ -86,7 +96,9 @@ class _GatewayHandler(QuietHandler):
             self.close_connection = True
             made: Json = {"statusCode": 413, "body": json.dumps({"message": "Request Too Long"})}
         else:
-            made = self.front.answer(self.command, self.path, dict(self.headers.items()), self.read_body())
+            made = self.front.answer(
+                self.command, self.path, dict(self.headers.items()), self.read_body()
+            )
         headers = {"Content-Type": "application/json"} | made.get("headers", {})
         self.send(made["statusCode"], headers.items(), str(made.get("body", "")).encode())
 
@@ -118,4 +130,6 @@ class ApiGatewayFront:
         route = find(app, method, target)
         if route is None or not route.allows(headers, self.api_key):
             return forbidden()
-        return self._answer_event(proxy_event(route, method, target, headers, body, f"http-{next(self._numbers)}"))
+        return self._answer_event(
+            proxy_event(route, method, target, headers, body, f"http-{next(self._numbers)}")
+        )

@@ -1,7 +1,7 @@
 """A DynamoDB client that fails on request, with errors that emulators do not raise by themselves.
 
-Pass it to `Store(wrap=...)`. A fault replaces the call, or follows it (the write happened, but its response is lost),
-or runs code of the test before it (another process is faster).
+Pass it to `Store(wrap=...)`. A fault replaces the call, or follows it (the write happened, but its
+response is lost), or runs code of the test before it (another process is faster).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def nothing(method: str, arguments: dict[str, Any]) -> Strike:
 
 
 class AwsFaults:
-    """A script of faults by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`.
+    """A script of faults by botocore's method name. Use: `faults = Faults();
+    Store(..., wrap=faults.wrap)`.
 
     ask: decides about every call for which the script has no entry, in the order of the calls.
     """
@@ -103,8 +104,8 @@ class FunctionKilled(BaseException):
 
 
 class Life:
-    """One process of a function. at_checkpoint: called at each checkpoint, returns whether the process crashes
-    there."""
+    """One process of a function. at_checkpoint: called at each checkpoint, returns whether
+    the process crashes there."""
 
     def __init__(self, at_checkpoint: Callable[[str], bool]) -> None:
         self._at_checkpoint = at_checkpoint
@@ -141,7 +142,8 @@ class Mortal:
 
 
 class Death(msgspec.Struct):
-    """An injected crash: the next `times` invocations of `function` ("" for any) that reach `place` crash there."""
+    """An injected crash: the next `times` invocations of `function` ("" for any) that
+    reach `place` crash there."""
 
     place: str
     function: str

@@ -1,8 +1,10 @@
-"""Serves moto's emulation of AWS as one threaded server that is safe for concurrent DynamoDB transactions.
+"""Serves moto's emulation of AWS as one threaded server that is safe for
+concurrent DynamoDB transactions.
 
-moto does not lock its tables. Concurrent transactions lose updates, and a cancelled transaction restores a copy of the
-table, which discards the writes of other threads (measured). One lock around DynamoDB requests prevents both. Other
-services stay concurrent, because the long poll of a queue must not block everything.
+moto does not lock its tables. Concurrent transactions lose updates, and a cancelled transaction
+restores a copy of the table, which discards the writes of other threads (measured). One lock around
+DynamoDB requests prevents both. Other services stay concurrent, because the long poll of a queue
+must not block everything.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wsgi import get_input_stream
@@ -23,13 +29,15 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 STOP_POLL = (
-    0.05  # seconds until `stop` is noticed; werkzeug's default of half a second delays every test that stops one
+    # seconds until `stop` is noticed; werkzeug's default of half a second delays
+    # every test that stops one
+    0.05
 )
 
 
 class Dispatcher(DomainDispatcherApplication):
-    """moto's dispatcher without reading a directory and trying hundreds of patterns for every request. Responses are
-    the same."""
+    """moto's dispatcher without reading a directory and trying hundreds of patterns for every
+    request. Responses are the same."""
 
     def __init__(self) -> None:
         super().__init__(create_backend_app)
@@ -51,8 +59,8 @@ class QuietHandler(MotoRequestHandler):
 
 
 def only_whole_requests(app: WSGIApplication) -> WSGIApplication:
-    """Wrap the app so that it gets only complete requests. A client that disconnects during a request (a function that
-    is killed) has no effect.
+    """Wrap the app so that it gets only complete requests. A client that disconnects during a
+    request (a function that is killed) has no effect.
 
     The body is read before any lock is taken, so that a slow sender blocks nothing.
     """
@@ -83,7 +91,8 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
 
 
 class AwsServer:
-    """The emulation on its own port. Its state is moto's, which all servers of one process share."""
+    """The emulation on its own port. Its state is moto's, which all servers of one process
+    share."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -93,7 +102,9 @@ class AwsServer:
     def start(self) -> str:
         close()
         app = only_whole_requests(one_at_a_time(Dispatcher()))
-        self._server = make_server("127.0.0.1", self._port, app, threaded=True, request_handler=QuietHandler)
+        self._server = make_server(
+            "127.0.0.1", self._port, app, threaded=True, request_handler=QuietHandler
+        )
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(STOP_POLL,), name="local-aws", daemon=True
         )

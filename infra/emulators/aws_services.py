@@ -1,4 +1,5 @@
-"""The services of one emulated account for a world, each with its own table and secrets: three implementations.
+"""The services of one emulated account for a world, each with its
+own table and secrets: three implementations.
 
 FullServices    moto, in this process: every request is signed and serialized (aws_server.py)
 QuickServices   the in-memory table (memory_table.py) and a dict: requests are function calls
@@ -60,8 +61,8 @@ def _answer(event_name: str, request: AWSPreparedRequest, **_: object) -> AWSRes
 
 
 class Services(Protocol):
-    """dynamodb, secrets, parameters: clients. table: the world's own. kind: the store's class for it. endpoint: for an
-    ordinary client, if there is one."""
+    """dynamodb, secrets, parameters: clients. table: the world's own. kind: the store's class for
+    it. endpoint: for an ordinary client, if there is one."""
 
     dynamodb: Any
     secrets: Any
@@ -86,7 +87,11 @@ class FullServices:
     kind: type[Table] = Table
 
     def __init__(self, aws: LocalAws) -> None:
-        self._aws, self.table, self.endpoint = aws, f"world-{uuid.uuid4().hex[:12]}", aws.endpoint or None
+        self._aws, self.table, self.endpoint = (
+            aws,
+            f"world-{uuid.uuid4().hex[:12]}",
+            aws.endpoint or None,
+        )
         self.dynamodb = in_process("dynamodb")
         self.secrets = _Prefixed(in_process("secretsmanager"), self.table)
         self.parameters = _PrefixedParameters(in_process("ssm"), self.table)
@@ -95,11 +100,14 @@ class FullServices:
         self._aws.create_table(self.table)
 
     def drop(self) -> None:
-        """See Services. Tables are always deleted, because moto copies all existing tables for every transaction."""
+        """See Services. Tables are always deleted, because moto copies all existing
+        tables for every transaction."""
         drop_table(self.dynamodb, self.table)
 
     def put_secret(self, name: str, text: str) -> None:
-        kind, path = (PARAMETER, name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else ("", name)
+        kind, path = (
+            (PARAMETER, name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else ("", name)
+        )
         self._aws.put_secret(f"{kind}{self.table}/{path}", text)
 
 
@@ -120,7 +128,9 @@ class _PrefixedParameters:
         self._client, self._prefix = client, prefix
 
     def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
-        return self._client.get_parameter(Name=f"/{self._prefix}{Name}", WithDecryption=WithDecryption)
+        return self._client.get_parameter(
+            Name=f"/{self._prefix}{Name}", WithDecryption=WithDecryption
+        )
 
 
 class QuickServices:
@@ -166,7 +176,8 @@ class EngineServices(QuickServices):
 
 
 class _EngineClient:
-    """A client of the engine. changes: number of requests so far that may have changed something."""
+    """A client of the engine. changes: number of requests so far that may have changed
+    something."""
 
     def __init__(self, endpoint: str) -> None:
         self._client = _engine(endpoint)
@@ -194,7 +205,8 @@ def _engine(endpoint: str) -> Any:
 
 
 def quick_services() -> QuickServices:
-    """Return the services of a quick world, on the engine that the environment names, if it names one."""
+    """Return the services of a quick world, on the engine that the
+    environment names, if it names one."""
     endpoint = os.environ.get(ENGINE)
     return EngineServices(endpoint) if endpoint else QuickServices()
 
@@ -211,12 +223,16 @@ class MemorySecrets:
         self.asked.append(SecretId)
         if SecretId not in self.texts:
             message = "Secrets Manager can't find the specified secret."
-            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": message}}, "GetSecretValue")
+            raise ClientError(
+                {"Error": {"Code": "ResourceNotFoundException", "Message": message}},
+                "GetSecretValue",
+            )
         return {"Name": SecretId, "SecretString": self.texts[SecretId]}
 
 
 class MemoryParameters:
-    """A client of SSM, all of whose parameters are encrypted. texts: by name. asked: the requested names."""
+    """A client of SSM, all of whose parameters are encrypted. texts: by name.
+    asked: the requested names."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -227,12 +243,15 @@ class MemoryParameters:
         self.asked.append(Name)
         assert WithDecryption
         if Name not in self.texts:
-            raise ClientError({"Error": {"Code": "ParameterNotFound", "Message": ""}}, "GetParameter")
+            raise ClientError(
+                {"Error": {"Code": "ParameterNotFound", "Message": ""}}, "GetParameter"
+            )
         return {"Parameter": {"Name": Name, "Type": "SecureString", "Value": self.texts[Name]}}
 
 
 class AccountTopics:
-    """SNS topics that accept every message that the judge permits. published: (topic, text), the oldest first."""
+    """SNS topics that accept every message that the judge permits. published: (topic,
+    text), the oldest first."""
 
     def __init__(self, judge: Judge | None) -> None:
         self._judge = judge
@@ -246,10 +265,10 @@ class AccountTopics:
 
 
 class Account:
-    """dial: opens the functions' connections to a cluster. judge: rejects what a function's policy does not allow.
-    faults: injected between the functions and the table. deployment: limits what policies may name. gauge: measures
-    passes. large: names of functions that passes can be handed to; tests may change it. Every wait in here advances
-    the clock instead."""
+    """dial: opens the functions' connections to a cluster. judge: rejects what a function's policy
+    does not allow. faults: injected between the functions and the table. deployment: limits what
+    policies may name. gauge: measures passes. large: names of functions that passes can be handed
+    to; tests may change it. Every wait in here advances the clock instead."""
 
     def __init__(
         self,
@@ -279,22 +298,38 @@ class Account:
         """Return the store for an observer, which does not end when a function crashes."""
         return self._store(self._services.dynamodb)
 
-    def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
+    def runtime(
+        self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]
+    ) -> Runtime:
         """Build a runtime as a new process does. Its clients fail once `life` has ended."""
         services, queues = self._services, sender
-        invoke: Any = AsyncLambda(self.large, lambda function, event: queues.send(function, event, 0))
+        invoke: Any = AsyncLambda(
+            self.large, lambda function, event: queues.send(function, event, 0)
+        )
         read, parameters = services.secrets, services.parameters
         rows = self.faults.wrap(services.dynamodb)
         if self._judge is not None:
-            read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            read, rows = (
+                Judged(read, self._judge, of_secrets),
+                Judged(rows, self._judge, of_dynamodb),
+            )
             parameters = Judged(parameters, self._judge, of_secrets)
             invoke = Judged(invoke, self._judge, of_lambda)
             sender = JudgedSender(sender, self._judge)
-        secrets = SecretCache(SecretsManagerReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
+        secrets = SecretCache(
+            SecretsManagerReader(Mortal(read, life), Mortal(parameters, life)), self._clock
+        )
 
         def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
             life.check()
-            return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
+            return connect(
+                access,
+                secret,
+                clock=self._clock,
+                sleep=self._clock.advance,
+                jitter=_even,
+                dial=self._dial,
+            )
 
         store = self._store(Mortal(rows, life))
         made = build(

@@ -1,6 +1,8 @@
-"""A certificate authority for loopback servers. It is created anew each time, so no key is stored in the repository.
+"""A certificate authority for loopback servers. It is created anew each time, so no key is
+stored in the repository.
 
-The certificates satisfy RFC 5280 (key identifiers, key usage), which clients of Python 3.13 and later require.
+The certificates satisfy RFC 5280 (key identifiers, key usage), which clients of
+Python 3.13 and later require.
 """
 
 from __future__ import annotations
@@ -48,18 +50,24 @@ class CertificateAuthority:
         self._name = _subject(name)
         self._start = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
         builder = self._builder(self._name, self._key.public_key())
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
         self._certificate = builder.sign(self._key, hashes.SHA256())
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def server(self, *names: str) -> Pair:
-        """Return a server certificate for these host names or addresses, by default for loopback."""
-        alternatives = x509.SubjectAlternativeName([_general(n) for n in names or ("localhost", "127.0.0.1")])
+        """Return a server certificate for these host names or addresses, by default for
+        loopback."""
+        alternatives = x509.SubjectAlternativeName(
+            [_general(n) for n in names or ("localhost", "127.0.0.1")]
+        )
         return self._issue("server", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
-        """Return a client certificate. Kubernetes reads the common name as the user and the organisations as groups."""
+        """Return a client certificate. Kubernetes reads the common name as the user and the
+        organisations as groups."""
         return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, None, groups)
 
     def _issue(
@@ -77,7 +85,9 @@ class CertificateAuthority:
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey
+    ) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -87,7 +97,10 @@ class CertificateAuthority:
             .not_valid_before(self._start)
             .not_valid_after(self._start + _VALID)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
 
@@ -110,8 +123,8 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def server_context(pair: Pair, client_ca: bytes = b"") -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate. client_ca: PEM of the authority whose client
-    certificates are requested, but not required."""
+    """Return the TLS context of a server with this certificate. client_ca: PEM of the authority
+    whose client certificates are requested, but not required."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:

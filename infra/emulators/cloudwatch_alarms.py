@@ -1,7 +1,9 @@
-"""CloudWatch's alarms on emulated metrics: M of N values, the treatment of missing ones, and the changes of state.
+"""CloudWatch's alarms on emulated metrics: M of N values, the treatment of missing ones,
+and the changes of state.
 
-The alarms are those of a template, as it would be deployed, with their references resolved. Metrics are values with an
-instant, a namespace, a name and dimensions; every value counts in the period that it falls into.
+The alarms are those of a template, as it would be deployed, with their references resolved.
+Metrics are values with an instant, a namespace, a name and dimensions; every value counts in the
+period that it falls into.
 """
 
 from __future__ import annotations
@@ -55,11 +57,15 @@ class Datapoints:
         self._values[series][int(at // 60)].append(value)
 
     def value(self, series: Series, stat: str, begin: float, period: int) -> float | None:
-        """Return a statistic over the period that begins at an instant, None without a value in it. period: seconds, a
-        multiple of 60."""
+        """Return a statistic over the period that begins at an instant, None without a value in it.
+        period: seconds, a multiple of 60."""
         minutes = self._values.get(series, {})
         first = int(begin // 60)
-        found = [value for minute in range(first, first + period // 60) for value in minutes.get(minute, ())]
+        found = [
+            value
+            for minute in range(first, first + period // 60)
+            for value in minutes.get(minute, ())
+        ]
         if not found:
             return None
         if stat.startswith("p"):
@@ -78,20 +84,23 @@ class AlarmChange(msgspec.Struct, frozen=True):
 class CloudWatchAlarms:
     """The alarms of one deployment.
 
-    resources: of a template without references; other types are ignored. states: by the logical id of the alarm.
-    changes: oldest first.
+    resources: of a template without references; other types are ignored. states: by the logical id
+    of the alarm. changes: oldest first.
     """
 
     def __init__(self, resources: Mapping[str, Any], datapoints: Datapoints) -> None:
         self._alarms = {
-            name: one["Properties"] for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"
+            name: one["Properties"]
+            for name, one in resources.items()
+            if one["Type"] == "AWS::CloudWatch::Alarm"
         }
         self._datapoints = datapoints
         self.states = dict.fromkeys(self._alarms, UNKNOWN)
         self.changes: list[AlarmChange] = []
 
     def look(self, now: float) -> list[AlarmChange]:
-        """Evaluate every alarm over its last complete periods, and return the changes. now: epoch seconds."""
+        """Evaluate every alarm over its last complete periods, and return the
+        changes. now: epoch seconds."""
         changed = []
         for name, alarm in self._alarms.items():
             state = self._state(alarm, now, self.states[name])
@@ -109,7 +118,8 @@ class CloudWatchAlarms:
             return UNKNOWN if missing == "missing" else before
         compare = _COMPARISONS[alarm["ComparisonOperator"]]
         breaching = sum(
-            missing == "breaching" if value is None else compare(value, float(alarm["Threshold"])) for value in values
+            missing == "breaching" if value is None else compare(value, float(alarm["Threshold"]))
+            for value in values
         )
         return ALARM if breaching >= int(alarm.get("DatapointsToAlarm", periods)) else OK
 
@@ -120,11 +130,16 @@ class CloudWatchAlarms:
         period = int(metrics[0]["MetricStat"]["Period"])
         last = now // period * period
         return [
-            self._value(metrics, result, last - (number + 1) * period, period) for number in reversed(range(periods))
+            self._value(metrics, result, last - (number + 1) * period, period)
+            for number in reversed(range(periods))
         ]
 
     def _value(
-        self, metrics: Sequence[Mapping[str, Any]], result: Mapping[str, Any], begin: float, period: int
+        self,
+        metrics: Sequence[Mapping[str, Any]],
+        result: Mapping[str, Any],
+        begin: float,
+        period: int,
     ) -> float | None:
         found = {
             query["Id"]: self._datapoints.value(
@@ -132,11 +147,17 @@ class CloudWatchAlarms:
             )
             for query in metrics
         }
-        return evaluate(result["Expression"], found) if "Expression" in result else found[result["Id"]]
+        return (
+            evaluate(result["Expression"], found) if "Expression" in result else found[result["Id"]]
+        )
 
 
 def _single(alarm: Mapping[str, Any]) -> Mapping[str, Any]:
-    stat = {"Metric": alarm, "Period": alarm["Period"], "Stat": alarm.get("Statistic") or alarm["ExtendedStatistic"]}
+    stat = {
+        "Metric": alarm,
+        "Period": alarm["Period"],
+        "Stat": alarm.get("Statistic") or alarm["ExtendedStatistic"],
+    }
     return {"Id": "only", "MetricStat": stat, "ReturnData": True}
 
 
@@ -147,7 +168,9 @@ def _series(metric: Mapping[str, Any]) -> Series:
 
 Value = float | None | list[float | None]
 
-_TOKEN = re.compile(r'\s*(?:(\d+(?:\.\d+)?)|("[^"]*")|([A-Za-z][A-Za-z0-9_]*)|(>=|<=|==|!=|[-+*/()<>,\[\]]))')
+_TOKEN = re.compile(
+    r'\s*(?:(\d+(?:\.\d+)?)|("[^"]*")|([A-Za-z][A-Za-z0-9_]*)|(>=|<=|==|!=|[-+*/()<>,\[\]]))'
+)
 _LEVELS: tuple[Mapping[str, Callable[[float, float], float | None]], ...] = (
     {"OR": lambda one, other: float(bool(one) or bool(other))},
     {"AND": lambda one, other: float(bool(one) and bool(other))},
@@ -172,7 +195,8 @@ class MathError(Exception):
 
 
 def evaluate(expression: str, values: Mapping[str, float | None]) -> float | None:
-    """Return the value of an expression. values: by id, None where a metric has no value. Raises MathError."""
+    """Return the value of an expression. values: by id, None where a metric has no
+    value. Raises MathError."""
     reader = _Reader(expression, values)
     value = reader.level(0)
     if reader.left:
@@ -203,7 +227,11 @@ class _Reader:
             self._expect(")")
             return value
         if token == "[":
-            return [one for value in self._arguments("]") for one in (value if isinstance(value, list) else [value])]
+            return [
+                one
+                for value in self._arguments("]")
+                for one in (value if isinstance(value, list) else [value])
+            ]
         if token[0].isdigit():
             return float(token)
         if self.left and self.left[0] == "(":
@@ -276,7 +304,11 @@ def _filled(arguments: list[Value]) -> Value:
     if isinstance(fill, list):
         raise MathError("FILL: the second argument is a number")
     return (
-        [fill if one is None else one for one in given] if isinstance(given, list) else fill if given is None else given
+        [fill if one is None else one for one in given]
+        if isinstance(given, list)
+        else fill
+        if given is None
+        else given
     )
 
 
@@ -317,7 +349,8 @@ def matcher(pattern: str) -> Matches:
 
 
 def metric_value(value: str, line: Line) -> float | None:
-    """Return the value of a line that matches: a number, or the line's field `$.name`; None without a number there."""
+    """Return the value of a line that matches: a number, or the line's field `$.name`;
+    None without a number there."""
     found = line.get(value[2:]) if value.startswith("$.") else float(value)
     return float(found) if isinstance(found, int | float) else None
 
@@ -348,13 +381,16 @@ _VISIBLE = "ApproximateNumberOfMessagesVisible"
 
 
 class WatchedDeployment:
-    """A world whose alarms are evaluated once a minute. A context manager: it reads the log while it is entered."""
+    """A world whose alarms are evaluated once a minute. A context manager: it reads the
+    log while it is entered."""
 
     def __init__(self, world: LocalWorld) -> None:
         self.world, self.datapoints = world, Datapoints()
         self.alarms = CloudWatchAlarms(alarm_resources("topic", NAMES), self.datapoints)
         self._seen = len(world.invocations)
-        self._filters = [(properties, matcher(properties["FilterPattern"])) for _, properties in filters(NAMES)]
+        self._filters = [
+            (properties, matcher(properties["FilterPattern"])) for _, properties in filters(NAMES)
+        ]
         self._handler = _Lines(self)
         self._handler.setFormatter(logger.registered_formatter)
 
@@ -384,12 +420,18 @@ class WatchedDeployment:
             for each in properties["MetricTransformations"]:
                 value = metric_value(each["MetricValue"], found)
                 if value is not None:
-                    self.datapoints.put(each["MetricNamespace"], each["MetricName"], value, self.world.clock())
+                    self.datapoints.put(
+                        each["MetricNamespace"], each["MetricName"], value, self.world.clock()
+                    )
 
     def _measure(self) -> None:
         for made in self.world.invocations[self._seen :]:
             if made.function in FUNCTIONS:
-                for metric, value in (("Invocations", 1.0), ("Errors", float(not made.finished)), ("Throttles", 0.0)):
+                for metric, value in (
+                    ("Invocations", 1.0),
+                    ("Errors", float(not made.finished)),
+                    ("Throttles", 0.0),
+                ):
                     self.datapoints.put(LAMBDA, metric, value, made.at, FunctionName=made.function)
         self._seen = len(self.world.invocations)
         now = self.world.clock() - 1.0  # in the minute that ends now
@@ -398,7 +440,9 @@ class WatchedDeployment:
             waiting = queues.waiting(name)
             age = max((now - message.sent_at for message in waiting), default=0.0)
             visible = sum(message.visible_at <= now for message in waiting)
-            self.datapoints.put(SQS, "ApproximateAgeOfOldestMessage", max(0.0, age), now, QueueName=name)
+            self.datapoints.put(
+                SQS, "ApproximateAgeOfOldestMessage", max(0.0, age), now, QueueName=name
+            )
             self.datapoints.put(SQS, _VISIBLE, float(visible), now, QueueName=name)
         for name in DEAD_LETTERS:
             count = float(len(queues.dead.get(name, ())))

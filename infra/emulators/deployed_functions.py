@@ -1,8 +1,8 @@
 """Functions, their triggers and the settings of their queues, read from what is deployed.
 
-Functions and triggers come from app.py's registration. Visibility timeouts and dead-letter limits come from what
-deployments are built from (infra/aws/resources.py). The emulation therefore cannot differ from a deployment unless one
-of these is changed.
+Functions and triggers come from app.py's registration. Visibility timeouts and dead-letter limits
+come from what deployments are built from (infra/aws/resources.py). The emulation therefore cannot
+differ from a deployment unless one of these is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from infra.emulators.aws import Queue
 from infra.emulators.iam import IamRequest, arn
 
 RETRIES, WAIT = 2, 60
-"""MaximumRetryAttempts of the event invoke config (infra/aws), and Lambda's pause before the first repetition."""
+"""MaximumRetryAttempts of the event invoke config (infra/aws), and Lambda's pause
+before the first repetition."""
 
 Keep = Callable[[str, bytes], None]
 """(function, payload): stores an event. Raises NotSent."""
@@ -35,7 +36,8 @@ class AsyncLambda:
         self._functions, self._keep = functions, keep
 
     def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - API's
-        """Respond as AWS does. Raises ClientError if the function does not exist or if Lambda throttles."""
+        """Respond as AWS does. Raises ClientError if the function does not
+        exist or if Lambda throttles."""
         assert InvocationType == "Event"
         if FunctionName not in self._functions:
             raise _invoke_error("ResourceNotFoundException", f"Function not found: {FunctionName}")
@@ -48,7 +50,9 @@ class AsyncLambda:
 
 def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[IamRequest]:
     assert method == "invoke"
-    yield IamRequest("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
+    yield IamRequest(
+        "lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}")
+    )
 
 
 def _invoke_error(code: str, message: str) -> ClientError:
@@ -61,8 +65,9 @@ Handler = Callable[[dict[str, Any], Any], Any]
 
 
 class DeployedFunction(msgspec.Struct, frozen=True):
-    """One function. handler: `module.attribute` as Lambda calls it. queue: its trigger; empty for a schedule and for a
-    function that others invoke. memory: MB. invoked: whether others invoke it."""
+    """One function. handler: `module.attribute` as Lambda calls it. queue: its trigger;
+    empty for a schedule and for a function that others invoke. memory: MB. invoked:
+    whether others invoke it."""
 
     name: str
     handler: str
@@ -74,13 +79,14 @@ class DeployedFunction(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Return the queue in which its events wait: its own, or Lambda's internal queue for asynchronous invocations,
-        which has its name."""
+        """Return the queue in which its events wait: its own, or Lambda's internal queue for
+        asynchronous invocations, which has its name."""
         return self.queue or (self.name if self.invoked else "")
 
 
 def functions() -> tuple[DeployedFunction, ...]:
-    """Return the functions that a schedule, a queue or another function starts, as app.py registers them."""
+    """Return the functions that a schedule, a queue or another function starts,
+    as app.py registers them."""
     from app import app
 
     memory = _memory()
@@ -116,10 +122,14 @@ def timeouts() -> dict[str, int]:
 
 
 def _configured(setting: str) -> dict[str, int]:
-    """Return a setting by function, from one stage. Function names of the emulation have no stage, and all stages have
-    the same settings."""
+    """Return a setting by function, from one stage. Function names of the emulation have no stage,
+    and all stages have the same settings."""
     stages = json.loads(CONFIG.read_text("utf-8"))["stages"].values()
-    return {name: given[setting] for stage in stages for name, given in stage["lambda_functions"].items()}
+    return {
+        name: given[setting]
+        for stage in stages
+        for name, given in stage["lambda_functions"].items()
+    }
 
 
 def entry(function: DeployedFunction) -> Handler:
@@ -129,7 +139,9 @@ def entry(function: DeployedFunction) -> Handler:
 
 
 def queues() -> dict[str, Queue]:
-    return {name: Queue(settings.visibility, settings.max_receives) for name, settings in QUEUES.items()}
+    return {
+        name: Queue(settings.visibility, settings.max_receives) for name, settings in QUEUES.items()
+    }
 
 
 def invocations() -> dict[str, Queue]:

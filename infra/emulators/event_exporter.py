@@ -1,7 +1,7 @@
 """An in-cluster event exporter: posts batches of the cluster's Events to the webhook, signed.
 
-It stands for a different program than the one under test. Therefore it has its own signing code and posts all events,
-like the usual exporters, without knowing which are relevant.
+It stands for a different program than the one under test. Therefore it has its own signing code and
+posts all events, like the usual exporters, without knowing which are relevant.
 """
 
 from __future__ import annotations
@@ -39,12 +39,17 @@ class Exporter:
     """cluster: the cluster of the webhook. key: the HMAC key. post: sends a request."""
 
     def __init__(self, cluster: str, key: str, clock: Callable[[], float], post: Post) -> None:
-        self._path, self._key, self._clock, self._send = f"/clusters/{cluster}/events", key.encode(), clock, post
+        self._path, self._key, self._clock, self._send = (
+            f"/clusters/{cluster}/events",
+            key.encode(),
+            clock,
+            post,
+        )
         self.posted = 0
 
     def tell(self, events: Sequence[KubeObject]) -> None:
-        """Post these Events, if there are any. The response is ignored, because the next scan covers the events
-        anyway."""
+        """Post these Events, if there are any. The response is ignored, because the next scan
+        covers the events anyway."""
         if events:
             self.post(list(events))
 
@@ -69,8 +74,8 @@ MOST = 100
 
 
 class LiveExporter:
-    """api, ca, headers: the cluster's API and its CA in PEM. webhook: URL of the front. answers: status -> number of
-    responses."""
+    """api, ca, headers: the cluster's API and its CA in PEM. webhook: URL of the front. answers:
+    status -> number of responses."""
 
     def __init__(
         self,
@@ -84,12 +89,18 @@ class LiveExporter:
         stopping: threading.Event,
         ended: Ended = logged,
     ) -> None:
-        self._api, self._ca, self._headers, self._webhook = urlsplit(api), ca, headers, urlsplit(webhook)
+        self._api, self._ca, self._headers, self._webhook = (
+            urlsplit(api),
+            ca,
+            headers,
+            urlsplit(webhook),
+        )
         self._exporter = Exporter(cluster, key, clock, self._post)
         self._stopping = stopping
         self._heard: queue.SimpleQueue[KubeObject] = queue.SimpleQueue()
         self._threads = [
-            Worker(work, name=f"exporter-{work.__name__.strip('_')}", ended=ended) for work in (self._watch, self._tell)
+            Worker(work, name=f"exporter-{work.__name__.strip('_')}", ended=ended)
+            for work in (self._watch, self._tell)
         ]
         self.answers: dict[int, int] = {}
 
@@ -110,10 +121,16 @@ class LiveExporter:
         while not self._stopping.is_set():
             try:
                 connection = http.client.HTTPSConnection(
-                    self._api.netloc, context=ssl.create_default_context(cadata=self._ca), timeout=300
+                    self._api.netloc,
+                    context=ssl.create_default_context(cadata=self._ca),
+                    timeout=300,
                 )
                 version = version or self._version(connection)
-                connection.request("GET", f"/api/v1/events?watch=1&resourceVersion={version}", headers=self._headers)
+                connection.request(
+                    "GET",
+                    f"/api/v1/events?watch=1&resourceVersion={version}",
+                    headers=self._headers,
+                )
                 answer = connection.getresponse()
                 while line := answer.readline():
                     change = json.loads(line)

@@ -1,14 +1,18 @@
-"""Emulates EventBridge and the queues' event sources on moto's SQS, because moto triggers no functions.
+"""Emulates EventBridge and the queues' event sources on moto's SQS, because
+moto triggers no functions.
 
     schedule   a virtual minute has passed ─► the function
     queue      received ─► delayed until it is due ─► the function ─┬─ returned ─► deleted
-                                                                    └─ failed or crashed ─► visible again after
-                                                                       the queue's timeout; too often ─► dead letters
-    invoked    an asynchronous invocation, stored in Lambda's queue for it; the event is the message itself
+                                                                    └─ failed or crashed ─► visible
+                                                                    again after
+                                                                       the queue's timeout; too
+                                                                       often ─► dead letters
+    invoked    an asynchronous invocation, stored in Lambda's queue for it; the
+               event is the message itself
 
-SQS counts wall-clock seconds, the emulation counts virtual ones. Therefore the queues have a very long visibility
-timeout, and the delays and visibility timeouts of the deployment are applied here with the emulation's clock. SQS
-counts receives and moves messages to the dead letters.
+SQS counts wall-clock seconds, the emulation counts virtual ones. Therefore the queues have a very
+long visibility timeout, and the delays and visibility timeouts of the deployment are applied here
+with the emulation's clock. SQS counts receives and moves messages to the dead letters.
 """
 
 from __future__ import annotations
@@ -40,14 +44,24 @@ Invoke = Callable[[str, Json], Result]
 
 
 class Schedule(Worker):
-    """Invokes a function every virtual minute, the first time at once. A slow invocation delays the next one, as a
-    reserved concurrency of one does; missed ones are not made up for."""
+    """Invokes a function every virtual minute, the first time at once. A slow invocation delays the
+    next one, as a reserved concurrency of one does; missed ones are not made up for."""
 
     def __init__(
-        self, function: DeployedFunction, clock: Clock, invoke: Invoke, stopping: threading.Event, ended: Ended = logged
+        self,
+        function: DeployedFunction,
+        clock: Clock,
+        invoke: Invoke,
+        stopping: threading.Event,
+        ended: Ended = logged,
     ) -> None:
         super().__init__(self._tick, name=f"schedule-{function.name}", ended=ended)
-        self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
+        self._function, self._clock, self._invoke, self._stopping = (
+            function,
+            clock,
+            invoke,
+            stopping,
+        )
 
     def _tick(self) -> None:
         due = self._clock()
@@ -56,7 +70,9 @@ class Schedule(Worker):
             if self._stopping.is_set():
                 return
             try:
-                self._invoke(self._function.name, schedule_event(self._function.name, self._clock(), number))
+                self._invoke(
+                    self._function.name, schedule_event(self._function.name, self._clock(), number)
+                )
             except RuntimeError as error:
                 if not self._stopping.is_set():
                     raise  # the function cannot be started
@@ -108,9 +124,15 @@ class QueueSource:
                 MessageAttributeNames=["All"],
             )
             for message in answer.get("Messages", ()):
-                due = message.get("MessageAttributes", {}).get(VirtualDelays.DUE, {}).get("StringValue")
+                due = (
+                    message.get("MessageAttributes", {})
+                    .get(VirtualDelays.DUE, {})
+                    .get("StringValue")
+                )
                 again = int(message["Attributes"]["ApproximateReceiveCount"]) > 1
-                self._hold(0.0 if again or due is None else float(due), partial(self._deliver, message))
+                self._hold(
+                    0.0 if again or due is None else float(due), partial(self._deliver, message)
+                )
 
     def _hold(self, due: float, what: Callable[[], None]) -> None:
         with self._changed:
@@ -137,7 +159,11 @@ class QueueSource:
         return None
 
     def _deliver(self, message: Mapping[str, Any]) -> None:
-        event = json.loads(message["Body"]) if self._function.invoked else sqs_event(self._record(message))
+        event = (
+            json.loads(message["Body"])
+            if self._function.invoked
+            else sqs_event(self._record(message))
+        )
         made = self._invoke(self._function.name, event)
         if made.finished and message["MessageId"] not in made.failed_messages:
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
@@ -145,13 +171,17 @@ class QueueSource:
         self._hold(made.began + self._queue.visibility, partial(self._release, message))
 
     def _release(self, message: Mapping[str, Any]) -> None:
-        """Make a message visible again. The next receive increments its count and moves it to the dead letters if the
-        limit is exceeded."""
+        """Make a message visible again. The next receive increments its count and moves it to the
+        dead letters if the limit is exceeded."""
         self._sqs.change_message_visibility(
             QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
         )
 
     def _record(self, message: Mapping[str, Any]) -> Json:
         return sqs_record(
-            self._function.queue, message["MessageId"], message["ReceiptHandle"], message["Body"], message["Attributes"]
+            self._function.queue,
+            message["MessageId"],
+            message["ReceiptHandle"],
+            message["Body"],
+            message["Attributes"],
         )

@@ -1,8 +1,9 @@
-"""A cluster in a dictionary with the interface of the operations' NodeApi: nodes, pods, and evictions that respect
-budgets and grace periods.
+"""A cluster in a dictionary with the interface of the operations' NodeApi: nodes, pods, and
+evictions that respect budgets and grace periods.
 
-It is for tests of the steps; infra/emulators/kube simulates the complete Kubernetes API. Time is the caller's clock: an
-evicted pod is gone after its grace period, and a refused one stays until its budget allows the eviction.
+It is for tests of the steps; infra/emulators/kube simulates the complete Kubernetes API. Time is
+the caller's clock: an evicted pod is gone after its grace period, and a refused one stays until its
+budget allows the eviction.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class PodBudget:
 
 
 class InMemoryCluster:
-    """Nodes, pods, budgets and claims (namespace/name -> selected node), which tests may change. calls: every verb with
-    its object, in order."""
+    """Nodes, pods, budgets and claims (namespace/name -> selected node), which tests may change.
+    calls: every verb with its object, in order."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -44,10 +45,18 @@ class InMemoryCluster:
 
     # -- for tests
 
-    def add_node(self, name: str, instance: str = "", *, cordoned: bool = False, delays: Iterable[str] = ()) -> None:
+    def add_node(
+        self, name: str, instance: str = "", *, cordoned: bool = False, delays: Iterable[str] = ()
+    ) -> None:
         provider_id = instance or f"memory://{name}"
         self.nodes[name] = NodeState(
-            name, f"uid-{name}", provider_id, cordoned, delays=tuple(delays), ready=True, boot=f"boot of {name}"
+            name,
+            f"uid-{name}",
+            provider_id,
+            cordoned,
+            delays=tuple(delays),
+            ready=True,
+            boot=f"boot of {name}",
         )
 
     def reboot_node(self, name: str, boot: str = "next boot") -> None:
@@ -74,7 +83,8 @@ class InMemoryCluster:
         self._pods = {key: pod for key, pod in self._pods.items() if pod.node != name}
 
     def nominate(self, key: str, node: str, **fields: object) -> None:
-        """Add a pending pod that the scheduler has nominated to the node; fields of PodState override."""
+        """Add a pending pod that the scheduler has nominated to the node;
+        fields of PodState override."""
         self.add_pod(key, "", **{"phase": "Pending", **fields})
         self.nominated[key] = node
 
@@ -83,9 +93,14 @@ class InMemoryCluster:
         self._faults.setdefault(verb, []).extend([error] * times)
 
     def pods(self) -> tuple[PodState, ...]:
-        """Return all existing pods. An evicted pod disappears after its grace period, unless it is in `stuck`."""
+        """Return all existing pods. An evicted pod disappears after its grace period,
+        unless it is in `stuck`."""
         now = self._clock()
-        over = [key for key, pod in self._pods.items() if pod.deleted and pod.deleted <= now and key not in self.stuck]
+        over = [
+            key
+            for key, pod in self._pods.items()
+            if pod.deleted and pod.deleted <= now and key not in self.stuck
+        ]
         for key in over:
             del self._pods[key]
         return tuple(self._pods.values())
@@ -111,7 +126,11 @@ class InMemoryCluster:
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         self._call("untaint", name)
         node = self.nodes.get(name)
-        if node is None or node.operation not in ("", operation) or not (node.operation or node.taint(key)):
+        if (
+            node is None
+            or node.operation not in ("", operation)
+            or not (node.operation or node.taint(key))
+        ):
             return
         kept = tuple(taint for taint in node.taints if taint.key != key)
         ours = name in self._cordoned if node.operation else uncordon
@@ -147,10 +166,15 @@ class InMemoryCluster:
             return Eviction(accepted=True)
         for budget in self.budgets:
             if pod.key in budget.pods and budget.room < 1:
-                return Eviction(accepted=False, why_not=f"The disruption budget {budget.name} needs all its pods")
+                return Eviction(
+                    accepted=False,
+                    why_not=f"The disruption budget {budget.name} needs all its pods",
+                )
         for budget in self.budgets:
             budget.room -= pod.key in budget.pods
-        self._pods[pod.key] = msgspec.structs.replace(here, deleted=self._clock() + grace, deletion_grace=grace)
+        self._pods[pod.key] = msgspec.structs.replace(
+            here, deleted=self._clock() + grace, deletion_grace=grace
+        )
         return Eviction(accepted=True)
 
     def _call(self, verb: str, name: str) -> None:

@@ -1,7 +1,8 @@
-"""A cloud in a dictionary: implements the Provider protocol (providers/base.py), with faults on request.
+"""A cloud in a dictionary: implements the Provider protocol
+(providers/base.py), with faults on request.
 
-It is for tests and scenarios that do not depend on a vendor. Its log of purchases and deletions shows whether anything
-was bought twice. Machines stay CREATING until `boot` is called.
+It is for tests and scenarios that do not depend on a vendor. Its log of purchases and deletions
+shows whether anything was bought twice. Machines stay CREATING until `boot` is called.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from chalicelib.providers.errors import ProviderError
 
 @dataclass(slots=True)
 class FakePool:
-    """One node group of the cloud. machines: by handle, in the order of creation. spoilt: faults of the next machines,
-    see InMemoryProvider.spoil."""
+    """One node group of the cloud. machines: by handle, in the order of creation. spoilt: faults of
+    the next machines, see InMemoryProvider.spoil."""
 
     id: str
     min: int = 0
@@ -47,15 +48,17 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class FakeFault:
-    """The fault of the next call of a verb. late: the change is made and only the response is lost."""
+    """The fault of the next call of a verb. late: the change is made and
+    only the response is lost."""
 
     error: ProviderError
     late: bool = False
 
 
 class InMemoryProvider:
-    """purchases, deleted, restarted: logs of changes. polls: number of InProgress responses before a change has
-    Succeeded. on_restart: called for a machine that starts again, when the last poll has succeeded."""
+    """purchases, deleted, restarted: logs of changes. polls: number of InProgress responses
+    before a change has Succeeded. on_restart: called for a machine that starts again, when the
+    last poll has succeeded."""
 
     def __init__(
         self,
@@ -81,7 +84,13 @@ class InMemoryProvider:
     # -- for tests
 
     def add_pool(
-        self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template_node: Node | None = None
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        template_node: Node | None = None,
     ) -> FakePool:
         """Add a group with `size` running machines, whose nodes are called `<group>-<n>`."""
         pool = self.pools[name] = FakePool(name, least, most, size, template=template_node)
@@ -89,13 +98,15 @@ class InMemoryProvider:
             self._make(pool, InstanceState.RUNNING)
         return pool
 
-    def fail_next(self, verb: str, error: ProviderError, *, times: int = 1, late: bool = False) -> None:
+    def fail_next(
+        self, verb: str, error: ProviderError, *, times: int = 1, late: bool = False
+    ) -> None:
         """Let the next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
         self._faults.setdefault(verb, []).extend([FakeFault(error, late)] * times)
 
     def spoil(self, group: str, how: InstanceError | str, *, times: int = 1) -> None:
-        """Let the next machines of a group fail: created with this error, `dead` (created, but never a node) or
-        `phantom` (counted in the target, but never created)."""
+        """Let the next machines of a group fail: created with this error, `dead` (created, but
+        never a node) or `phantom` (counted in the target, but never created)."""
         self.pools[group].spoilt.extend([how] * times)
 
     def let_pass(self, verb: str, *, times: int = 1) -> None:
@@ -103,12 +114,16 @@ class InMemoryProvider:
         self._faults.setdefault(verb, []).extend([None] * times)
 
     def boot(self) -> list[Instance]:
-        """Set all machines being created to running, except those that never will. Returns the machines that became
-        running."""
+        """Set all machines being created to running, except those that never will. Returns the
+        machines that became running."""
         booted = []
         for pool in self.pools.values():
             for handle, machine in pool.machines.items():
-                if machine.state is InstanceState.CREATING and machine.error is None and handle not in pool.dead:
+                if (
+                    machine.state is InstanceState.CREATING
+                    and machine.error is None
+                    and handle not in pool.dead
+                ):
                     pool.machines[handle] = Instance(machine.id, handle=handle, node=handle)
                     booted.append(pool.machines[handle])
         return booted
@@ -143,9 +158,13 @@ class InMemoryProvider:
             if pool.target == operation.spec.to_size:
                 return self._accepted(operation)
             if operation.spec.to_size > pool.max:
-                return Failed("InvalidRequest", f"{operation.spec.to_size} is above the maximum of {pool.max}")
+                return Failed(
+                    "InvalidRequest", f"{operation.spec.to_size} is above the maximum of {pool.max}"
+                )
             if pool.target != operation.spec.from_size:
-                return Failed("Conflict", f"target is {pool.target}, not {operation.spec.from_size}")
+                return Failed(
+                    "Conflict", f"target is {pool.target}, not {operation.spec.from_size}"
+                )
             count = operation.spec.to_size - pool.target
             for _ in range(count):
                 self._make(pool, InstanceState.CREATING)
@@ -164,7 +183,9 @@ class InMemoryProvider:
                 return Failed("NotFound", f"no group {operation.spec.group}")
             handles = [target.handle or target.node for target in operation.spec.targets]
             others = [other for other in self.pools.values() if other is not pool]
-            elsewhere = [handle for handle in handles if any(handle in other.machines for other in others)]
+            elsewhere = [
+                handle for handle in handles if any(handle in other.machines for other in others)
+            ]
             if elsewhere:
                 return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
             present = [handle for handle in handles if handle in pool.machines]
@@ -173,16 +194,20 @@ class InMemoryProvider:
             if joined:
                 return Failed("Conflict", f"{joined[0]} has joined as a node meanwhile")
             if not discards and pool.target - len(present) < pool.min:
-                return Failed("InvalidRequest", f"group {pool.id} would fall below its minimum of {pool.min}")
+                return Failed(
+                    "InvalidRequest", f"group {pool.id} would fall below its minimum of {pool.min}"
+                )
             for handle in present:
                 self._delete(pool, handle)
             return self._accepted(operation)
 
     def cancel_delete(self, operation: Operation) -> bool:
-        """See Provider. This cloud removes machines at once: a removal that arrived is done, and one that did not
-        arrive has no effect."""
+        """See Provider. This cloud removes machines at once: a removal that arrived is done, and
+        one that did not arrive has no effect."""
         pool = self.pools.get(operation.spec.group)
-        return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
+        return pool is None or any(
+            (target.handle or target.node) in pool.machines for target in operation.spec.targets
+        )
 
     def restart(self, operation: Operation) -> Outcome:
         with _Call(self, "restart"):
@@ -202,11 +227,15 @@ class InMemoryProvider:
     def decrease_target(self, operation: Operation) -> Outcome:
         with _Call(self, "decrease_target"):
             pool = self.pools[operation.spec.group]
-            running = sum(machine.state is InstanceState.RUNNING for machine in pool.machines.values())
+            running = sum(
+                machine.state is InstanceState.RUNNING for machine in pool.machines.values()
+            )
             if operation.spec.to_size < running:
                 return Failed("Conflict", f"{running} machines are running")
             pool.target = min(pool.target, operation.spec.to_size)
-            for handle in [h for h, machine in pool.machines.items() if machine.state is InstanceState.CREATING]:
+            for handle in [
+                h for h, machine in pool.machines.items() if machine.state is InstanceState.CREATING
+            ]:
                 if len(pool.machines) > pool.target:
                     del pool.machines[handle]
             return Succeeded({"to": pool.target})
@@ -214,7 +243,11 @@ class InMemoryProvider:
     def poll(self, operation: Operation) -> Outcome:
         with _Call(self, "poll"):
             left = int(operation.status.data.get("polls", "0"))
-            return InProgress(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Succeeded(_facts(operation))
+            return (
+                InProgress(5.0, "working", {"polls": str(left - 1)})
+                if left > 1
+                else Succeeded(_facts(operation))
+            )
 
     def _accepted(self, operation: Operation) -> Outcome:
         if self.polls:
@@ -238,7 +271,9 @@ class InMemoryProvider:
             pool.dead.add(handle)
         node = handle if state is InstanceState.RUNNING else ""
         made = Instance(f"memory://{handle}", state, handle=handle, node=node)
-        pool.machines[handle] = msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
+        pool.machines[handle] = (
+            msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
+        )
 
     def take_fault(self, verb: str) -> FakeFault | None:
         due = self._faults.get(verb)
@@ -264,4 +299,8 @@ class _Call:
 
 
 def _facts(operation: Operation) -> dict[str, str | int]:
-    return {"from": operation.spec.from_size, "to": operation.spec.to_size} if operation.spec.to_size else {}
+    return (
+        {"from": operation.spec.from_size, "to": operation.spec.to_size}
+        if operation.spec.to_size
+        else {}
+    )

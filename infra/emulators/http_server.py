@@ -1,4 +1,6 @@
-"""What the emulators' HTTP servers share: a handler that prints nothing, and a server on a thread."""
+"""What the emulators' HTTP servers share: a handler that prints nothing,
+and a server on a thread.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,11 @@ class QuietHandler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         return self.rfile.read(int(length) if length.isdigit() else 0)
 
-    def send(self, status: int, headers: Iterable[tuple[str, str]], body: bytes, cut: int = 0) -> None:
-        """Send a response with its Content-Length. cut: bytes at the end that are announced and not sent; the
-        connection ends after them."""
+    def send(
+        self, status: int, headers: Iterable[tuple[str, str]], body: bytes, cut: int = 0
+    ) -> None:
+        """Send a response with its Content-Length. cut: bytes at the end that are announced and not
+        sent; the connection ends after them."""
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -53,7 +57,8 @@ def _worker(work: Callable[[], None]) -> threading.Thread:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Serves from a thread between `start` and `stop`. context: for TLS. url: of the server, once it is made."""
+    """Serves from a thread between `start` and `stop`. context: for TLS. url: of the
+    server, once it is made."""
 
     daemon_threads = True
     block_on_close = False  # a client may keep its connection open longer than the test runs

@@ -1,10 +1,11 @@
-"""AWS permissions as far as the functions' policy files use them: evaluates which function may call what, on which
-resource.
+"""AWS permissions as far as the functions' policy files use them: evaluates which function may call
+what, on which resource.
 
-Policies are read as they are deployed (`infra/aws/policies`), with the emulation's names instead of the template's. A
-call that no statement allows is refused as AWS refuses it, and recorded. Allowed calls are recorded as well, so that
-unused permissions can be found. Policy elements that this module does not support (Deny, NotAction, other conditions)
-are an error, because a policy must not be read as wider or narrower than it is.
+Policies are read as they are deployed (`infra/aws/policies`), with the emulation's names instead of
+the template's. A call that no statement allows is refused as AWS refuses it, and recorded. Allowed
+calls are recorded as well, so that unused permissions can be found. Policy elements that this
+module does not support (Deny, NotAction, other conditions) are an error, because a policy must not
+be read as wider or narrower than it is.
 """
 
 from __future__ import annotations
@@ -65,9 +66,14 @@ class IamRequest(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def matches(pattern: str, resource: str) -> bool:
-    """Match IAM's wildcards: `*` is any text, including slashes and colons; `?` is one character."""
+    """Match IAM's wildcards: `*` is any text, including slashes and colons; `?` is one
+    character."""
     return (
-        re.fullmatch("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern), resource, re.DOTALL)
+        re.fullmatch(
+            "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern),
+            resource,
+            re.DOTALL,
+        )
         is not None
     )
 
@@ -80,8 +86,11 @@ def policy_files() -> dict[str, Path]:
     return {_FUNCTIONS.get(file.stem, file.stem): file for file in sorted(POLICIES.glob("*.json"))}
 
 
-def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) -> tuple[Statement, ...]:
-    """Read a policy file. arns: logical id -> ARN, for Fn::GetAtt. names: replacements of Fn::Sub."""
+def statements(
+    file: Path, arns: Mapping[str, str], names: Mapping[str, str]
+) -> tuple[Statement, ...]:
+    """Read a policy file. arns: logical id -> ARN, for Fn::GetAtt. names:
+    replacements of Fn::Sub."""
 
     def resolved(resource: Mapping[str, Any]) -> str:
         if "Fn::GetAtt" in resource:
@@ -94,18 +103,24 @@ def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) ->
 
 
 def literal_statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """Read a policy in IAM's form: resources are patterns of ARNs, such as `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
+    """Read a policy in IAM's form: resources are patterns of ARNs, such as
+    `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
     return _statements(document, str)
 
 
-def _statements(document: Mapping[str, Any], resolved: Callable[[Any], str]) -> tuple[Statement, ...]:
+def _statements(
+    document: Mapping[str, Any], resolved: Callable[[Any], str]
+) -> tuple[Statement, ...]:
     def read(given: Mapping[str, Any]) -> Statement:
         assert given["Effect"] == "Allow"
         assert given.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, given.keys()
         actions = frozenset(_listed(given["Action"]))
         assert not any("*" in action for action in actions), actions
         return Statement(
-            given["Sid"], actions, tuple(map(resolved, _listed(given["Resource"]))), _partitions(given.get("Condition"))
+            given["Sid"],
+            actions,
+            tuple(map(resolved, _listed(given["Resource"]))),
+            _partitions(given.get("Condition")),
         )
 
     return tuple(read(given) for given in document["Statement"])
@@ -116,8 +131,8 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """Return the partition keys of a condition. ForAllValues alone also matches a call without any key; a Null
-    condition excludes that."""
+    """Return the partition keys of a condition. ForAllValues alone also matches a call without any
+    key; a Null condition excludes that."""
     if condition is None:
         return None
     assert condition.keys() == _ONLY_THESE, condition
@@ -125,13 +140,18 @@ def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
     return frozenset(condition["ForAllValues:StringEquals"][LEADING_KEYS])
 
 
-def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict[str, tuple[Statement, ...]]:
+def roles(
+    table: str, queues: Iterable[str], prefix: str = "outscaler/"
+) -> dict[str, tuple[Statement, ...]]:
     """Return function -> its policy, for an emulation with this state table and these queues."""
     arns = {
         "StateTable": arn("dynamodb", f"table/{table}"),
         "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}"),
     }
-    arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
+    arns |= {
+        "".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name)
+        for name in queues
+    }
     arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
     names = {
         "AWS::Partition": "aws",
@@ -146,10 +166,13 @@ def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict
 class Judge:
     """Evaluates permissions. roles: function -> its statements. current: the running function.
 
-    denied: refused calls with the function. used: allowed calls, as the function and its statement's sid.
+    denied: refused calls with the function. used: allowed calls, as the function
+    and its statement's sid.
     """
 
-    def __init__(self, given: Mapping[str, Sequence[Statement]], current: Callable[[], str]) -> None:
+    def __init__(
+        self, given: Mapping[str, Sequence[Statement]], current: Callable[[], str]
+    ) -> None:
         self.roles, self._current = given, current
         self.denied: list[tuple[str, IamRequest]] = []
         self.used: set[tuple[str, str, IamRequest]] = set()
@@ -162,15 +185,23 @@ class Judge:
                 self.used.add((function, statement.sid, asked))
                 return
         self.denied.append((function, asked))
-        message = f"{function} is not authorized to perform: {asked.action} on resource: {asked.resource}"
-        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, asked.action)
+        message = (
+            f"{function} is not authorized to perform: {asked.action} on resource: {asked.resource}"
+        )
+        raise ClientError(
+            {"Error": {"Code": "AccessDeniedException", "Message": message}}, asked.action
+        )
 
 
 class Judged:
-    """A botocore client whose calls are checked by the judge. needs: method, arguments -> required permissions."""
+    """A botocore client whose calls are checked by the judge. needs: method, arguments
+    -> required permissions."""
 
     def __init__(
-        self, client: Any, judge: Judge, needs: Callable[[str, Mapping[str, Any]], Iterator[IamRequest]]
+        self,
+        client: Any,
+        judge: Judge,
+        needs: Callable[[str, Mapping[str, Any]], Iterator[IamRequest]],
     ) -> None:
         self._client, self._judge, self._needs = client, judge, needs
 
@@ -198,12 +229,16 @@ class JudgedSender:
         self._sender.send(queue, body, delay)
 
 
-def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
+def of_dynamodb(
+    method: str, arguments: Mapping[str, Any], account: str = ACCOUNT
+) -> Iterator[IamRequest]:
     """Yield the permissions of a DynamoDB call. A transaction needs those of its parts."""
     if method == "transact_write_items":
         for item in arguments["TransactItems"]:
             [(kind, given)] = item.items()
-            yield _on_table(_TRANSACTION[kind], given["TableName"], [given.get("Key") or given["Item"]], account)
+            yield _on_table(
+                _TRANSACTION[kind], given["TableName"], [given.get("Key") or given["Item"]], account
+            )
     elif method == "batch_get_item":
         for table, given in arguments["RequestItems"].items():
             yield _on_table("BatchGetItem", table, given["Keys"], account)
@@ -212,15 +247,21 @@ def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUN
         yield _on_table("Query", arguments["TableName"], [{"cluster": values[":cluster"]}], account)
     else:
         action = "".join(part.capitalize() for part in method.split("_"))
-        yield _on_table(action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]], account)
+        yield _on_table(
+            action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]], account
+        )
 
 
-def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str) -> IamRequest:
+def _on_table(
+    action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str
+) -> IamRequest:
     partitions = frozenset(key["cluster"]["S"] for key in keys)
     return IamRequest(f"dynamodb:{action}", arn("dynamodb", f"table/{table}", account), partitions)
 
 
-def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
+def of_secrets(
+    method: str, arguments: Mapping[str, Any], account: str = ACCOUNT
+) -> Iterator[IamRequest]:
     if method == "get_parameter":
         yield IamRequest("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
         return

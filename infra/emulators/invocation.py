@@ -1,7 +1,8 @@
-"""Invokes functions in this process: installs the runtime, calls the function and records the result.
+"""Invokes functions in this process: installs the runtime, calls the
+function and records the result.
 
-It treats an exception as Lambda does: it is logged, and the function counts as failed. Failed functions are normal in
-tests of failures.
+It treats an exception as Lambda does: it is logged, and the function counts as failed. Failed
+functions are normal in tests of failures.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _API_TIMEOUT = 15.0  # seconds
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """One invocation. at: virtual epoch seconds. answer: the function's return value. error: its exception, in one
-    line. killed_at: the checkpoint at which it crashed. bodies: of the SQS records passed to it."""
+    """One invocation. at: virtual epoch seconds. answer: the function's return value. error:
+    its exception, in one line. killed_at: the checkpoint at which it crashed. bodies: of the
+    SQS records passed to it."""
 
     function: str
     at: float
@@ -50,7 +52,8 @@ class Invoker:
         self.made: list[Invocation] = []
         self.current = ""
         self._handlers = {
-            function.name: deployed_functions.entry(function) for function in deployed_functions.functions()
+            function.name: deployed_functions.entry(function)
+            for function in deployed_functions.functions()
         }
         self._timeouts = deployed_functions.timeouts()
         self._requests = 0
@@ -69,7 +72,8 @@ class Invoker:
         try:
             ends = clock() + self._timeouts[function]
             context = LambdaContext(function, f"request-{len(self.made) + 1}", clock, ends)
-            answer = Context().run(self._handlers[function], event, context)  # it knows nothing of its caller
+            # it knows nothing of its caller
+            answer = Context().run(self._handlers[function], event, context)
             made = msgspec.structs.replace(made, answer=answer)
         except FunctionKilled as death:
             made = msgspec.structs.replace(made, killed_at=str(death))
@@ -81,8 +85,11 @@ class Invoker:
         self.made.append(made)
         return made
 
-    def request(self, method: str, target: str, headers: dict[str, str], body: bytes, api_key: str = "") -> Json:
-        """Pass a request through API Gateway to the app and return the response (`statusCode`, `headers`, `body`)."""
+    def request(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, api_key: str = ""
+    ) -> Json:
+        """Pass a request through API Gateway to the app and return the response
+        (`statusCode`, `headers`, `body`)."""
         from app import app
 
         self._requests += 1
@@ -90,6 +97,8 @@ class Invoker:
         if route is None or not route.allows(headers, api_key):
             return forbidden()
         event = proxy_event(route, method, target, headers, body, f"http-{self._requests}")
-        context = LambdaContext("api_handler", f"http-{self._requests}", time.time, time.time() + _API_TIMEOUT)
+        context = LambdaContext(
+            "api_handler", f"http-{self._requests}", time.time, time.time() + _API_TIMEOUT
+        )
         answer: Json = app(event, context)
         return answer

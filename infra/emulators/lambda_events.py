@@ -1,7 +1,7 @@
 """Events as Lambda gets them from EventBridge, SQS and API Gateway, and the context argument.
 
-chalice.test is not used, because its builders give every SQS record the same messageId and no attributes, so partial
-batch responses cannot be tested.
+chalice.test is not used, because its builders give every SQS record the same messageId and no
+attributes, so partial batch responses cannot be tested.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """The second argument of a handler, with the attributes that are used. clock: epoch seconds; ends: when Lambda
-    would end the invocation, by that clock."""
+    """The second argument of a handler, with the attributes that are used. clock: epoch seconds;
+    ends: when Lambda would end the invocation, by that clock."""
 
     function_name: str
     aws_request_id: str
@@ -55,7 +55,9 @@ def schedule_event(rule: str, now: float, serial: int = 0) -> Json:
     }
 
 
-def sqs_record(queue: str, message_id: str, receipt: str, body: str, attributes: Mapping[str, str]) -> Json:
+def sqs_record(
+    queue: str, message_id: str, receipt: str, body: str, attributes: Mapping[str, str]
+) -> Json:
     """Return one record. attributes: SQS's own (ApproximateReceiveCount, SentTimestamp …)."""
     return {
         "messageId": message_id,

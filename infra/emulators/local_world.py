@@ -1,16 +1,20 @@
 """One emulated world on virtual time: a simulated cluster, an emulated AWS, and the real functions.
 
-    LocalWorld ─┬─ kube, server, cluster      the simulated API server, its store and its controllers
+    LocalWorld ─┬─ kube, server, cluster      the simulated API server, its
+                                              store and its controllers
                 ├─ queues                     standard SQS on virtual time
                 ├─ store                      the table, as an observer sees it
-                └─ step(seconds)              time passes: controllers, schedule and queues run in a fixed order
+                └─ step(seconds)              time passes: controllers, schedule and
+                                              queues run in a fixed order
 
-The functions are called as Lambda calls them, with Lambda's events. Two worlds with the same inputs make identical
-plans, including ids: nothing here reads the wall clock or uses randomness on which a plan could depend. A test that
-must exclude state in objects uses `forgetful=True`, which makes every invocation a cold start.
+The functions are called as Lambda calls them, with Lambda's events. Two worlds with the same inputs
+make identical plans, including ids: nothing here reads the wall clock or uses randomness on which a
+plan could depend. A test that must exclude state in objects uses `forgetful=True`, which makes
+every invocation a cold start.
 
-A quick world (`quick=True`, or no `aws`) has its table in memory (memory_table.py) and no socket between client and API
-server (kube/in_process_transport.py). Everything else is the same, including the plans.
+A quick world (`quick=True`, or no `aws`) has its table in memory (memory_table.py) and no
+socket between client and API server (kube/in_process_transport.py). Everything else is the
+same, including the plans.
 """
 
 from __future__ import annotations
@@ -59,8 +63,8 @@ T = TypeVar("T")
 
 
 class _Done(Future[T]):
-    """A future that is finished from the beginning. It has none of the base class's locks, because nothing waits for
-    it."""
+    """A future that is finished from the beginning. It has none of the base class's locks,
+    because nothing waits for it."""
 
     def __init__(self, result: T | None, error: BaseException | None) -> None:
         self._end, self._problem = result, error
@@ -87,8 +91,8 @@ class Inline(Executor):
         """Accept any arguments of a pool."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run the work and return its result or Exception. Other BaseExceptions (the crash of a process) are raised at
-        once."""
+        """Run the work and return its result or Exception. Other BaseExceptions (the crash of a
+        process) are raised at once."""
         try:
             return _Done(fn(*args, **kwargs), None)
         except Exception as error:
@@ -116,23 +120,25 @@ _MOST_PLAYED = 10_000  # deliveries in one step; more indicate a loop
 
 
 class LocalWorld:
-    """A world with one cluster. A context manager; `aws` must be running and may be shared between worlds.
+    """A world with one cluster. A context manager; `aws` must be running and may
+    be shared between worlds.
 
     quick: without the network protocols of AWS and the cluster, see the module; also without `aws`.
-    name: the cluster's name in policies, messages and routes; start: epoch seconds at which the clock starts.
-    pace: how fast the simulated cluster is; seed: of its uids and names.
+    name: the cluster's name in policies, messages and routes; start: epoch seconds at which the
+    clock starts. pace: how fast the simulated cluster is; seed: of its uids and names.
     grain: virtual seconds between two steps of the controllers while nothing else happens.
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
     forgetful: every invocation is a cold start, as if the last process had ended.
-    judged: each function may do only what its deployed policy allows (`judge`); implies forgetful, because processes
-    share nothing.
+    judged: each function may do only what its deployed policy allows (`judge`); implies forgetful,
+    because processes share nothing.
     clouds: vendors' accounts attached to the cluster, served on loopback while the world exists.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
-    Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of each pass that ends,
-    None: not measured), reads (MB while it reads), clock, kube, server, cluster, queues, store, services (the emulated
-    account), line (the connection to the API server of a quick world: `line.ask` injects faults into requests),
-    invocations, metrics (lines that the functions emit), invoker (the running function).
+    Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of
+    each pass that ends, None: not measured), reads (MB while it reads), clock, kube, server,
+    cluster, queues, store, services (the emulated account), line (the connection to the API server
+    of a quick world: `line.ask` injects faults into requests), invocations, metrics (lines that the
+    functions emit), invoker (the running function).
     """
 
     def __init__(
@@ -155,7 +161,9 @@ class LocalWorld:
         self.forgetful = forgetful or judged
         self.kube = ObjectStore(self.clock, seed=seed)
         apply_shipped(self.kube)
-        self.services: FullServices | QuickServices = quick_services() if aws is None or quick else FullServices(aws)
+        self.services: FullServices | QuickServices = (
+            quick_services() if aws is None or quick else FullServices(aws)
+        )
         self._quick = isinstance(self.services, QuickServices)
         self.server = ApiServer(self.kube, tls=not self._quick)
         self.line = DirectLine(self.server, self.clock.advance)
@@ -163,13 +171,17 @@ class LocalWorld:
         more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
         self.queues = VirtualQueues(
-            self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
+            self.clock,
+            deployed.queues() | deployed.invocations(),
+            dead={RECONCILE_LARGE: RECONCILE},
         )
         self.scheduled, self.reads = True, 0
         self.takes: Reading | None = None
         self.metrics: list[Json] = []
         self.judge = (
-            Judge(roles(self.services.table, deployed.queues()), lambda: self.invoker.current or API)
+            Judge(
+                roles(self.services.table, deployed.queues()), lambda: self.invoker.current or API
+            )
             if judged
             else None
         )
@@ -255,22 +267,28 @@ class LocalWorld:
         self.restart()
 
     def apply_policy(self, text: str) -> int:
-        """Validate the document and activate it, as `outscaler apply` does. Returns its version. Raises InputErrors."""
+        """Validate the document and activate it, as `outscaler apply` does. Returns its
+        version. Raises InputErrors."""
         policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(
-            policy.name, text, digest(text), current.version if current else None, webhook=policy.webhook.secret
+            policy.name,
+            text,
+            digest(text),
+            current.version if current else None,
+            webhook=policy.webhook.secret,
         )
 
     def seed(self, *objects: KubeObject) -> list[KubeObject]:
-        """Create objects (see infra/emulators/controllers/objects.py) in the cluster and run its controllers to a
-        steady state."""
+        """Create objects (see infra/emulators/controllers/objects.py) in the cluster and run its
+        controllers to a steady state."""
         made = cluster_objects.apply(self.kube, *objects)
         self.settle()
         return made
 
     def settle(self) -> None:
-        """Run the controllers to a steady state at the current time; the exporter posts the events."""
+        """Run the controllers to a steady state at the current time; the
+        exporter posts the events."""
         if (self.kube.version, self.clock()) != self._rested:
             self.cluster.step()
             self._rested = (self.kube.version, self.clock())
@@ -280,10 +298,12 @@ class LocalWorld:
     # -- time
 
     def step(self, seconds: float) -> None:
-        """Advance the virtual time and run everything that becomes due: at each time the controllers, then the tick,
-        then the messages. A function that waits also advances the time, so a little more may pass than requested."""
+        """Advance the virtual time and run everything that becomes due: at each time the
+        controllers, then the tick, then the messages. A function that waits also advances the time,
+        so a little more may pass than requested."""
         end = self.clock() + seconds
-        self._rested = _NEVER  # a test may have changed a kubelet, which no object of the store shows
+        # a test may have changed a kubelet, which no object of the store shows
+        self._rested = _NEVER
         self.settle()
         for _ in range(_MOST_PLAYED):
             due = self.queues.next_due()
@@ -300,13 +320,15 @@ class LocalWorld:
             elif message_at <= self.clock():
                 self.deliver()
         else:
-            raise RuntimeError(f"{_MOST_PLAYED} deliveries in {seconds} s: the functions keep each other busy")
+            raise RuntimeError(
+                f"{_MOST_PLAYED} deliveries in {seconds} s: the functions keep each other busy"
+            )
         self.clock.advance(max(0.0, end - self.clock()))
         self.settle()
 
     def step_until(self, true: Callable[[], bool], *, limit: float, every: float = 10.0) -> float:
-        """Step until a condition is true, for at most `limit` virtual seconds. Returns the elapsed seconds. Raises
-        AssertionError after the limit."""
+        """Step until a condition is true, for at most `limit` virtual seconds. Returns the elapsed
+        seconds. Raises AssertionError after the limit."""
         began = self.clock()
         while not true():
             assert self.clock() - began < limit, f"not within {limit} s of virtual time"
@@ -318,11 +340,13 @@ class LocalWorld:
 
     def tick(self) -> Invocation:
         function = self._functions[""]
-        return self.invoke(function.name, schedule_event(function.name, self.clock(), len(self.invocations)))
+        return self.invoke(
+            function.name, schedule_event(function.name, self.clock(), len(self.invocations))
+        )
 
     def deliver(self) -> Invocation | None:
-        """Deliver the next visible message to its function; None if there is none. The message stays if the function
-        fails or crashes."""
+        """Deliver the next visible message to its function; None if there is none. The message
+        stays if the function fails or crashes."""
         message = self.queues.receive()
         if message is None:
             return None
@@ -350,15 +374,19 @@ class LocalWorld:
         return made
 
     def _awake(self, function: str = API) -> None:
-        """Return a process for the next invocation: the existing one or a new one, with the function's memory size."""
+        """Return a process for the next invocation: the existing one or a new one, with
+        the function's memory size."""
         if self.forgetful:
             self.restart()
         if self._runtime is None:
             self._runtime = self.new_runtime()
-        self.invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
+        self.invoker.enter(
+            dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0))
+        )
 
     def post(self, events: object, *, key: str = WEBHOOK_KEY) -> Json:
-        """Post events, signed, to the cluster's webhook. Returns API Gateway's response (`statusCode`, `body`)."""
+        """Post events, signed, to the cluster's webhook. Returns API Gateway's
+        response (`statusCode`, `body`)."""
         exporter = Exporter(self.name, key, self.clock, self._post)
         answer: Json = exporter.post(events)
         return answer
@@ -372,16 +400,17 @@ class LocalWorld:
         return self.invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
 
     def kill_at(self, place: str, *, function: str = "", times: int = 1) -> None:
-        """Let the next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) crash there.
+        """Let the next `times` invocations that reach that checkpoint (`act:stepped`,
+        `grow:called`, …) crash there.
 
-        function: only invocations of it. The message of a crashed function becomes visible again after its queue's
-        visibility timeout; received too often, it becomes a dead letter.
+        function: only invocations of it. The message of a crashed function becomes visible again
+        after its queue's visibility timeout; received too often, it becomes a dead letter.
         """
         self._deaths.append(Death(place, function, times))
 
     def restart(self) -> None:
-        """Discard the runtime with all its state (store, connections, caches), so that the next invocation is a cold
-        start."""
+        """Discard the runtime with all its state (store, connections, caches), so that the next
+        invocation is a cold start."""
         self._runtime = None
         self.invoker.leave()
 
@@ -396,7 +425,11 @@ class LocalWorld:
 
     def _dies_at(self, place: str) -> bool:
         for death in self._deaths:
-            if death.times and death.place == place and death.function in ("", self.invoker.current):
+            if (
+                death.times
+                and death.place == place
+                and death.function in ("", self.invoker.current)
+            ):
                 death.times -= 1
                 return True
         return False
@@ -404,7 +437,8 @@ class LocalWorld:
     # -- observations
 
     def plans(self) -> tuple[Json, ...]:
-        """Return every recorded decision, oldest first, in the journal's form (`id`, `scale_ups`, `removals` …)."""
+        """Return every recorded decision, oldest first, in the journal's form (`id`,
+        `scale_ups`, `removals` …)."""
         entries = self.store.journal.recent(self.name, 1000)
         return tuple(json.loads(entry.body) for entry in reversed(entries) if entry.kind == "plan")
 
@@ -413,7 +447,9 @@ class LocalWorld:
 
     def memory(self) -> Memory:
         """Return the memory as the next pass reads it."""
-        return confirm(self.store.memory.load(self.name), self.store.scan_states.due(self.name).last_success)
+        return confirm(
+            self.store.memory.load(self.name), self.store.scan_states.due(self.name).last_success
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         return self.store.operations.list_open(self.name)

@@ -1,9 +1,10 @@
 """An in-memory implementation of the store's table, for worlds of many thousand steps.
 
-`MemoryTable` is the store's `Table` with one difference: conditions and actions stay PynamoDB's objects and never
-become expressions. `MemoryAccount` replaces the botocore client. A request has the usual operation name and arguments,
-so fault injection, policy checks and unit counts work with either client. Retries and error names are the store's own.
-tests/unit/store/test_table_contract.py runs the same tests on this table, on moto and on Amazon's DynamoDB Local.
+`MemoryTable` is the store's `Table` with one difference: conditions and actions stay PynamoDB's
+objects and never become expressions. `MemoryAccount` replaces the botocore client. A request has
+the usual operation name and arguments, so fault injection, policy checks and unit counts work with
+either client. Retries and error names are the store's own. tests/unit/store/test_table_contract.py
+runs the same tests on this table, on moto and on Amazon's DynamoDB Local.
 
     account = MemoryAccount()
     store = account.store("outscaler", clock=clock)
@@ -16,7 +17,15 @@ import operator
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow, Underflow
+from decimal import (
+    Context,
+    Decimal,
+    DecimalException,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    Underflow,
+)
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -34,13 +43,15 @@ Item = dict[str, dict[str, Any]]
 
 LARGEST_ITEM = 400 * 1024  # bytes
 _KEY_NAMES = frozenset({PARTITION_KEY, SORT_KEY})
-_NUMBERS = Context(prec=38, Emax=125, Emin=-130, traps=[Inexact, InvalidOperation, Overflow, Underflow])
+_NUMBERS = Context(
+    prec=38, Emax=125, Emin=-130, traps=[Inexact, InvalidOperation, Overflow, Underflow]
+)
 _SUMS = Context(prec=38)
 
 
 def refusal(code: str, message: str, **more: Any) -> ClientError:
-    """Return botocore's error for a response of DynamoDB. more: other members of the response (Item,
-    CancellationReasons)."""
+    """Return botocore's error for a response of DynamoDB. more: other members of the response
+    (Item, CancellationReasons)."""
     status = {"HTTPStatusCode": 400}
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": status, **more}
     return ClientError(answer, "InMemory")
@@ -58,8 +69,8 @@ class Kept(NamedTuple):
 
 
 def kept(item: Mapping[str, Mapping[str, Any]]) -> Kept:
-    """Return a copy in the form that DynamoDB stores. Raises ClientError for a value or a size that DynamoDB
-    rejects."""
+    """Return a copy in the form that DynamoDB stores. Raises ClientError for a value or a
+    size that DynamoDB rejects."""
     made = {name: stored(value) for name, value in item.items()}
     size = item_size(made)
     if size > LARGEST_ITEM:
@@ -72,7 +83,8 @@ def shown(item: Item) -> Item:
 
 
 def stored(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of an attribute value; a number becomes plain decimal digits without superfluous zeros."""
+    """Return a copy of an attribute value; a number becomes plain decimal digits
+    without superfluous zeros."""
     ((kind, content),) = value.items()
     if kind == "N":
         return {"N": _number(content)}
@@ -98,7 +110,9 @@ def _number(text: str) -> str:
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
     """Return the bytes of an item, including the names of its attributes."""
     return sum(
-        _text_size(name) + _SIZES[kind](content) for name, value in item.items() for kind, content in value.items()
+        _text_size(name) + _SIZES[kind](content)
+        for name, value in item.items()
+        for kind, content in value.items()
     )
 
 
@@ -111,7 +125,12 @@ def _number_size(content: str) -> int:
     return (len(digits) + 1) // 2 + 1 + content.startswith("-")
 
 
-_SIZES: Mapping[str, Callable[[Any], int]] = {"S": _text_size, "N": _number_size, "B": len, "NULL": lambda _: 1}
+_SIZES: Mapping[str, Callable[[Any], int]] = {
+    "S": _text_size,
+    "N": _number_size,
+    "B": len,
+    "NULL": lambda _: 1,
+}
 
 
 # --- conditions
@@ -121,7 +140,9 @@ def holds(condition: Condition, item: Item) -> bool:
     """Return whether PynamoDB's condition is true for the item, which is empty if there is none."""
     test = _TESTS.get(condition.operator)
     if test is None:
-        raise NotImplementedError(f"condition {condition.operator} (infra/emulators/memory_table.py)")
+        raise NotImplementedError(
+            f"condition {condition.operator} (infra/emulators/memory_table.py)"
+        )
     return test(item, *condition.values)
 
 
@@ -148,7 +169,11 @@ def _ordered(item: Item, left: Any, right: Any, compare: Callable[[Any, Any], bo
     if one is None or other is None or one.keys() != other.keys():
         return False
     ((kind, content),) = one.items()
-    return compare(Decimal(content), Decimal(other[kind])) if kind == "N" else compare(content, other[kind])
+    return (
+        compare(Decimal(content), Decimal(other[kind]))
+        if kind == "N"
+        else compare(content, other[kind])
+    )
 
 
 _TESTS: Mapping[str, Callable[..., bool]] = {
@@ -165,7 +190,12 @@ _TESTS: Mapping[str, Callable[..., bool]] = {
     ),
     **{
         sign: functools.partial(_ordered, compare=compare)
-        for sign, compare in (("<", operator.lt), ("<=", operator.le), (">", operator.gt), (">=", operator.ge))
+        for sign, compare in (
+            ("<", operator.lt),
+            ("<=", operator.le),
+            (">", operator.gt),
+            (">=", operator.ge),
+        )
     },
 }
 
@@ -174,13 +204,15 @@ _TESTS: Mapping[str, Callable[..., bool]] = {
 
 
 def updated(item: Item, actions: Sequence[Action]) -> Item:
-    """Return the item after PynamoDB's actions. Every action sees the item as it was before all of them."""
+    """Return the item after PynamoDB's actions. Every action sees the item as
+    it was before all of them."""
     names = [_name(action.values[0]) for action in actions]
     if len(set(names)) < len(names):
         raise invalid("Invalid UpdateExpression: Two document paths overlap with each other")
     if _KEY_NAMES.intersection(names):
         raise invalid(
-            "One or more parameter values were invalid: Cannot update attribute. This attribute is part of the key"
+            "One or more parameter values were invalid: Cannot update attribute. This attribute is "
+            "part of the key"
         )
     made = dict(item)
     for name, action in zip(names, actions, strict=True):
@@ -197,7 +229,9 @@ def updated(item: Item, actions: Sequence[Action]) -> Item:
 
 def _there(value: dict[str, Any] | None) -> dict[str, Any]:
     if value is None:
-        raise invalid("The provided expression refers to an attribute that does not exist in the item")
+        raise invalid(
+            "The provided expression refers to an attribute that does not exist in the item"
+        )
     return value
 
 
@@ -209,7 +243,8 @@ def _sum(old: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
 
 LARGEST_PAGE = 1024 * 1024  # bytes that one Query or Scan reads
 LARGEST_BATCH = 16 * 1024 * 1024  # bytes of a BatchGetItem response
-LARGEST_TRANSACTION = 4 * 1024 * 1024  # bytes of what a transaction sends: items, keys, values (without expressions)
+# bytes of what a transaction sends: items, keys, values (without expressions)
+LARGEST_TRANSACTION = 4 * 1024 * 1024
 LONGEST_KEYS = (2048, 1024)  # bytes: partition key, sort key
 _FAILED = "The conditional request failed"
 _KEYS = (PARTITION_KEY, SORT_KEY)
@@ -238,7 +273,10 @@ class MemoryTable(Table):
     def arguments(self, cluster: str, item: str, **given: Any) -> Json:
         """See Table; conditions and actions stay objects."""
         keys = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
-        made: Json = {"TableName": self.name, given.pop("key", "Key"): keys | given.pop("attributes", {})}
+        made: Json = {
+            "TableName": self.name,
+            given.pop("key", "Key"): keys | given.pop("attributes", {}),
+        }
         named = {"condition": "ConditionExpression", "actions": "UpdateExpression"}
         return made | {named[name]: value for name, value in given.items() if value is not None}
 
@@ -264,10 +302,16 @@ class _Rows:
 
     def between(self, partition: str, low: str, high: str) -> list[Key]:
         order = self._order.get(partition, [])
-        return [(partition, each) for each in order[bisect_left(order, low) : bisect_right(order, high)]]
+        return [
+            (partition, each) for each in order[bisect_left(order, low) : bisect_right(order, high)]
+        ]
 
     def all(self) -> list[Key]:
-        return [(partition, item) for partition in sorted(self._items) for item in self._order[partition]]
+        return [
+            (partition, item)
+            for partition in sorted(self._items)
+            for item in self._order[partition]
+        ]
 
 
 class _Operation(NamedTuple):
@@ -277,7 +321,8 @@ class _Operation(NamedTuple):
 
 
 class Listeners:
-    """`client.meta.events`: handlers are called before a request is carried out, and with its response."""
+    """`client.meta.events`: handlers are called before a request is carried
+    out, and with its response."""
 
     def __init__(self) -> None:
         self._emitter, self.any = HierarchicalEmitter(), False
@@ -299,10 +344,11 @@ class _Meta(NamedTuple):
 
 
 class MemoryAccount:
-    """The tables of one account, with the client's item methods that the store and its observers use.
+    """The tables of one account, with the client's item methods that the
+    store and its observers use.
 
-    Thread-safe: one request at a time. Every read is strongly consistent. Raises ClientError as a client does. changes:
-    number of requests so far that may have changed something.
+    Thread-safe: one request at a time. Every read is strongly consistent. Raises ClientError as a
+    client does. changes: number of requests so far that may have changed something.
     """
 
     def __init__(self) -> None:
@@ -321,12 +367,14 @@ class MemoryAccount:
             del self._tables[name]
 
     def store(self, table: str, **settings: Any) -> Store:
-        """Return a store on these tables, which are created if missing. settings: the other arguments of Store."""
+        """Return a store on these tables, which are created if missing. settings: the
+        other arguments of Store."""
         self.create(table)
         return Store(table, client=self, region="us-east-1", table=MemoryTable, **settings)
 
     def size_of(self, table: str, values: Item) -> int:
-        """Return the bytes of the item with these keys, 0 if there is none. values: the keys, or a whole item."""
+        """Return the bytes of the item with these keys, 0 if there is none. values:
+        the keys, or a whole item."""
         with self._lock:
             found = self._rows(table).get(_key(values))
             return found.size if found else 0
@@ -346,13 +394,19 @@ class MemoryAccount:
         return self._answer("Scan", self._scan, request)
 
     def put_item(self, **request: Any) -> Json:
-        return self._answer("PutItem", lambda given: self._write("Put", given), request, changes=True)
+        return self._answer(
+            "PutItem", lambda given: self._write("Put", given), request, changes=True
+        )
 
     def update_item(self, **request: Any) -> Json:
-        return self._answer("UpdateItem", lambda given: self._write("Update", given), request, changes=True)
+        return self._answer(
+            "UpdateItem", lambda given: self._write("Update", given), request, changes=True
+        )
 
     def delete_item(self, **request: Any) -> Json:
-        return self._answer("DeleteItem", lambda given: self._write("Delete", given), request, changes=True)
+        return self._answer(
+            "DeleteItem", lambda given: self._write("Delete", given), request, changes=True
+        )
 
     def transact_write_items(self, **request: Any) -> Json:
         return self._answer("TransactWriteItems", self._transact, request, changes=True)
@@ -380,7 +434,10 @@ class MemoryAccount:
 
     def _rows(self, table: str) -> _Rows:
         if table not in self._tables:
-            raise refusal("ResourceNotFoundException", f"Requested resource not found: Table: {table} not found")
+            raise refusal(
+                "ResourceNotFoundException",
+                f"Requested resource not found: Table: {table} not found",
+            )
         return self._tables[table]
 
     def _get(self, request: Json) -> Json:
@@ -398,7 +455,10 @@ class MemoryAccount:
             found = rows.get(key)
             size += found.size if found else 0
             if size > LARGEST_BATCH:
-                return {"Responses": {table: items}, "UnprocessedKeys": {table: asked | {"Keys": asked["Keys"][at:]}}}
+                return {
+                    "Responses": {table: items},
+                    "UnprocessedKeys": {table: asked | {"Keys": asked["Keys"][at:]}},
+                }
             items += [shown(found.item)] if found else []
         return {"Responses": {table: items}, "UnprocessedKeys": {}}
 
@@ -407,7 +467,8 @@ class MemoryAccount:
         low, high = _BOUNDS[request["KeyConditionExpression"]](given)
         if low > high:
             raise invalid(
-                "Invalid KeyConditionExpression: The BETWEEN operator requires upper bound to be greater "
+                "Invalid KeyConditionExpression: The BETWEEN operator requires upper bound to be "
+                "greater "
                 "than or equal to lower bound"
             )
         keys = rows.between(given[":cluster"]["S"], low, high)
@@ -423,11 +484,15 @@ class MemoryAccount:
         change = self._change(kind, request)
         _apply([change])
         after = change[3]
-        return {"Attributes": shown(after.item)} if request.get("ReturnValues") == "ALL_NEW" and after else {}
+        return (
+            {"Attributes": shown(after.item)}
+            if request.get("ReturnValues") == "ALL_NEW" and after
+            else {}
+        )
 
     def _change(self, kind: str, arguments: Json) -> Change:
-        """Return a write's effect without applying it. Raises ClientError if the condition is false or DynamoDB rejects
-        the write."""
+        """Return a write's effect without applying it. Raises ClientError if the condition is false
+        or DynamoDB rejects the write."""
         rows, given = self._rows(arguments["TableName"]), arguments.get("Key") or arguments["Item"]
         key = _key(given)
         before = rows.get(key)
@@ -435,7 +500,9 @@ class MemoryAccount:
         if condition is not None and not holds(condition, before.item if before else {}):
             shows = before and arguments.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
             raise refusal(
-                "ConditionalCheckFailedException", _FAILED, **({"Item": shown(before.item)} if before and shows else {})
+                "ConditionalCheckFailedException",
+                _FAILED,
+                **({"Item": shown(before.item)} if before and shows else {}),
             )
         if kind == "ConditionCheck":
             return rows, key, before, before
@@ -443,14 +510,20 @@ class MemoryAccount:
             return rows, key, before, None
         if kind == "Put":
             return rows, key, before, kept(given)
-        base = before.item if before else {name: {"S": text} for name, text in zip(_KEYS, key, strict=True)}
+        base = (
+            before.item
+            if before
+            else {name: {"S": text} for name, text in zip(_KEYS, key, strict=True)}
+        )
         return rows, key, before, kept(updated(base, arguments.get("UpdateExpression", ())))
 
     def _transact(self, request: Json) -> Json:
         parts = [part for action in request["TransactItems"] for part in action.items()]
         keys = [(part["TableName"], *_key(part.get("Key") or part["Item"])) for _, part in parts]
         if not 1 <= len(parts) <= ITEMS_PER_TRANSACTION or len(set(keys)) < len(keys):
-            raise invalid("Too many or no actions in a transaction, or multiple operations on one item")
+            raise invalid(
+                "Too many or no actions in a transaction, or multiple operations on one item"
+            )
         for table, _, _ in keys:
             self._rows(table)
         if sum(_sent_size(part) for _, part in parts) > LARGEST_TRANSACTION:
@@ -467,7 +540,10 @@ class MemoryAccount:
             codes = ", ".join(reason["Code"] for reason in reasons)
             raise refusal(
                 "TransactionCanceledException",
-                f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
+                (
+                    "Transaction cancelled, please refer cancellation reasons for specific "
+                    f"reasons [{codes}]"
+                ),
                 CancellationReasons=reasons,
             )
         _apply(changes)
@@ -475,18 +551,28 @@ class MemoryAccount:
 
 
 def _key(values: Item) -> Key:
-    partition, item = values.get(PARTITION_KEY, {}).get("S", ""), values.get(SORT_KEY, {}).get("S", "")
+    partition, item = (
+        values.get(PARTITION_KEY, {}).get("S", ""),
+        values.get(SORT_KEY, {}).get("S", ""),
+    )
     for text, longest in zip((partition, item), LONGEST_KEYS, strict=True):
         if not 1 <= len(text if text.isascii() else text.encode()) <= longest:
-            raise invalid("One or more parameter values were invalid: a key is missing, empty or too long")
+            raise invalid(
+                "One or more parameter values were invalid: a key is missing, empty or too long"
+            )
     return partition, item
 
 
 def _sent_size(part: Json) -> int:
-    """Return the bytes that a write of a transaction sends. What an update or a deletion finds does not count."""
+    """Return the bytes that a write of a transaction sends. What an update or a
+    deletion finds does not count."""
     size = item_size(part.get("Key") or part["Item"])
     for action in part.get("UpdateExpression", ()):
-        size += sum(item_size({"": operand.value}) for operand in action.values if isinstance(operand, Value))
+        size += sum(
+            item_size({"": operand.value})
+            for operand in action.values
+            if isinstance(operand, Value)
+        )
     return size
 
 
@@ -497,7 +583,11 @@ def _page(rows: _Rows, keys: Sequence[Key], request: Json, *, forward: bool) -> 
         after = _key(start)
         ordered = (key for key in ordered if (key > after if forward else key < after))
     items, last = _taken(rows, ordered, request.get("Limit"))
-    made: Json = {"Items": [shown(item) for item in items], "Count": len(items), "ScannedCount": len(items)}
+    made: Json = {
+        "Items": [shown(item) for item in items],
+        "Count": len(items),
+        "ScannedCount": len(items),
+    }
     return made | ({"LastEvaluatedKey": {name: dict(last[name]) for name in _KEYS}} if last else {})
 
 

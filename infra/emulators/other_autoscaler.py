@@ -1,13 +1,17 @@
-"""An emulated Cluster Autoscaler beside Outscaler, on virtual time: for comparisons and for hand-overs.
+"""An emulated Cluster Autoscaler beside Outscaler, on virtual time: for
+comparisons and for hand-overs.
 
-It decides as simply as possible and shows everything that the real one shows: its Lease, its status ConfigMap (YAML,
-or the text of releases before 1.30), events, soft and hard taints. Decisions count requests of CPU and memory only. It
-ends as the real one does: a process that is asked to end deletes its status, one that is killed leaves it to age.
+It decides as simply as possible and shows everything that the real one shows: its Lease, its status
+ConfigMap (YAML, or the text of releases before 1.30), events, soft and hard taints. Decisions count
+requests of CPU and memory only. It ends as the real one does: a process that is asked to end
+deletes its status, one that is killed leaves it to age.
 
-Like the real one it draws among equal groups, backs off from a group whose growth the vendor refuses, evicts pods and
-gives a removal up if it may not, and buys again while new nodes have a taint that no `--startup-taint` names.
+Like the real one it draws among equal groups, backs off from a group whose growth the vendor
+refuses, evicts pods and gives a removal up if it may not, and buys again while new nodes have a
+taint that no `--startup-taint` names.
 
-    OtherAutoscaler(kube, clock, MachineDeploymentGroups(kube)).step()   # at most one loop every ten seconds
+    OtherAutoscaler(kube, clock, MachineDeploymentGroups(kube)).step()   # at most one loop every
+                                                                         ten seconds
 """
 
 from __future__ import annotations
@@ -46,23 +50,27 @@ STATUS, NAMESPACE, LEASE = "cluster-autoscaler-status", "kube-system", "cluster-
 _LEASES = "coordination.k8s.io"
 _MOST_SOFT_TAINTS = 10  # new ones per loop
 _BACKOFF, _LONGEST_BACKOFF, _BACKOFF_FORGOTTEN = 300.0, 1800.0, 10800.0
-"""Seconds for which a group whose growth failed is not grown: at first, at most, and until the next one is a first."""
+"""Seconds for which a group whose growth failed is not grown: at first, at most, and until
+the next one is a first."""
 _EVICTED_WITHIN = 120.0
 """Seconds after which a removal is given up if an eviction is still refused."""
 _UNREMOVABLE = 300.0
 """Seconds for which a node whose pods had no other place is not looked at again."""
-_NOT_READY = frozenset({"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"})
+_NOT_READY = frozenset(
+    {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
+)
 _ABSENT = 404
 
 
 class OtherAutoscaler:
-    """One replica. dead: no process runs, as after kill -9; its Lease ends by itself, and its status gets old.
+    """One replica. dead: no process runs, as after kill -9; its Lease ends by itself,
+    and its status gets old.
 
-    unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
-    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. counts_others: whether
-    nodes that somebody else asked for are upcoming, which they are not for the real one. startup_taints: keys of taints
-    that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what it did,
-    in order.
+    unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status
+    is the old text. per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes
+    are tainted. counts_others: whether nodes that somebody else asked for are upcoming, which they
+    are not for the real one. startup_taints: keys of taints that it knows as passing. refused:
+    groups of which the vendor has no machine. grown, removed, given_up: what it did, in order.
     """
 
     def __init__(
@@ -84,10 +92,17 @@ class OtherAutoscaler:
         seed: int = 0,
     ) -> None:
         self._kube, self._clock, self._control = kube, clock, control
-        self._unneeded_for, self._delay_after_add, self._expander = unneeded_for, delay_after_add, expander
+        self._unneeded_for, self._delay_after_add, self._expander = (
+            unneeded_for,
+            delay_after_add,
+            expander,
+        )
         self._legacy, self._per_loop, self._soft_taints = legacy, per_loop, soft_taints
         self._counts_others = counts_others
-        self._delay_after_delete, self._delay_after_failure = delay_after_delete, delay_after_failure
+        self._delay_after_delete, self._delay_after_failure = (
+            delay_after_delete,
+            delay_after_failure,
+        )
         self._startup_taints = startup_taints
         self._random = random.Random(seed)
         self.dead = False
@@ -102,23 +117,31 @@ class OtherAutoscaler:
         self._drained_since: dict[str, float] = {}
         self._looked_at_again: dict[str, float] = {}
         self._backoffs: dict[str, tuple[float, float]] = {}  # group -> its end, its length
-        self._requested: dict[str, int] = {}  # group -> nodes that it has bought and that are not there yet
+        # group -> nodes that it has bought and that are not there yet
+        self._requested: dict[str, int] = {}
         self._transitions = Transitions()
         self._new = False
 
     def stop(self) -> None:
-        """End as after SIGTERM (scaled to 0, rolled out, evicted): the status is deleted, taints stay."""
+        """End as after SIGTERM (scaled to 0, rolled out, evicted): the status
+        is deleted, taints stay."""
         self.dead = True
         if self._kube.get("configmaps", STATUS, NAMESPACE) is not None:
             self._kube.delete("configmaps", STATUS, NAMESPACE)
 
     def start(self) -> None:
-        """Begin a new process. It knows nothing of the one before: its timers and all parts of its status begin anew.
-        Soft taints stay with their old values; its first loop removes hard ones."""
+        """Begin a new process. It knows nothing of the one before: its timers and all
+        parts of its status begin anew. Soft taints stay with their old values; its
+        first loop removes hard ones."""
         now = self._clock()
         self.dead, self._new = False, True
         self._unneeded, self._deleting, self._requested, self._last_add = {}, {}, {}, 0.0
-        self._last_delete, self._last_failure, self._drained_since, self._backoffs = 0.0, 0.0, {}, {}
+        self._last_delete, self._last_failure, self._drained_since, self._backoffs = (
+            0.0,
+            0.0,
+            {},
+            {},
+        )
         self._looked_at_again = {}
         self._transitions = Transitions()
         self._next = now + EVERY
@@ -154,7 +177,9 @@ class OtherAutoscaler:
         return [
             pod
             for pod in self._kube.list("pods")
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"] and not _has_ended(pod)
+            if not pod["spec"].get("nodeName")
+            and "deletionTimestamp" not in pod["metadata"]
+            and not _has_ended(pod)
         ]
 
     def _pods_on(self, name: str) -> list[KubeObject]:
@@ -169,7 +194,10 @@ class OtherAutoscaler:
             if name not in but and not blocked and not node["spec"].get("unschedulable"):
                 cpu, memory = _room(node["status"]["allocatable"])
                 used = [_requests(pod) for pod in self._pods_on(name)]
-                free[name] = (cpu - sum(each[0] for each in used), memory - sum(each[1] for each in used))
+                free[name] = (
+                    cpu - sum(each[0] for each in used),
+                    memory - sum(each[1] for each in used),
+                )
         return free
 
     def _is_leaving(self, name: str) -> bool:
@@ -178,8 +206,8 @@ class OtherAutoscaler:
         return any(taint["key"] == TO_BE_DELETED for taint in taints)
 
     def _has_arrived(self, name: str) -> bool:
-        """Return whether a node counts as one that takes pods: it is Ready, and has no taint that is known to pass. A
-        pod that does not tolerate another taint is then not helped by it."""
+        """Return whether a node counts as one that takes pods: it is Ready, and has no taint that
+        is known to pass. A pod that does not tolerate another taint is then not helped by it."""
         node = self._kube.peek("nodes", name)
         if node is None:
             return False
@@ -201,18 +229,28 @@ class OtherAutoscaler:
                 doubled = 2 * length if now < end + _BACKOFF_FORGOTTEN else 0.0
                 length = min(max(_BACKOFF, doubled), _LONGEST_BACKOFF)
                 self._backoffs[group.id] = (now + length, length)
-                self._tell("FailedToScaleUpGroup", f"Scale-up failed for group {group.id}: out of stock", now)
+                self._tell(
+                    "FailedToScaleUpGroup",
+                    f"Scale-up failed for group {group.id}: out of stock",
+                    now,
+                )
 
     def _is_backed_off(self, group: str, now: float) -> bool:
         return self._backoffs.get(group, (0.0, 0.0))[0] > now
 
-    def _scale_up(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> bool:
+    def _scale_up(
+        self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float
+    ) -> bool:
         free = self._free()
         bins = list(free.values())
-        for group in groups:  # a node that is starting counts as upcoming, one being removed does not
+        # a node that is starting counts as upcoming, one being removed does not
+        for group in groups:
             if not self._counts_others and not self._requested.get(group.id):
                 continue
-            arrived = sum(node in free or self._is_leaving(node) or self._has_arrived(node) for node in group.nodes)
+            arrived = sum(
+                node in free or self._is_leaving(node) or self._has_arrived(node)
+                for node in group.nodes
+            )
             bins += [group.room] * (group.target - arrived)
         left = [pod for pod in pending if not _take(bins, _requests(pod))]
         groups = [group for group in groups if not self._is_backed_off(group.id, now)]
@@ -221,14 +259,17 @@ class OtherAutoscaler:
             if not options:
                 break
             least = min(option[1] for option in options)
-            equal = [option for option in options if option[1] == least or self._expander == "random"]
+            equal = [
+                option for option in options if option[1] == least or self._expander == "random"
+            ]
             count, _, group, placed = self._random.choice(equal)
             self._control.grow(group.id, count)
             self.grown.append((now, group.id, count))
             self._last_add = now
             self._requested[group.id] = self._requested.get(group.id, 0) + count
             self._transitions.note(group.id, "scaleUp", "InProgress", now)
-            self._tell("ScaledUpGroup", f"Scale-up: setting group {group.id} size to {group.target + count} instead "
+            self._tell("ScaledUpGroup",
+                       f"Scale-up: setting group {group.id} size to {group.target + count} instead "
                        f"of {group.target} (max: {group.most})", now)  # fmt: skip
             left = [pod for pod in left if pod["metadata"]["uid"] not in placed]
             groups = [each for each in groups if each.id != group.id]
@@ -236,13 +277,17 @@ class OtherAutoscaler:
 
     # -- removing
 
-    def _scale_down(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> None:
+    def _scale_down(
+        self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float
+    ) -> None:
         found = self._find_unneeded(groups)
         self._unneeded = {node: self._unneeded.get(node, now) for node in found}
         new = 0
         for each in self._kube.list("nodes"):
             name = each["metadata"]["name"]
-            has = any(taint["key"] == DELETION_CANDIDATE for taint in each["spec"].get("taints") or ())
+            has = any(
+                taint["key"] == DELETION_CANDIDATE for taint in each["spec"].get("taints") or ()
+            )
             if has and name not in found:
                 self._untaint(name, DELETION_CANDIDATE)
             elif not has and name in found and self._soft_taints and new < _MOST_SOFT_TAINTS:
@@ -250,7 +295,11 @@ class OtherAutoscaler:
                 self._taint(name, DELETION_CANDIDATE, "PreferNoSchedule", self._unneeded[name])
         if pending or self._deleting or self._is_in_cooldown(now):
             return
-        due = [node for node, since in sorted(self._unneeded.items()) if now - since >= self._unneeded_for]
+        due = [
+            node
+            for node, since in sorted(self._unneeded.items())
+            if now - since >= self._unneeded_for
+        ]
         for node in due[:1]:
             self._taint(node, TO_BE_DELETED, "NoSchedule", now)
             self._deleting[node], self._drained_since[node] = found[node].id, now
@@ -267,17 +316,26 @@ class OtherAutoscaler:
         return any(at and now - at < delay for at, delay in rests)
 
     def _find_unneeded(self, groups: Sequence[GroupView]) -> dict[str, GroupView]:
-        """Return the nodes that could all go together, with their groups: the pods of one take room that the next one
-        then lacks. A node that was unneeded before comes first."""
+        """Return the nodes that could all go together, with their groups: the pods of one take room
+        that the next one then lacks. A node that was unneeded before comes first."""
         now = self._clock()
         free = self._free(frozenset(self._deleting))
-        group_of = {node: group for group in groups if group.target > group.least for node in group.nodes}
+        group_of = {
+            node: group for group in groups if group.target > group.least for node in group.nodes
+        }
         found: dict[str, GroupView] = {}
         for node in sorted(group_of, key=lambda name: (name not in self._unneeded, name)):
             group = group_of[node]
-            is_at_least = sum(other.id == group.id for other in found.values()) >= group.target - group.least
+            is_at_least = (
+                sum(other.id == group.id for other in found.values()) >= group.target - group.least
+            )
             is_due = self._looked_at_again.get(node, 0.0) <= now
-            if node in self._deleting or is_at_least or not is_due or not self._is_little_used(node):
+            if (
+                node in self._deleting
+                or is_at_least
+                or not is_due
+                or not self._is_little_used(node)
+            ):
                 continue
             left = {name: room for name, room in free.items() if name != node}
             if self._moves_pods(node, left):
@@ -294,7 +352,9 @@ class OtherAutoscaler:
             return False
         cpu, memory = _room(node["status"]["allocatable"])
         used = [_requests(pod) for pod in self._pods_on(name)]
-        return 2 * sum(each[0] for each in used) < cpu and 2 * sum(each[1] for each in used) < memory
+        return (
+            2 * sum(each[0] for each in used) < cpu and 2 * sum(each[1] for each in used) < memory
+        )
 
     def _moves_pods(self, name: str, free: dict[str, Room]) -> bool:
         """Take room for the pods of a node, and return whether all have some."""
@@ -336,7 +396,10 @@ class OtherAutoscaler:
         if found is not None:
             changed = clone(found)
             taints = [taint for taint in changed["spec"].get("taints") or () if taint["key"] != key]
-            changed["spec"]["taints"] = [*taints, {"key": key, "value": str(int(at)), "effect": effect}]
+            changed["spec"]["taints"] = [
+                *taints,
+                {"key": key, "value": str(int(at)), "effect": effect},
+            ]
             self._kube.update("nodes", changed)
 
     def _untaint(self, name: str, key: str) -> None:
@@ -388,26 +451,39 @@ class OtherAutoscaler:
 
     def _put(self, plural: str, name: str, body: KubeObject, group: str = "") -> None:
         found = self._kube.get(plural, name, NAMESPACE, group)
-        meta = {**(found or {}).get("metadata", {}), **body.get("metadata", {}), "name": name, "namespace": NAMESPACE}
+        meta = {
+            **(found or {}).get("metadata", {}),
+            **body.get("metadata", {}),
+            "name": name,
+            "namespace": NAMESPACE,
+        }
         write = self._kube.create if found is None else self._kube.update
         write(plural, {**(found or {}), **body, "metadata": meta}, group)
 
 
-def _option(group: GroupView, pods: Sequence[KubeObject]) -> tuple[int, float, GroupView, frozenset[str]] | None:
-    """Return how many nodes of a group the pods need, their unused share, the group, and the uids of the pods that
-    fit."""
+def _option(
+    group: GroupView, pods: Sequence[KubeObject]
+) -> tuple[int, float, GroupView, frozenset[str]] | None:
+    """Return how many nodes of a group the pods need, their unused share, the group, and the
+    uids of the pods that fit."""
     bins: list[Room] = []
     placed = []
     for pod in sorted(pods, key=lambda each: (-_requests(each)[0], each["metadata"]["name"])):
         need = _requests(pod)
         if not _take(bins, need):
-            if group.target + len(bins) >= group.most or need[0] > group.room[0] or need[1] > group.room[1]:
+            if (
+                group.target + len(bins) >= group.most
+                or need[0] > group.room[0]
+                or need[1] > group.room[1]
+            ):
                 continue
             bins.append((group.room[0] - need[0], group.room[1] - need[1]))
         placed.append(str(pod["metadata"]["uid"]))
     if not bins:
         return None
-    waste = sum(cpu / group.room[0] + memory / group.room[1] for cpu, memory in bins) / (2 * len(bins))
+    waste = sum(cpu / group.room[0] + memory / group.room[1] for cpu, memory in bins) / (
+        2 * len(bins)
+    )
     return len(bins), waste, group, frozenset(placed)
 
 
@@ -420,12 +496,16 @@ def _take(bins: list[Room], need: Room) -> bool:
 
 
 def _requests(pod: KubeObject) -> Room:
-    found = [_room(each.get("resources", {}).get("requests", {})) for each in pod["spec"]["containers"]]
+    found = [
+        _room(each.get("resources", {}).get("requests", {})) for each in pod["spec"]["containers"]
+    ]
     return sum(cpu for cpu, _ in found), sum(memory for _, memory in found)
 
 
 def _room(amounts: KubeObject) -> Room:
-    return parse_amount("cpu", str(amounts.get("cpu", "0"))), parse_amount("memory", str(amounts.get("memory", "0")))
+    return parse_amount("cpu", str(amounts.get("cpu", "0"))), parse_amount(
+        "memory", str(amounts.get("memory", "0"))
+    )
 
 
 def _has_ended(pod: KubeObject) -> bool:
@@ -433,7 +513,9 @@ def _has_ended(pod: KubeObject) -> bool:
 
 
 def _stays(pod: KubeObject) -> bool:
-    return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or ())
+    return any(
+        owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or ()
+    )
 
 
 class GroupControl(Protocol):
@@ -450,8 +532,8 @@ class GroupControl(Protocol):
 
 
 class MachineDeploymentGroups:
-    """The groups are MachineDeployments with size annotations. manager: the name by which sizes are written, as the API
-    server notes it, "" for no note."""
+    """The groups are MachineDeployments with size annotations. manager: the name by which sizes are
+    written, as the API server notes it, "" for no note."""
 
     def __init__(self, kube: ObjectStore, manager: str = "") -> None:
         self._kube, self._manager = kube, manager
@@ -483,7 +565,8 @@ class MachineDeploymentGroups:
         return sorted(found, key=lambda group: group.id)
 
     def _size(self, marks: Mapping[str, str], nodes: Sequence[str]) -> Room:
-        """Return what a new node offers: as much as one of the group, else what the annotations say."""
+        """Return what a new node offers: as much as one of the group, else
+        what the annotations say."""
         for name in nodes:
             node = self._kube.peek("nodes", name)
             if node is not None and node.get("status", {}).get("allocatable"):
@@ -530,8 +613,8 @@ _NOWHERE = "192.0.2.1"  # a documentation address: no packet is sent, only a rou
 
 
 def address() -> str:
-    """Return that address, "" if the machine has none, e.g. without a network. Servers on it can be reached from
-    outside, so they must serve nothing of value."""
+    """Return that address, "" if the machine has none, e.g. without a network. Servers on it can be
+    reached from outside, so they must serve nothing of value."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((_NOWHERE, 9))

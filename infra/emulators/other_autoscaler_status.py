@@ -1,7 +1,9 @@
-"""The status of an emulated Cluster Autoscaler: its words, the times of their transitions, and both forms of the text.
+"""The status of an emulated Cluster Autoscaler: its words, the times of their transitions,
+and both forms of the text.
 
-A status belongs to one process. Each part keeps the time of its last transition while its word stays, and every part
-of a new process begins with its first loop, whatever the process before it has written.
+A status belongs to one process. Each part keeps the time of its last transition while its
+word stays, and every part of a new process begins with its first loop, whatever the
+process before it has written.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class GroupWords(msgspec.Struct, frozen=True):
 
 
 def group_words(group: GroupView, requested: int, candidates: int = 0) -> GroupWords:
-    """Return the words of a group. requested: nodes that this process has bought and that are not there yet. Whoever
-    else raises the target leaves a group with too few nodes."""
+    """Return the words of a group. requested: nodes that this process has bought and that are not
+    there yet. Whoever else raises the target leaves a group with too few nodes."""
     health = "Healthy" if _is_healthy(group, requested) else "Unhealthy"
     scale_up = "NoActivity" if health == "Healthy" else "Unhealthy"
     in_progress = requested > 0 and group.target > len(group.nodes)
@@ -77,7 +79,9 @@ class Transitions:
         candidates = sum(said.candidates for said in groups)
         self._note_part(WIDE, "Healthy", "InProgress" if growing else "NoActivity", candidates, now)
 
-    def _note_part(self, name: str, health: str, scale_up: str, candidates: int, now: float) -> None:
+    def _note_part(
+        self, name: str, health: str, scale_up: str, candidates: int, now: float
+    ) -> None:
         self.note(name, "health", health, now)
         self.note(name, "scaleUp", scale_up, now)
         self.note(name, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", now)
@@ -114,7 +118,9 @@ def as_yaml(groups: Sequence[GroupWords], transitions: Transitions, now: float) 
             "nodeGroups": [
                 {
                     "name": said.group.id,
-                    **parts(said.group.id, said.candidates, {"cloudProviderTarget": said.group.target}),
+                    **parts(
+                        said.group.id, said.candidates, {"cloudProviderTarget": said.group.target}
+                    ),
                 }
                 for said in groups
             ],
@@ -132,11 +138,17 @@ def as_text(groups: Sequence[GroupWords], transitions: Transitions, now: float) 
             title = f"{section[0].upper()}{section[1:]}:"
             times = (("LastProbeTime", now), ("LastTransitionTime", since))
             lines.append(f"  {title:<12} {word} ({more})")
-            lines += [f"               {label + ':':<19} {long_time(at)} m=+12.3" for label, at in times]
+            lines += [
+                f"               {label + ':':<19} {long_time(at)} m=+12.3" for label, at in times
+            ]
         return lines
 
     lines = [f"Cluster-autoscaler status at {long_time(now)}:", "Cluster-wide:"]
-    lines += [*parts(WIDE, "ready=0 registered=0", sum(said.candidates for said in groups)), "", "NodeGroups:"]
+    lines += [
+        *parts(WIDE, "ready=0 registered=0", sum(said.candidates for said in groups)),
+        "",
+        "NodeGroups:",
+    ]
     for said in groups:
         count = len(said.group.nodes)
         lines += [f"  {'Name:':<12} {said.group.id}"]

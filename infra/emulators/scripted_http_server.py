@@ -5,8 +5,9 @@
         ...
     assert [seen.path for seen in server.requests] == ["/api/v1/nodes/a", "/api/v1/nodes/a"]
 
-Replies are used in order, whatever is requested. A request after the last reply gets status 599, which no client
-accepts. Credentials are never stored: a request contains only a fingerprint of its credential.
+Replies are used in order, whatever is requested. A request after the last reply gets status
+599, which no client accepts. Credentials are never stored: a request contains only a
+fingerprint of its credential.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _RELATED = ("authorization", "proxy-authorization", "cookie")
 
 @dataclass(frozen=True)
 class Seen:
-    """One received request. credential: fingerprint() of its Authorization header, "" without one. peer: the client's
-    end of the connection."""
+    """One received request. credential: fingerprint() of its Authorization header, "" without one.
+    peer: the client's end of the connection."""
 
     method: str
     path: str
@@ -51,8 +52,9 @@ class Seen:
 class Reply:
     """A reply. body: bytes and text are sent unchanged, anything else as JSON.
 
-    cut: number of bytes of the body that are omitted although Content-Length counts them. hang_up: no reply at all.
-    held: an event to wait for before replying, so that a test controls the order without sleeping.
+    cut: number of bytes of the body that are omitted although Content-Length counts them.
+    hang_up: no reply at all. held: an event to wait for before replying, so that a test controls
+    the order without sleeping.
     """
 
     status: int = 200
@@ -80,12 +82,16 @@ Script = Callable[[Seen], Reply]
 class HttpScript:
     """The server; a context manager. script: replies in order, or a function of the request.
 
-    tls: certificate and key, which make `url` an https one. client_ca: PEM of the authority whose client certificates
-    are requested.
+    tls: certificate and key, which make `url` an https one. client_ca: PEM of the authority whose
+    client certificates are requested.
     """
 
     def __init__(
-        self, script: Sequence[Reply] | Script = (), *, tls: Pair | None = None, client_ca: bytes = b""
+        self,
+        script: Sequence[Reply] | Script = (),
+        *,
+        tls: Pair | None = None,
+        client_ca: bytes = b"",
     ) -> None:
         self.requests: list[Seen] = []
         self._lock = threading.Lock()
@@ -143,16 +149,26 @@ class _ScriptedHttpServerHandler(QuietHandler):
 def _common_name(connection: object) -> str:
     """Return the common name of the client's certificate, "" without one."""
     peer: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
-    names = [value for part in (peer or {}).get("subject", ()) for key, value in part if key == "commonName"]
+    names = [
+        value
+        for part in (peer or {}).get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    ]
     return str(names[0]) if names else ""
 
 
 def _in_order(replies: list[Reply]) -> Script:
-    return lambda _seen: replies.pop(0) if replies else Reply(599, "the script is over", {"Content-Type": "text/plain"})
+    return lambda _seen: (
+        replies.pop(0)
+        if replies
+        else Reply(599, "the script is over", {"Content-Type": "text/plain"})
+    )
 
 
 class ScriptedGauge(MemoryGauge):
-    """A gauge that reports the measurements set by the test. reads: MB that the process has while it reads."""
+    """A gauge that reports the measurements set by the test. reads: MB that the
+    process has while it reads."""
 
     def __init__(self, takes: Callable[[], Reading | None], reads: Callable[[], int]) -> None:
         super().__init__(None)
@@ -163,7 +179,9 @@ class ScriptedGauge(MemoryGauge):
 
     def check(self, size: int) -> None:
         if self._reads() > size * READING:
-            raise MemoryExceeded(f"the cluster's lists need more than {size * READING:.0f} MB of {size} MB")
+            raise MemoryExceeded(
+                f"the cluster's lists need more than {size * READING:.0f} MB of {size} MB"
+            )
 
     def end(self) -> Reading | None:
         return self._takes()

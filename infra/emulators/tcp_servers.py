@@ -1,5 +1,5 @@
-"""Servers below HTTP for tests: a proxy that tunnels CONNECT, scripted bytes with pauses, and a link with a round-trip
-time and a bandwidth.
+"""Servers below HTTP for tests: a proxy that tunnels CONNECT, scripted bytes with pauses, and a
+link with a round-trip time and a bandwidth.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ class ConnectProxy:
                     pass
                 targets.append(target)
                 host, _, port = target.rpartition(":")
-                with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 600) as far:
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection((host, int(port)), 600) as far,
+                ):
                     self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                     _relay(self.connection, far)
 
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads, self._server.block_on_close = True, False
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     def __enter__(self) -> ConnectProxy:
         self._thread.start()
@@ -93,9 +98,11 @@ def endless(data: bytes, every: float = 0.0) -> Iterator[Part]:
 
 
 class ByteScript:
-    """A context manager. tls: certificate and key. greets: sends without waiting for a request, and without TLS.
+    """A context manager. tls: certificate and key. greets: sends without waiting for a
+    request, and without TLS.
 
-    connections: number of connections. closed: set when a client has closed one. sent: number of bytes sent.
+    connections: number of connections. closed: set when a client has closed one.
+    sent: number of bytes sent.
     """
 
     def __init__(self, play: Play, *, tls: Pair | None = None, greets: bool = False) -> None:
@@ -116,7 +123,8 @@ class ByteScript:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
-        # The kernel accepts in order: when the last client is accepted, all others have been counted.
+        # The kernel accepts in order: when the last client is accepted, all
+        # others have been counted.
         with socket.socket() as last:
             last.bind(("127.0.0.1", 0))
             self._last_client = last.getsockname()
@@ -147,7 +155,11 @@ class ByteScript:
             self.closed.set()
 
     def _wrapped(self, connection: socket.socket) -> socket.socket:
-        return connection if self._context is None else self._context.wrap_socket(connection, server_side=True)
+        return (
+            connection
+            if self._context is None
+            else self._context.wrap_socket(connection, server_side=True)
+        )
 
     def _send_all(self, connection: socket.socket) -> None:
         for part in self._play():
@@ -188,10 +200,13 @@ _BITS = 8
 class ShapedLink:
     """Relays connections from `port` on the loopback to a server. A context manager; stops on exit.
 
-    server: (host, port). round_trip: seconds. bandwidth: bits per second to the client, 0: not limited.
+    server: (host, port). round_trip: seconds. bandwidth: bits per second to
+    the client, 0: not limited.
     """
 
-    def __init__(self, server: tuple[str, int], *, round_trip: float = 0.0, bandwidth: float = 0.0) -> None:
+    def __init__(
+        self, server: tuple[str, int], *, round_trip: float = 0.0, bandwidth: float = 0.0
+    ) -> None:
         self._server, self._half, self._rate = server, round_trip / 2, bandwidth / _BITS
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
@@ -209,7 +224,8 @@ class ShapedLink:
         self.cut()
 
     def reset_counters(self) -> None:
-        """Count bytes to the client (`sent`), bytes from it (`received`) and connections from zero."""
+        """Count bytes to the client (`sent`), bytes from it (`received`)
+        and connections from zero."""
         with self._lock:
             self.received = self.sent = self.connections = 0
 
@@ -240,7 +256,9 @@ class ShapedLink:
             self._pump(client, server, opening, to_client=False)
             self._pump(server, client, 0.0, to_client=True)
 
-    def _pump(self, source: socket.socket, target: socket.socket, extra: float, *, to_client: bool) -> None:
+    def _pump(
+        self, source: socket.socket, target: socket.socket, extra: float, *, to_client: bool
+    ) -> None:
         waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
         earliest = time.monotonic() + extra
 

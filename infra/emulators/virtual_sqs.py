@@ -1,8 +1,10 @@
-"""Standard SQS queues in memory, on virtual time: delays, visibility, receive counts and dead letters, without waiting.
+"""Standard SQS queues in memory, on virtual time: delays, visibility, receive counts and dead
+letters, without waiting.
 
-It implements Sender, so the functions need no change. Unlike SQS it is deterministic: messages arrive in the order in
-which they become visible, then in the order of sending. What SQS may do to any message (deliver it twice, late, in
-another order, or apparently lose it) is done by `tamper` and `pick` on request.
+It implements Sender, so the functions need no change. Unlike SQS it is deterministic: messages
+arrive in the order in which they become visible, then in the order of sending. What SQS may do to
+any message (deliver it twice, late, in another order, or apparently lose it) is done by `tamper`
+and `pick` on request.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from infra.emulators.lambda_events import Json, sqs_record
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message. Times in virtual epoch seconds. serial: the order of sending. receives: deliveries so far."""
+    """One message. Times in virtual epoch seconds. serial: the order of sending.
+    receives: deliveries so far."""
 
     serial: int
     queue: str
@@ -67,7 +70,9 @@ def lost(message: Message) -> Sequence[Message]:
 
 
 def late(seconds: float) -> Tamper:
-    return lambda message: (msgspec.structs.replace(message, visible_at=message.visible_at + seconds),)
+    return lambda message: (
+        msgspec.structs.replace(message, visible_at=message.visible_at + seconds),
+    )
 
 
 def first(visible: Sequence[Message]) -> Message:
@@ -81,13 +86,16 @@ def last(visible: Sequence[Message]) -> Message:
 class VirtualQueues:
     """The queues of one deployment.
 
-    tamper, pick: see above; tests set them. dead: dead letters by queue. refusing: queues that accept nothing
-    (NotSent). sent: every message that was sent, unchanged. dead (as argument): queues whose dead letters go to the
-    queue of another one.
+    tamper, pick: see above; tests set them. dead: dead letters by queue. refusing: queues that
+    accept nothing (NotSent). sent: every message that was sent, unchanged. dead (as argument):
+    queues whose dead letters go to the queue of another one.
     """
 
     def __init__(
-        self, clock: Callable[[], float], queues: Mapping[str, Queue], dead: Mapping[str, str] = MappingProxyType({})
+        self,
+        clock: Callable[[], float],
+        queues: Mapping[str, Queue],
+        dead: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._clock, self._queues, self._dead_of = clock, dict(queues), dict(dead)
         self._messages: dict[int, Message] = {}
@@ -113,7 +121,8 @@ class VirtualQueues:
             self._messages[self._serial] = msgspec.structs.replace(each, serial=self._serial)
 
     def waiting(self, queue: str = "") -> tuple[Message, ...]:
-        """Return messages of a queue, or of all, that are not deleted, in the order in which they become visible."""
+        """Return messages of a queue, or of all, that are not deleted, in the order in
+        which they become visible."""
         found = (each for each in self._messages.values() if queue in ("", each.queue))
         return tuple(sorted(found, key=lambda each: (each.visible_at, each.serial)))
 
@@ -122,16 +131,20 @@ class VirtualQueues:
         return min((each.visible_at for each in self._messages.values()), default=None)
 
     def receive(self) -> Message | None:
-        """Receive the next visible message and make it invisible for its queue's timeout; None if there is none.
+        """Receive the next visible message and make it invisible for its queue's
+        timeout; None if there is none.
 
-        A message that was received as often as its queue allows is moved to the dead letters instead.
+        A message that was received as often as its queue allows is moved to
+        the dead letters instead.
         """
         now = self._clock()
         while visible := [each for each in self.waiting() if each.visible_at <= now]:
             chosen = self.pick(visible)
             queue = self._queues[chosen.queue]
             if chosen.receives >= queue.max_receives:
-                self.dead[self._dead_of.get(chosen.queue, chosen.queue)].append(self._messages.pop(chosen.serial))
+                self.dead[self._dead_of.get(chosen.queue, chosen.queue)].append(
+                    self._messages.pop(chosen.serial)
+                )
                 continue
             taken = msgspec.structs.replace(
                 chosen,

@@ -1,7 +1,8 @@
-"""What a release has besides its wheel and zips: the chart, the plugin of kubectl, and the schema of policies.
+"""What a release has besides its wheel and zips: the chart, the plugin of kubectl,
+and the schema of policies.
 
-Their sources state the release as 0.0.0, which is replaced here. Archives have the date of the commit and no owner, so
-that the same commit gives the same bytes.
+Their sources state the release as 0.0.0, which is replaced here. Archives have the date of the
+commit and no owner, so that the same commit gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def chart(source: Path, version: str, epoch: int) -> bytes:
         for file in folder.iterdir()
         if file.is_file()
     }
-    files |= {f"manifests/{file.name}": file.read_bytes() for file in (source / MANIFESTS).glob("*.yaml")}
+    files |= {
+        f"manifests/{file.name}": file.read_bytes() for file in (source / MANIFESTS).glob("*.yaml")
+    }
     files["Chart.yaml"] = _released(files["Chart.yaml"], version)
     return archive({f"outscaler/{name}": (data, _PLAIN) for name, data in files.items()}, epoch)
 
@@ -38,7 +41,9 @@ def plugin(source: Path, version: str, epoch: int) -> tuple[bytes, str]:
     """Return the archive of the plugin, and its manifest for krew with the archive's checksum."""
     script = _released((source / KREW / "kubectl-outscaler").read_bytes(), version)
     licence = (source / "LICENSE").read_bytes()
-    packed = archive({"kubectl-outscaler": (script, _EXECUTABLE), "LICENSE": (licence, _PLAIN)}, epoch)
+    packed = archive(
+        {"kubectl-outscaler": (script, _EXECUTABLE), "LICENSE": (licence, _PLAIN)}, epoch
+    )
     manifest = _released((source / KREW / "outscaler.yaml").read_bytes(), version).decode()
     return packed, manifest.replace(NO_SUM, hashlib.sha256(packed).hexdigest())
 

@@ -1,8 +1,8 @@
 """Builds the files of a release from an export of the commit: the same commit gives the same bytes.
 
-Every file is built by the command that a user would run (`python -m infra.aws.package`, `pip wheel`), in the export, so
-that nothing of the working tree, its environment or the machine's paths is included. The Python version that runs this
-module is the version of the functions.
+Every file is built by the command that a user would run (`python -m infra.aws.package`, `pip
+wheel`), in the export, so that nothing of the working tree, its environment or the machine's paths
+is included. The Python version that runs this module is the version of the functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _OURS = ("deployment-*.zip", "outscaler-*", SUMS)
 
 
 class BuildJob(msgspec.Struct, frozen=True):
-    """One release being built. source: the export. scratch: the folder where zips are built. out: the output folder."""
+    """One release being built. source: the export. scratch: the folder where zips are
+    built. out: the output folder."""
 
     version: str
     checkout: Checkout
@@ -54,7 +55,8 @@ def _check(found: Checkout, version: str) -> None:
     if found.dirty:
         more = f" and {len(found.dirty) - 1} more" if len(found.dirty) > 1 else ""
         raise ReleaseRefused(
-            f"{found.dirty[0].strip()}{more}: not committed; commit or remove it, or try the release "
+            f"{found.dirty[0].strip()}{more}: not committed; commit or remove it, or try the "
+            "release "
             "out by --allow-dirty"
         )
     changelog = found.root / "CHANGELOG.md"
@@ -74,12 +76,15 @@ def _zips(job: BuildJob) -> None:
             "--out",
             str(job.built(architecture)),
         )
-        shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / zip_name(architecture))
+        shutil.copyfile(
+            job.built(architecture) / "deployment.zip", job.out / zip_name(architecture)
+        )
 
 
 def _template(job: BuildJob) -> None:
-    """Write the published template. It expects the zips under their names in one folder of a bucket. The processor is a
-    parameter, and the runtime is the Python version that built the zips."""
+    """Write the published template. It expects the zips under their names in one
+    folder of a bucket. The processor is a parameter, and the runtime is the Python
+    version that built the zips."""
     _run(
         job,
         "-m",
@@ -120,7 +125,9 @@ def _cluster_tools(job: BuildJob) -> None:
 
 def _bill(job: BuildJob) -> None:
     wheels = {
-        each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
+        each: msgspec.convert(
+            json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel]
+        )
         for each in job.architectures
     }
     made = bill(job.version, job.checkout.epoch, wheels)
@@ -129,7 +136,10 @@ def _bill(job: BuildJob) -> None:
 
 def _sums(job: BuildJob) -> None:
     """Write checksums in the format of `sha256sum --check`."""
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(job.out.iterdir())]
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(job.out.iterdir())
+    ]
     (job.out / SUMS).write_text("".join(lines))
 
 
@@ -155,8 +165,8 @@ def release(
 ) -> list[str]:
     """Build every file, put all of them into `out` and return their names.
 
-    steps: those of STEPS to run. allow_dirty: also from a tree with uncommitted changes, and without a section of
-    CHANGELOG.md.
+    steps: those of STEPS to run. allow_dirty: also from a tree with uncommitted changes, and
+    without a section of CHANGELOG.md.
     Raises ReleaseRefused; then `out` is unchanged.
     """
     found = checkout(root)
@@ -164,7 +174,12 @@ def release(
         _check(found, version)
     with tempfile.TemporaryDirectory(prefix="outscaler-release-") as folder:
         job = BuildJob(
-            version, found, architectures, Path(folder) / "source", Path(folder) / "build", Path(folder) / "dist"
+            version,
+            found,
+            architectures,
+            Path(folder) / "source",
+            Path(folder) / "build",
+            Path(folder) / "dist",
         )
         for each in (job.source, job.scratch, job.out):
             each.mkdir()
@@ -188,31 +203,44 @@ def _run(job: BuildJob, *arguments: str) -> None:
     }
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=job.source, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=job.source,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise ReleaseRefused(f"python {' '.join(arguments[:3])} failed:\n{done.stdout}{done.stderr}")
+        raise ReleaseRefused(
+            f"python {' '.join(arguments[:3])} failed:\n{done.stdout}{done.stderr}"
+        )
 
 
 _HEADING = re.compile(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?\s*$", re.MULTILINE)
 
 
 def section(text: str, version: str) -> str:
-    """Return the text below `## [1.2.3] - 2030-01-31` (also without brackets or date), up to the next release.
+    """Return the text below `## [1.2.3] - 2030-01-31` (also without brackets or
+    date), up to the next release.
 
     Raises ReleaseRefused if the version has no section, several, or an empty one.
     """
     headings = list(_HEADING.finditer(text))
     found = [index for index, heading in enumerate(headings) if heading[1] == version]
     if not found:
-        raise ReleaseRefused(f"CHANGELOG.md has no section of {version}; write one below `## [{version}] - YYYY-MM-DD`")
+        raise ReleaseRefused(
+            f"CHANGELOG.md has no section of {version}; write one below `## [{version}] - "
+            "YYYY-MM-DD`"
+        )
     if len(found) > 1:
         raise ReleaseRefused(f"CHANGELOG.md has {len(found)} sections of {version}; make them one")
     [index] = found
     end = headings[index + 1].start() if index + 1 < len(headings) else len(text)
     written = text[headings[index].end() : end].strip()
     if not written:
-        raise ReleaseRefused(f"CHANGELOG.md: the section of {version} is empty; say what users notice")
+        raise ReleaseRefused(
+            f"CHANGELOG.md: the section of {version} is empty; say what users notice"
+        )
     return written + "\n"
 
 
@@ -221,8 +249,8 @@ _PLAIN, _EXECUTABLE = 0o644, 0o755
 
 
 class Checkout(msgspec.Struct, frozen=True):
-    """The tree to release. commit: its hash. epoch: seconds of the commit. dirty: uncommitted files, as git names
-    them."""
+    """The tree to release. commit: its hash. epoch: seconds of the commit. dirty: uncommitted
+    files, as git names them."""
 
     root: Path
     commit: str
@@ -231,15 +259,23 @@ class Checkout(msgspec.Struct, frozen=True):
 
 
 def checkout(root: Path) -> Checkout:
-    """Read the state of the tree from git. Raises ReleaseRefused outside a repository and before the first commit."""
+    """Read the state of the tree from git. Raises ReleaseRefused outside a repository and
+    before the first commit."""
     commit, epoch = _git(root, "log", "-1", "--format=%H %ct").split()
-    dirty = tuple(line for line in _git(root, "status", "--porcelain", "--untracked-files=normal").splitlines() if line)
+    dirty = tuple(
+        line
+        for line in _git(root, "status", "--porcelain", "--untracked-files=normal").splitlines()
+        if line
+    )
     return Checkout(root, commit, max(_EARLIEST, int(epoch)), dirty)
 
 
 def export(source: Checkout, target: Path) -> None:
-    """Copy the files of the tree, including uncommitted ones. All get the same date and one of two modes."""
-    names = _git(source.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    """Copy the files of the tree, including uncommitted ones. All get the same
+    date and one of two modes."""
+    names = _git(source.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(
+        "\0"
+    )
     for name in sorted({name for name in names if name}):
         original, copy = source.root / name, target / name
         if not original.is_file():
@@ -253,7 +289,11 @@ def export(source: Checkout, target: Path) -> None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise ReleaseRefused(f"git {arguments[0]}: {done.stderr.strip() or 'failed'}; release from a clone")
+        raise ReleaseRefused(
+            f"git {arguments[0]}: {done.stderr.strip() or 'failed'}; release from a clone"
+        )
     return done.stdout

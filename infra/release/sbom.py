@@ -26,10 +26,11 @@ _NAMES = uuid.UUID("3d4f5b3c-0e0e-5c39-9a53-6a2f2f0c8d11")  # namespace of the s
 
 
 def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str:
-    """Return the document. wheels: architecture -> the dependencies in its zip. epoch: seconds of the commit.
+    """Return the document. wheels: architecture -> the dependencies in its zip.
+    epoch: seconds of the commit.
 
-    The same arguments give the same text. Chalice's runtime files are in the zip too, but not in the document, because
-    they come from no wheel there.
+    The same arguments give the same text. Chalice's runtime files are in the zip too, but not in
+    the document, because they come from no wheel there.
     """
     released = Component(
         name="outscaler",
@@ -42,7 +43,9 @@ def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str
     files: dict[tuple[str, str], list[tuple[str, Wheel]]] = {}
     for architecture, each in ((name, each) for name in sorted(wheels) for each in wheels[name]):
         files.setdefault((each.name, each.version), []).append((architecture, each))
-    components = [_component(name, number, given) for (name, number), given in sorted(files.items())]
+    components = [
+        _component(name, number, given) for (name, number), given in sorted(files.items())
+    ]
     components += [_chalice(), _uplot()]
     made = Bom(
         components=components,
@@ -55,8 +58,8 @@ def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str
 
 
 def _component(name: str, version: str, files: Sequence[tuple[str, Wheel]]) -> Component:
-    """Return a component. hashes: of every file that one of the zips was built from; the references identify the
-    files."""
+    """Return a component. hashes: of every file that one of the zips was built from; the
+    references identify the files."""
     by_file: dict[Wheel, list[str]] = {}
     for architecture, wheel in files:
         by_file.setdefault(wheel, []).append(architecture)
@@ -96,7 +99,8 @@ def _chalice() -> Component:
 
 
 def _uplot() -> Component:
-    """Return the library that draws the charts of the status page; the zip has one file of it (chalicelib/page)."""
+    """Return the library that draws the charts of the status page; the zip has one file
+    of it (chalicelib/page)."""
     content = (FOLDER / "uPlot.js").read_bytes()
     version = re.search(rb"\(v([0-9.]+)\)", content[:200])
     assert version is not None
@@ -117,6 +121,6 @@ def _hash(wheel: Wheel) -> HashType:
 
 
 def _licences(stated: str) -> list[License]:
-    """Return the licences: None if the project states nothing, an SPDX id or expression if it is one, otherwise the
-    text."""
+    """Return the licences: None if the project states nothing, an SPDX id or expression if it is
+    one, otherwise the text."""
     return [LicenseFactory().make_from_string(stated)] if stated else []

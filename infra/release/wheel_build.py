@@ -1,8 +1,8 @@
 """How the wheel is built: `[tool.setuptools.cmdclass]` of pyproject.toml names these classes.
 
-Two things in it are not in the tree as they are. The manifests are copied from infra/kubernetes, their only source,
-into the package of the command. The links of README.md lead to the release on GitHub, because PyPI shows the page
-elsewhere.
+Two things in it are not in the tree as they are. The manifests are copied from infra/kubernetes,
+their only source, into the package of the command. The links of README.md lead to the release on
+GitHub, because PyPI shows the page elsewhere.
 Imports the standard library and setuptools only: a build has nothing else.
 """
 
@@ -25,7 +25,8 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 class BuildPackages(build_py):  # type: ignore[misc]  # setuptools has no types
-    """Copies the manifests beside the packages, except into an editable installation, which reads the tree."""
+    """Copies the manifests beside the packages, except into an editable
+    installation, which reads the tree."""
 
     def run(self) -> None:
         super().run()
@@ -44,7 +45,9 @@ class DescribePackage(egg_info):  # type: ignore[misc]  # setuptools has no type
     def finalize_options(self) -> None:
         super().finalize_options()
         metadata = self.distribution.metadata
-        metadata.long_description = absolute(metadata.long_description or "", repository(), f"v{metadata.version}")
+        metadata.long_description = absolute(
+            metadata.long_description or "", repository(), f"v{metadata.version}"
+        )
 
 
 def repository() -> str:
@@ -54,7 +57,8 @@ def repository() -> str:
 
 
 def absolute(text: str, source: str, tag: str) -> str:
-    """Return a Markdown page of the root whose relative links and pictures lead to that tag of the repository."""
+    """Return a Markdown page of the root whose relative links and pictures lead to
+    that tag of the repository."""
 
     def leading(match: re.Match[str]) -> str:
         start, link, end = match.groups()

@@ -40,11 +40,13 @@ from infra.emulators.request_units import Metered
 from infra.tools.interruptible import run
 
 IDLE_FOR = 420.0
-"""Seconds until Lambda ends an idle process. AWS does not document it; five to ten minutes are common."""
+"""Seconds until Lambda ends an idle process. AWS does not document it; five
+to ten minutes are common."""
 KEPT_FOR = 600.0
 """Seconds for which lists are followed (chalicelib/snapshot/live_cluster.py)."""
 FRESH_FOR = 75.0
-"""Seconds after which a process asks for the lists of others (chalicelib/snapshot/live_cluster.py)."""
+"""Seconds after which a process asks for the lists of others
+(chalicelib/snapshot/live_cluster.py)."""
 
 
 class SeenLists(msgspec.Struct, frozen=True):
@@ -89,7 +91,8 @@ class LambdaPool:
         return self._busy + len(self._idle)
 
     def take(self, now: float) -> tuple[PoolProcess, bool] | None:
-        """Return a process for a message, and whether it has to start first; None where all are busy."""
+        """Return a process for a message, and whether it has to start first;
+        None where all are busy."""
         if self._busy >= self._most:
             return None
         self._idle = [each for each in self._idle if now - each.idle_since < IDLE_FOR]
@@ -112,11 +115,12 @@ _SCHEDULE = "schedule"
 
 
 class SimulatedDeployment(msgspec.Struct, frozen=True):
-    """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes,
-    stored: seconds of a pass that reads everything, of one that reads changes since a pass of its own process, and of
-    one that follows stored lists. starts: seconds until a new process has its first message. tick_call: seconds of one
-    request of the tick. room: clusters that a process keeps. unmeasured: minutes at the beginning that do not count, in
-    which every cluster is read for the first time."""
+    """What is simulated. concurrency: passes at the same time. shared: whether processes share
+    lists. full, changes, stored: seconds of a pass that reads everything, of one that reads changes
+    since a pass of its own process, and of one that follows stored lists. starts: seconds until a
+    new process has its first message. tick_call: seconds of one request of the tick. room: clusters
+    that a process keeps. unmeasured: minutes at the beginning that do not count, in which every
+    cluster is read for the first time."""
 
     clusters: int = 500
     minutes: int = 30
@@ -134,10 +138,11 @@ class SimulatedDeployment(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """late: seconds after its slot at which each measured pass began, sorted. first: the same of the last cluster that
-    had its first pass. followed: share of the measured passes that read changes. busy: seconds of passes per measured
-    minute. peak: most passes at the same time. started: processes. tick: seconds of the longest tick. queued: most
-    messages waiting. reads, writes: units of the tables, per cluster and measured minute."""
+    """late: seconds after its slot at which each measured pass began, sorted. first: the same of
+    the last cluster that had its first pass. followed: share of the measured passes that read
+    changes. busy: seconds of passes per measured minute. peak: most passes at the same time.
+    started: processes. tick: seconds of the longest tick. queued: most messages waiting. reads,
+    writes: units of the tables, per cluster and measured minute."""
 
     passes: int
     late: tuple[float, ...]
@@ -160,7 +165,9 @@ class Outcome(msgspec.Struct, frozen=True):
 class _Account(Metered):
     """Counts by key, and takes the tick's time."""
 
-    def __init__(self, client: MemoryAccount, keys: KeyedRequests, passed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: MemoryAccount, keys: KeyedRequests, passed: Callable[[], None]
+    ) -> None:
         super().__init__(client, keys.note)
         self._passed = passed
 
@@ -179,8 +186,8 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class Simulation:
-    """One deployment. Its events are in the order of their instants; those of the same instant in the order in which
-    they were made."""
+    """One deployment. Its events are in the order of their instants; those of the same instant in
+    the order in which they were made."""
 
     def __init__(self, what: SimulatedDeployment) -> None:
         self._what, self._random = what, random.Random(what.seed)
@@ -248,8 +255,16 @@ class Simulation:
         return made
 
     def _runtime(self) -> Runtime:
-        store = Store("outscaler", client=self._account, region="us-east-1", table=MemoryTable, clock=self.clock)
-        return build(clock=self.clock, store=store, sender=self, read_secret=lambda _: "", owner=self._owner)
+        store = Store(
+            "outscaler",
+            client=self._account,
+            region="us-east-1",
+            table=MemoryTable,
+            clock=self.clock,
+        )
+        return build(
+            clock=self.clock, store=store, sender=self, read_secret=lambda _: "", owner=self._owner
+        )
 
     def _owner(self) -> str:
         return f"owner-{next(self._order)}"
@@ -297,14 +312,19 @@ class Simulation:
         while self._waiting and (taken := self._pool.take(self._now)) is not None:
             process, new = taken
             message = self._waiting.popleft()
-            self._at(self._now + (self._what.starts if new else 0.0), partial(self._begin, message, process))
+            self._at(
+                self._now + (self._what.starts if new else 0.0),
+                partial(self._begin, message, process),
+            )
 
     def _begin(self, message: _Message, process: PoolProcess) -> None:
         asked, store = decode_reconcile(message.body), self.runtime.store
         policy = self.runtime.policy(asked.cluster)
         assert policy is not None
         assert asked.reason == _SCHEDULE
-        if is_superseded(asked.at, store.scan_states.due(policy.name).last_pass, policy.scan_interval):
+        if is_superseded(
+            asked.at, store.scan_states.due(policy.name).last_pass, policy.scan_interval
+        ):
             self._end(process)
             return
         try:
@@ -329,7 +349,8 @@ class Simulation:
         self._at(began + seconds, lambda: self._finish(lease, began, process))
 
     def _read(self, cluster: str, process: PoolProcess) -> tuple[bool, float]:
-        """Return whether a pass follows changes, and its usual seconds, and note what it has read."""
+        """Return whether a pass follows changes, and its usual seconds, and note what it has
+        read."""
         now, found, seconds = self._now, process.lists(cluster), self._what.changes
         if found is None or not found.usable(now) or now - found.followed_at >= FRESH_FOR:
             other = self._shared.get(cluster) if self._what.shared else None
@@ -375,7 +396,8 @@ class BusyKey(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Return the share of what DynamoDB serves from one key, of reads or writes, whichever is larger."""
+        """Return the share of what DynamoDB serves from one key, of reads or
+        writes, whichever is larger."""
         return max(self.reads / MOST_READ, self.writes / MOST_WRITTEN)
 
 
@@ -388,7 +410,9 @@ class KeyedRequests:
 
     def reset(self) -> None:
         """Count from 0."""
-        self._seconds: dict[str, dict[tuple[int, str], float]] = defaultdict(lambda: defaultdict(float))
+        self._seconds: dict[str, dict[tuple[int, str], float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
         self._requests: Counter[str] = Counter()
 
     def note(self, key: str, kind: str, units: float) -> None:
@@ -397,10 +421,13 @@ class KeyedRequests:
         self._requests[key] += 1
 
     def busiest(self) -> tuple[BusyKey, ...]:
-        """Return the keys that all clusters share, and the busiest one of a cluster, the busiest first."""
+        """Return the keys that all clusters share, and the busiest one of a
+        cluster, the busiest first."""
         found = [self._busy(key) for key in self._seconds]
         shared = [each for each in found if each.key.startswith("!")]
-        own = sorted((each for each in found if not each.key.startswith("!")), key=lambda each: -each.share)[:1]
+        own = sorted(
+            (each for each in found if not each.key.startswith("!")), key=lambda each: -each.share
+        )[:1]
         return tuple(sorted([*shared, *own], key=lambda each: -each.share))
 
     def _busy(self, key: str) -> BusyKey:
@@ -413,7 +440,8 @@ class KeyedRequests:
 
 
 FULL_BYTES, CHANGED_BYTES = 280_000, 24_000
-"""Compressed bytes that a pass reads of 100 nodes and 1,500 pods (tests/benchmarks/test_pass.py)."""
+"""Compressed bytes that a pass reads of 100 nodes and 1,500 pods
+(tests/benchmarks/test_pass.py)."""
 TIMEOUT = 60.0
 """Seconds that the tick may take (.chalice/config.json)."""
 
@@ -422,14 +450,20 @@ SCENARIOS: tuple[tuple[str, SimulatedDeployment], ...] = (
     ("500 clusters", SimulatedDeployment()),
     ("500, lists shared", SimulatedDeployment(shared=True)),
     ("500, passes of 4 to 5 s", SimulatedDeployment(full=5.0, changes=4.0, stored=4.4)),
-    ("the same, concurrency 60", SimulatedDeployment(full=5.0, changes=4.0, stored=4.4, concurrency=60)),
-    ("1,000 clusters, tick with 1,769 MB", SimulatedDeployment(clusters=1_000, tick_call=0.0075, concurrency=40)),
+    (
+        "the same, concurrency 60",
+        SimulatedDeployment(full=5.0, changes=4.0, stored=4.4, concurrency=60),
+    ),
+    (
+        "1,000 clusters, tick with 1,769 MB",
+        SimulatedDeployment(clusters=1_000, tick_call=0.0075, concurrency=40),
+    ),
 )
 
 
 def dollars(what: SimulatedDeployment, outcome: Outcome, counts: Counts) -> tuple[float, float]:
-    """Return the monthly dollars of one cluster: AWS, and the traffic of the cluster's cloud. counts: of a quiet
-    minute."""
+    """Return the monthly dollars of one cluster: AWS, and the traffic of the cluster's cloud.
+    counts: of a quiet minute."""
     minutes = what.minutes - what.unmeasured
     passes = outcome.passes / minutes / what.clusters * PASSES
     way = ways(counts, seconds=outcome.busy * minutes / max(1, outcome.passes))[-2]
@@ -440,7 +474,10 @@ def dollars(what: SimulatedDeployment, outcome: Outcome, counts: Counts) -> tupl
 
 def _table(rows: Sequence[tuple[str, SimulatedDeployment, Outcome]], counts: Counts) -> list[str]:
     lines = [
-        "| | Passes made | Late: half / 99 % / all | Tick | Processes | Read changes | Dollars: AWS | traffic |",
+        (
+            "| | Passes made | Late: half / 99 % / all | Tick | Processes | Read changes | "
+            "Dollars: AWS | traffic |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, what, outcome in rows:
@@ -458,13 +495,20 @@ def _table(rows: Sequence[tuple[str, SimulatedDeployment, Outcome]], counts: Cou
 
 def _keys(what: SimulatedDeployment, outcome: Outcome) -> list[str]:
     lines = [
-        f"| Partition, {what.clusters} clusters | Units read, busiest second | written | Share of its limit |",
+        (
+            f"| Partition, {what.clusters} clusters | Units read, busiest second | written | Share "
+            "of its limit |"
+        ),
         "|---|---|---|---|",
     ]
     for each in outcome.keys:
         name = f"`{each.key}`" if each.key.startswith("!") else "the busiest cluster"
         lines.append(f"| {name} | {each.reads:.0f} | {each.writes:.0f} | {each.share:.1%} |")
-    return [*lines, "", f"A partition serves {MOST_READ:,} units read and {MOST_WRITTEN:,} written in a second."]
+    return [
+        *lines,
+        "",
+        f"A partition serves {MOST_READ:,} units read and {MOST_WRITTEN:,} written in a second.",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -479,7 +523,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m infra.simulation.many_clusters", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.simulation.many_clusters", description=__doc__
+    )
     for field in msgspec.structs.fields(SimulatedDeployment):
         flag = "--" + field.name.replace("_", "-")
         if field.type is bool:

@@ -1,6 +1,8 @@
-"""Prints every command with its arguments: `python -m infra.tools.command_reference > docs/commands.md`.
+"""Prints every command with its arguments: `python -m
+infra.tools.command_reference > docs/commands.md`.
 
-It reads the parsers and not their `--help`, whose form depends on Python's version and the terminal's width.
+It reads the parsers and not their `--help`, whose form depends on Python's version
+and the terminal's width.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ Every command with its arguments, as `outscaler COMMAND --help` shows them; `mak
 def reference() -> str:
     """Return the page."""
     outputs = ", ".join(f"`{name}`" for name in OUTPUTS)
-    return "\n".join([_HEAD.format(outputs=outputs), *(line for command in COMMANDS for line in _section(command))])
+    return "\n".join(
+        [
+            _HEAD.format(outputs=outputs),
+            *(line for command in COMMANDS for line in _section(command)),
+        ]
+    )
 
 
 def _section(command: Command) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Prints the Grafana dashboard for GET /metrics: `python -m infra.tools.grafana_dashboard`.
 
-The first row has the panels that users of the kubernetes-autoscaling-mixin look for. The other rows are those of the
-CloudWatch dashboard (infra/aws/dashboard.py). `make docs` writes infra/grafana/outscaler.json; tests compare it, and
-read every expression.
+The first row has the panels that users of the kubernetes-autoscaling-mixin look for. The other rows
+are those of the CloudWatch dashboard (infra/aws/dashboard.py). `make docs` writes
+infra/grafana/outscaler.json; tests compare it, and read every expression.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _STAT, _SERIES, _HEAT, _STATES, _TABLE = "stat", "timeseries", "heatmap", "state
 
 
 class GrafanaPanel(msgspec.Struct, frozen=True):
-    """One panel. queries: pairs of an expression and its legend. In expressions, `{}` after a metric stands for the
-    selection of the cluster, and `{,` begins further labels. help: shown with the panel."""
+    """One panel. queries: pairs of an expression and its legend. In expressions, `{}`
+    after a metric stands for the selection of the cluster, and `{,` begins further labels.
+    help: shown with the panel."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -38,7 +39,8 @@ _SAFE = ("max(cluster_autoscaler_cluster_safe_to_autoscale{})", "safe")
 _PENDING = ('sum(cluster_autoscaler_unschedulable_pods_count{,type="unschedulable"})', "pending")
 _TOTAL = ("sum(cluster_autoscaler_nodes_count{})", "nodes")
 _LENGTHS = (
-    'sum by (le) (increase(cluster_autoscaler_function_duration_seconds_bucket{,function="main"}[$__rate_interval]))'
+    'sum by (le) (increase(cluster_autoscaler_function_duration_seconds_bucket{,function="main"}[$_'
+    "_rate_interval]))"
 )
 _MOST = ("max(cluster_autoscaler_max_nodes_count{})", "most")
 
@@ -46,12 +48,29 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
     (
         "Overview",
         (
-            GrafanaPanel("Total nodes", (_TOTAL,), _STAT, help="Unregistered machines are included."),
-            GrafanaPanel("Max nodes", (_MOST,), _STAT, help="The lesser of maxNodesTotal and all groups' maximums."),
-            GrafanaPanel("Node groups", (("sum(cluster_autoscaler_node_groups_count{})", "groups"),), _STAT),
+            GrafanaPanel(
+                "Total nodes", (_TOTAL,), _STAT, help="Unregistered machines are included."
+            ),
+            GrafanaPanel(
+                "Max nodes",
+                (_MOST,),
+                _STAT,
+                help="The lesser of maxNodesTotal and all groups' maximums.",
+            ),
+            GrafanaPanel(
+                "Node groups", (("sum(cluster_autoscaler_node_groups_count{})", "groups"),), _STAT
+            ),
             GrafanaPanel(
                 "Healthy nodes",
-                (('sum(cluster_autoscaler_nodes_count{,state="ready"}) / sum(cluster_autoscaler_nodes_count{})', ""),),
+                (
+                    (
+                        (
+                            'sum(cluster_autoscaler_nodes_count{,state="ready"}) / '
+                            "sum(cluster_autoscaler_nodes_count{})"
+                        ),
+                        "",
+                    ),
+                ),
                 _STAT,
                 "percentunit",
             ),
@@ -84,15 +103,23 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
             ),
             GrafanaPanel("Mode", (("max by (mode) (outscaler_mode{})", "{{mode}}"),), _STAT),
             GrafanaPanel("Paused", (("max(outscaler_paused{})", ""),), _STAT, "bool_yes_no"),
-            GrafanaPanel("Circuit breaker tripped", (("max(outscaler_brake{})", ""),), _STAT, "bool_yes_no"),
-            GrafanaPanel("Leaving", (("sum(cluster_autoscaler_pending_node_deletions{})", ""),), _STAT),
+            GrafanaPanel(
+                "Circuit breaker tripped", (("max(outscaler_brake{})", ""),), _STAT, "bool_yes_no"
+            ),
+            GrafanaPanel(
+                "Leaving", (("sum(cluster_autoscaler_pending_node_deletions{})", ""),), _STAT
+            ),
             GrafanaPanel(
                 "Removals in cooldown",
                 (("max(cluster_autoscaler_scale_down_in_cooldown{})", ""),),
                 _STAT,
                 "bool_yes_no",
             ),
-            GrafanaPanel("Errors in 1 h", (("sum(increase(cluster_autoscaler_errors_total{}[1h]))", ""),), _STAT),
+            GrafanaPanel(
+                "Errors in 1 h",
+                (("sum(increase(cluster_autoscaler_errors_total{}[1h]))", ""),),
+                _STAT,
+            ),
         ),
     ),
     (
@@ -106,9 +133,18 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
             GrafanaPanel(
                 "Groups: target between minimum and maximum",
                 (
-                    ("max by (node_group) (cluster_autoscaler_node_group_target_count{})", "{{node_group}} target"),
-                    ("max by (node_group) (cluster_autoscaler_node_group_min_count{})", "{{node_group}} min"),
-                    ("max by (node_group) (cluster_autoscaler_node_group_max_count{})", "{{node_group}} max"),
+                    (
+                        "max by (node_group) (cluster_autoscaler_node_group_target_count{})",
+                        "{{node_group}} target",
+                    ),
+                    (
+                        "max by (node_group) (cluster_autoscaler_node_group_min_count{})",
+                        "{{node_group}} min",
+                    ),
+                    (
+                        "max by (node_group) (cluster_autoscaler_node_group_max_count{})",
+                        "{{node_group}} max",
+                    ),
                 ),
                 help="Needs emitPerNodegroupMetrics: true.",
             ),
@@ -122,7 +158,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 (
                     ("sum(increase(cluster_autoscaler_scaled_up_nodes_total{}[1h]))", "bought"),
                     (
-                        "sum by (reason) (increase(cluster_autoscaler_scaled_down_nodes_total{}[1h]))",
+                        (
+                            "sum by (reason) (increase(cluster_autoscaler_scaled_down_nodes_"
+                            "total{}[1h]))"
+                        ),
                         "removed: {{reason}}",
                     ),
                 ),
@@ -130,13 +169,25 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
             GrafanaPanel(
                 "Failures by class",
                 (
-                    ("sum by (reason) (increase(cluster_autoscaler_failed_scale_ups_total{}[1h]))", "up: {{reason}}"),
                     (
-                        "sum by (reason) (increase(cluster_autoscaler_failed_node_creations_total{}[1h]))",
+                        (
+                            "sum by (reason) (increase(cluster_autoscaler_failed_scale_ups_"
+                            "total{}[1h]))"
+                        ),
+                        "up: {{reason}}",
+                    ),
+                    (
+                        (
+                            "sum by (reason) (increase(cluster_autoscaler_failed_node_creations_"
+                            "total{}[1h]))"
+                        ),
                         "creation: {{reason}}",
                     ),
                     (
-                        "sum by (kind) (increase(cluster_autoscaler_failed_operations_total{}[1h]))",
+                        (
+                            "sum by (kind) (increase(cluster_autoscaler_failed_operations_"
+                            "total{}[1h]))"
+                        ),
                         "operation: {{kind}}",
                     ),
                 ),
@@ -145,14 +196,25 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Evictions by result",
                 (
                     (
-                        "sum by (eviction_result) (increase(cluster_autoscaler_evicted_pods_total{}[1h]))",
+                        (
+                            "sum by (eviction_result) "
+                            "(increase(cluster_autoscaler_evicted_pods_total{}[1h]))"
+                        ),
                         "{{eviction_result}}",
                     ),
                 ),
             ),
             GrafanaPanel(
                 "Groups in back-off",
-                (("max by (node_group, reason) (cluster_autoscaler_node_group_backoff_status{})", "{{node_group}}"),),
+                (
+                    (
+                        (
+                            "max by (node_group, reason) "
+                            "(cluster_autoscaler_node_group_backoff_status{})"
+                        ),
+                        "{{node_group}}",
+                    ),
+                ),
                 _STATES,
                 help="Needs emitPerNodegroupMetrics: true.",
             ),
@@ -184,9 +246,18 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
             GrafanaPanel(
                 "Replacements and removed nodes per hour",
                 (
-                    ("sum by (result) (increase(outscaler_replacements_total{}[1h]))", "replacement: {{result}}"),
-                    ("sum by (reason) (increase(outscaler_disrupted_nodes_total{}[1h]))", "removed: {{reason}}"),
-                    ("sum by (result) (increase(outscaler_node_restarts_total{}[1h]))", "restart: {{result}}"),
+                    (
+                        "sum by (result) (increase(outscaler_replacements_total{}[1h]))",
+                        "replacement: {{result}}",
+                    ),
+                    (
+                        "sum by (reason) (increase(outscaler_disrupted_nodes_total{}[1h]))",
+                        "removed: {{reason}}",
+                    ),
+                    (
+                        "sum by (result) (increase(outscaler_node_restarts_total{}[1h]))",
+                        "restart: {{result}}",
+                    ),
                 ),
             ),
             GrafanaPanel(
@@ -203,7 +274,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
             GrafanaPanel(
                 "Nodes that stay, by reason",
                 (
-                    ("sum by (reason) (cluster_autoscaler_unremovable_nodes_count{})", "{{reason}}"),
+                    (
+                        "sum by (reason) (cluster_autoscaler_unremovable_nodes_count{})",
+                        "{{reason}}",
+                    ),
                     ("sum(cluster_autoscaler_unneeded_nodes_count{})", "unneeded"),
                 ),
                 stacked=True,
@@ -212,7 +286,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Scalings held back by limits",
                 (
                     (
-                        "sum by (direction, reason) (increase(cluster_autoscaler_skipped_scale_events_count{}[15m]))",
+                        (
+                            "sum by (direction, reason) "
+                            "(increase(cluster_autoscaler_skipped_scale_events_count{}[15m]))"
+                        ),
                         "{{direction}}: {{reason}}",
                     ),
                 ),
@@ -228,7 +305,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Memory and its limits",
                 (
                     ("sum(cluster_autoscaler_cluster_memory_current_bytes{})", "memory"),
-                    ("max by (direction) (cluster_autoscaler_memory_limits_bytes{})", "{{direction}}"),
+                    (
+                        "max by (direction) (cluster_autoscaler_memory_limits_bytes{})",
+                        "{{direction}}",
+                    ),
                 ),
                 unit="bytes",
             ),
@@ -252,7 +332,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Age of the last pass of each cluster",
                 (
                     (
-                        'time() - max by (cluster) (cluster_autoscaler_last_activity{activity="main"})',
+                        (
+                            "time() - max by (cluster) "
+                            '(cluster_autoscaler_last_activity{activity="main"})'
+                        ),
                         "{{cluster}}",
                     ),
                 ),
@@ -293,7 +376,13 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Groups",
                 tuple(
                     (f"max by (node_group) ({_PREFIX}node_group_{name}{{}})", name)
-                    for name in ("min_count", "target_count", "max_count", "healthiness", "backoff_status")
+                    for name in (
+                        "min_count",
+                        "target_count",
+                        "max_count",
+                        "healthiness",
+                        "backoff_status",
+                    )
                 ),
                 _TABLE,
                 help="Needs emitPerNodegroupMetrics: true.",
@@ -307,7 +396,9 @@ def dashboard() -> Json:
     return {
         "title": "Outscaler",
         "uid": "outscaler",
-        "description": "Made by python -m infra.tools.grafana_dashboard; docs/alarms.md describes it.",
+        "description": (
+            "Made by python -m infra.tools.grafana_dashboard; docs/alarms.md describes it."
+        ),
         "tags": ["outscaler", "autoscaling"],
         "schemaVersion": 39,
         "editable": True,
@@ -324,7 +415,12 @@ def text() -> str:
 
 
 def _variables() -> Iterator[Json]:
-    yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    yield {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+    }
     query = f"label_values({_PREFIX}last_activity, cluster)"
     yield {
         "name": "cluster",
@@ -342,7 +438,13 @@ def _panels() -> Iterator[Json]:
     top, number = 0, 0
     for title, panels in ROWS:
         number += 1
-        yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": _grid(0, top, _WIDTH, 1)}
+        yield {
+            "id": number,
+            "type": "row",
+            "title": title,
+            "collapsed": False,
+            "gridPos": _grid(0, top, _WIDTH, 1),
+        }
         top += 1
         width = _WIDTH // len(panels)
         height = _STAT_HEIGHT if panels[0].kind == _STAT else _HEIGHT
@@ -375,7 +477,9 @@ def _target(panel: GrafanaPanel, number: int) -> Json:
     return {
         "refId": chr(ord("A") + number),
         "datasource": _DATASOURCE,
-        "expr": expression.replace("{}", '{cluster="$cluster"}').replace("{,", '{cluster="$cluster",'),
+        "expr": expression.replace("{}", '{cluster="$cluster"}').replace(
+            "{,", '{cluster="$cluster",'
+        ),
         "legendFormat": legend,
         "format": {_HEAT: "heatmap", _TABLE: "table"}.get(panel.kind, "time_series"),
         "instant": panel.kind == _TABLE,
@@ -387,7 +491,11 @@ _OPTIONS: dict[str, Json] = {
     _HEAT: {"calculate": False, "yAxis": {"unit": "s"}},
 }
 _MORE: dict[str, Json] = {
-    _TABLE: {"transformations": [{"id": "joinByField", "options": {"byField": "node_group", "mode": "outer"}}]}
+    _TABLE: {
+        "transformations": [
+            {"id": "joinByField", "options": {"byField": "node_group", "mode": "outer"}}
+        ]
+    }
 }
 
 

@@ -1,4 +1,6 @@
-"""Ends a command on Ctrl-C and on SIGTERM in the same way: it cleans up, prints one line, and has exit code 130."""
+"""Ends a command on Ctrl-C and on SIGTERM in the same way: it cleans up, prints one
+line, and has exit code 130.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ INTERRUPTED = 130
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Exit with the code of a command. main: may handle KeyboardInterrupt itself. While it cleans up after the first
-    signal, further ones have no effect, so that nothing is left behind."""
+    """Exit with the code of a command. main: may handle KeyboardInterrupt itself. While it cleans
+    up after the first signal, further ones have no effect, so that nothing is left behind."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and a shell's background job
             signal.signal(number, _interrupt)

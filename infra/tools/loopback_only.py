@@ -1,9 +1,10 @@
-"""Runs a command in a network of its own whose only interface is the loopback one, for servers that listen on all
-interfaces: nobody else can reach them.
+"""Runs a command in a network of its own whose only interface is the loopback one, for servers that
+listen on all interfaces: nobody else can reach them.
 
     python -m infra.tools.loopback_only CMD…
 
-It needs Linux and the command `unshare` of util-linux; a user who is not root needs user namespaces.
+It needs Linux and the command `unshare` of util-linux; a user who is not
+root needs user namespaces.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def can_be_alone() -> bool:
     """Return whether this user may make such a network here."""
     if shutil.which(_UNSHARE[0]) is None:
         return False
-    tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, timeout=_TEST_SECONDS, check=False)
+    tried = subprocess.run(
+        [*_UNSHARE, "true"], capture_output=True, timeout=_TEST_SECONDS, check=False
+    )
     return tried.returncode == 0
 
 

@@ -1,7 +1,8 @@
-"""Generates docs/policy.md from the tables: `python -m infra.tools.policy_reference > docs/policy.md`.
+"""Generates docs/policy.md from the tables: `python -m
+infra.tools.policy_reference > docs/policy.md`.
 
-A reference maintained separately would be wrong after the first change of a table. A test compares the committed file
-with the generated one.
+A reference maintained separately would be wrong after the first change of a table. A test compares
+the committed file with the generated one.
 """
 
 from __future__ import annotations
@@ -236,7 +237,10 @@ def reference() -> str:
         _fields(
             "spec.kubernetes",
             KUBERNETES,
-            "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or inClusterKubeconfigSecret alone.",
+            (
+                "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or "
+                "inClusterKubeconfigSecret alone."
+            ),
         ),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
@@ -274,7 +278,12 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _fields(title: str, section: Section, note: str = "", level: str = "##") -> str:
     rows = (
-        (f"`{field.key}`", field.kind.name, "required" if field.required else _code(field.default), field.meaning)
+        (
+            f"`{field.key}`",
+            field.kind.name,
+            "required" if field.required else _code(field.default),
+            field.meaning,
+        )
         for field in section.fields
     )
     lead = f"{note}\n\n" if note else ""
@@ -284,7 +293,16 @@ def _fields(title: str, section: Section, note: str = "", level: str = "##") -> 
 def _options(rows: tuple[OptionDefinition, ...]) -> str:
     return _table(
         ("Option", "Kind", "Default", "Status", "Meaning"),
-        ((f"`{row.name}`", row.kind.name, _code(default_text(row)), row.status.value, _meaning(row)) for row in rows),
+        (
+            (
+                f"`{row.name}`",
+                row.kind.name,
+                _code(default_text(row)),
+                row.status.value,
+                _meaning(row),
+            )
+            for row in rows
+        ),
     )
 
 

@@ -1,8 +1,10 @@
-"""Prints the alerting rules for GET /metrics: `python -m infra.tools.prometheus_rules rules` as a file of Prometheus,
-`python -m infra.tools.prometheus_rules resource` as a PrometheusRule of the Prometheus operator.
+"""Prints the alerting rules for GET /metrics: `python -m infra.tools.prometheus_rules rules` as
+a file of Prometheus, `python -m infra.tools.prometheus_rules resource` as a PrometheusRule of
+the Prometheus operator.
 
-Every expression keeps the label `cluster`, so that one file serves all clusters of a deployment. `make docs` writes
-both files to infra/prometheus; tests compare them with this table, and the table with the metrics.
+Every expression keeps the label `cluster`, so that one file serves all clusters of a
+deployment. `make docs` writes both files to infra/prometheus; tests compare them with this
+table, and the table with the metrics.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ RUNBOOK = "docs/runbook.md"
 
 
 class AlertRule(msgspec.Struct, frozen=True):
-    """One alert. lasting: how long the expression must have a result. summary: with Prometheus' templates."""
+    """One alert. lasting: how long the expression must have a result. summary:
+    with Prometheus' templates."""
 
     name: str
     expression: str
@@ -75,14 +78,20 @@ ALERTS: tuple[AlertRule, ...] = (
     ),
     AlertRule(
         "OutscalerEvictionsFail",
-        'sum by (cluster) (increase(cluster_autoscaler_evicted_pods_total{eviction_result="failed"}[1h])) > 5',
+        (
+            "sum by (cluster) (increase(cluster_autoscaler_evicted_pods_total{eviction_result="
+            '"failed"}[1h])) > 5'
+        ),
         "5m",
         "warning",
         "{{ $labels.cluster }}: {{ $value }} evictions failed in an hour",
     ),
     AlertRule(
         "OutscalerLimit",
-        "sum by (cluster, direction, reason) (increase(cluster_autoscaler_skipped_scale_events_count[15m])) > 0",
+        (
+            "sum by (cluster, direction, reason) "
+            "(increase(cluster_autoscaler_skipped_scale_events_count[15m])) > 0"
+        ),
         "15m",
         "info",
         "{{ $labels.cluster }}: {{ $labels.reason }} holds back scaling {{ $labels.direction }}",
@@ -93,13 +102,17 @@ ALERTS: tuple[AlertRule, ...] = (
         " / max by (cluster, node_group) (cluster_autoscaler_node_group_max_count) >= 0.95",
         "15m",
         "warning",
-        "{{ $labels.cluster }}: {{ $labels.node_group }} is at {{ $value | humanizePercentage }} of its maximum",
+        (
+            "{{ $labels.cluster }}: {{ $labels.node_group }} is at {{ $value | humanizePercentage "
+            "}} of its maximum"
+        ),
     ),
     # `unless`, because the counter does not exist before the first removal
     AlertRule(
         "OutscalerRemovalsStuck",
         "min by (cluster) (min_over_time(cluster_autoscaler_pending_node_deletions[30m])) > 0"
-        " unless on (cluster) sum by (cluster) (increase(cluster_autoscaler_scaled_down_nodes_total[30m])) > 0",
+        " unless on (cluster) sum by (cluster) "
+        "(increase(cluster_autoscaler_scaled_down_nodes_total[30m])) > 0",
         "5m",
         "warning",
         "{{ $labels.cluster }}: nodes are being removed, and none has gone for half an hour",
@@ -148,7 +161,10 @@ def _rule(alert: AlertRule) -> dict[str, Any]:
     }
 
 
-_HEAD = "# Made by python -m infra.tools.prometheus_rules; do not edit it. docs/alarms.md describes the alerts.\n"
+_HEAD = (
+    "# Made by python -m infra.tools.prometheus_rules; do not edit it. docs/alarms.md describes "
+    "the alerts.\n"
+)
 _CONTENTS = {"rules": rules, "resource": resource}
 
 

@@ -1,7 +1,8 @@
 """Pictures of the status page for the documentation, made by headless Chromium: `make screenshots`.
 
-The page shows the example deployment (infra/emulators/example_clusters.py) at its own instant, so the pictures differ
-only where the page does. Chromium is found by its name, or named by CHROMIUM; Playwright drives it and downloads none.
+The page shows the example deployment (infra/emulators/example_clusters.py) at its own instant, so
+the pictures differ only where the page does. Chromium is found by its name, or named by CHROMIUM;
+Playwright drives it and downloads none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from infra.emulators.example_clusters import NOW, example
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage")
-"""Of Chromium: it shows nothing but pages of this machine, also as root in a container without /dev/shm."""
+"""Of Chromium: it shows nothing but pages of this machine, also as root in a
+container without /dev/shm."""
 ZONE = "Europe/Zurich"
 """The time zone of the pictures' reader."""
 FOLDER = Path("docs/images")
@@ -38,7 +40,8 @@ def chromium() -> str:
 
 
 class Picture(NamedTuple):
-    """One picture. width: of the window, in pixels. height: of the picture, 0 for the whole page."""
+    """One picture. width: of the window, in pixels. height: of the picture, 0 for the whole
+    page."""
 
     name: str
     path: str
@@ -60,13 +63,16 @@ PICTURES = (
 
 @contextmanager
 def served(store: Store | None = None, clock: Callable[[], float] = lambda: NOW) -> Iterator[str]:
-    """Serve a store's clusters, or the example, without the checks of `outscaler ui`; yields the address."""
+    """Serve a store's clusters, or the example, without the checks of `outscaler
+    ui`; yields the address."""
     shown, links = store or example(hours=336), Links()
 
     class ExampleHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
-            answer = respond(shown, PageRequest(path, dict(parse_qsl(query))), clock(), links, STRICT)
+            answer = respond(
+                shown, PageRequest(path, dict(parse_qsl(query))), clock(), links, STRICT
+            )
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
@@ -88,7 +94,9 @@ def main() -> int:
     """Make every picture. Returns 1 where there is no Chromium."""
     program = chromium()
     if not program:
-        sys.stderr.write("chromium is not installed; on Debian: apt-get install chromium, or set CHROMIUM\n")
+        sys.stderr.write(
+            "chromium is not installed; on Debian: apt-get install chromium, or set CHROMIUM\n"
+        )
         return 1
     from playwright.sync_api import sync_playwright
 

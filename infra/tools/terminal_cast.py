@@ -1,8 +1,8 @@
 """Draws commands and their output as an animated terminal, for the README:
 `python -m infra.tools.terminal_cast > docs/images/plan.svg`.
 
-The text is that of docs/start.md, whose output a test compares with the commands. The picture is an SVG without a
-script; its animation is CSS, which web pages show in a picture, too.
+The text is that of docs/start.md, whose output a test compares with the commands. The picture is an
+SVG without a script; its animation is CSS, which web pages show in a picture, too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,19 @@ def steps(page: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (command, lines of output) of the page's blocks that are shown."""
     blocks = page.split("```")[1::2]
     pairs = pairwise(blocks)
-    found = [(first[3:].strip(), second.strip("\n").splitlines()) for first, second in pairs if first[:3] == "sh\n"]
-    return tuple((command, tuple(output)) for command, output in found if command.split()[1] in SHOWN)
+    found = [
+        (first[3:].strip(), second.strip("\n").splitlines())
+        for first, second in pairs
+        if first[:3] == "sh\n"
+    ]
+    return tuple(
+        (command, tuple(output)) for command, output in found if command.split()[1] in SHOWN
+    )
 
 
-def screens(found: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[float, float, tuple[CastLine, ...]]]:
+def screens(
+    found: Sequence[tuple[str, Sequence[str]]],
+) -> Iterator[tuple[float, float, tuple[CastLine, ...]]]:
     """Return (begin, end, lines) of each command, which has the screen for itself."""
     now = 0.0
     for command, output in found:
@@ -65,7 +73,9 @@ def svg(page: str) -> str:
             style.append(_visible(name, line.at, end, total))
             kind = f"{name} typed" if line.typed else name
             place = f'x="{_MARGIN}" y="{_MARGIN + (row + 1) * _LINE - 5}"'
-            body.append(f'<text class="{kind}" {place} xml:space="preserve">{escape(line.text)}</text>')
+            body.append(
+                f'<text class="{kind}" {place} xml:space="preserve">{escape(line.text)}</text>'
+            )
         body.append("</g>")
     names = ", ".join(command for command, _ in steps(page))
     return "\n".join(
@@ -73,8 +83,14 @@ def svg(page: str) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
             f"<title>{escape(names)}</title>",
             "<style>",
-            "text{font:13.6px ui-monospace,Menlo,Consolas,monospace;fill:#d5dae0}.typed{fill:#8bd5a5}",
-            "@media(prefers-reduced-motion:reduce){text{animation:none!important}g:not(.s0){display:none}}",
+            (
+                "text{font:13.6px ui-monospace,Menlo,Consolas,monospace;fill:#d5dae0}.typed{fill:#"
+                "8bd5a5}"
+            ),
+            (
+                "@media(prefers-reduced-motion:reduce){text{animation:none!important}g:not(."
+                "s0){display:none}}"
+            ),
             *style,
             "</style>",
             f'<rect width="{width}" height="{height}" rx="8" fill="#161b22"/>',
@@ -93,7 +109,10 @@ def _visible(name: str, begin: float, end: float, total: float) -> str:
         frames.insert(0, "0%{visibility:hidden}")
     if end >= total:
         frames[-1] = "100%{visibility:visible}"
-    return f".{name}{{animation:{name} {total:.1f}s step-end infinite}}@keyframes {name}{{{''.join(frames)}}}"
+    return (
+        f".{name}{{animation:{name} {total:.1f}s step-end infinite}}@keyframes "
+        f"{name}{{{''.join(frames)}}}"
+    )
 
 
 def _fitting(line: str) -> str:

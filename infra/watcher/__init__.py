@@ -1,1 +1,3 @@
-"""A container that reads the cluster it runs in and posts what it sees to the webhook of a deployment."""
+"""A container that reads the cluster it runs in and posts what it sees to the
+webhook of a deployment.
+"""

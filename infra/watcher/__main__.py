@@ -22,7 +22,12 @@ def main() -> int:
     try:
         settings = from_environment(os.environ)
         settings.seal_key()
-        kube = connect(KubernetesAccess(kubeconfig_file=settings.kubeconfig), _no_secret, clock=time.time, files=True)
+        kube = connect(
+            KubernetesAccess(kubeconfig_file=settings.kubeconfig),
+            _no_secret,
+            clock=time.time,
+            files=True,
+        )
         ClusterWatcher(settings, kube, sender(settings)).run()
     except OutscalerError as error:
         sys.stderr.write(f"outscaler-watcher: {error}\n")

@@ -1,4 +1,6 @@
-"""Settings of the watcher: variables of its environment, and secrets in files, which Kubernetes updates in place."""
+"""Settings of the watcher: variables of its environment, and secrets in files, which
+Kubernetes updates in place.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ _LARGEST_SECRET = 2**14  # characters
 
 
 class WatcherSettings(msgspec.Struct, frozen=True):
-    """cluster: its name in Outscaler. url: where the cluster's events are posted. kubeconfig: a file. secrets: a folder
-    with the files `webhook` and `watcher`. namespace: the policy's options.namespace. every: seconds between two posts
-    while nothing is urgent. authorities: a file in PEM with those that may sign the webhook's certificate, "" for the
-    public ones."""
+    """cluster: its name in Outscaler. url: where the cluster's events are posted. kubeconfig: a
+    file. secrets: a folder with the files `webhook` and `watcher`. namespace: the policy's
+    options.namespace. every: seconds between two posts while nothing is urgent. authorities: a file
+    in PEM with those that may sign the webhook's certificate, "" for the public ones."""
 
     cluster: str
     url: str
@@ -46,7 +48,9 @@ class WatcherSettings(msgspec.Struct, frozen=True):
         try:
             return ssl.create_default_context(cafile=self.authorities)
         except OSError:
-            raise BadInput("OUTSCALER_WEBHOOK_CA", "has no certificates", "mount authorities in PEM there") from None
+            raise BadInput(
+                "OUTSCALER_WEBHOOK_CA", "has no certificates", "mount authorities in PEM there"
+            ) from None
 
     def seal_key(self) -> bytes:
         """Return the key that seals lists. Raises BadInput."""
@@ -55,13 +59,18 @@ class WatcherSettings(msgspec.Struct, frozen=True):
 
 def from_environment(environment: Mapping[str, str]) -> WatcherSettings:
     """Return the settings. Raises BadInput that names the variable."""
-    cluster, address = _given(environment, "OUTSCALER_CLUSTER"), _given(environment, "OUTSCALER_WEBHOOK")
+    cluster, address = (
+        _given(environment, "OUTSCALER_CLUSTER"),
+        _given(environment, "OUTSCALER_WEBHOOK"),
+    )
     try:
         right = urlsplit(address).scheme == "https" and bool(urlsplit(address).hostname)
     except ValueError:
         right = False
     if not right:
-        raise BadInput("OUTSCALER_WEBHOOK", "is not an HTTPS address", _EXAMPLE["OUTSCALER_WEBHOOK"])
+        raise BadInput(
+            "OUTSCALER_WEBHOOK", "is not an HTTPS address", _EXAMPLE["OUTSCALER_WEBHOOK"]
+        )
     return WatcherSettings(
         cluster=cluster,
         url=f"{address.rstrip('/')}/clusters/{quote(cluster, safe='')}/events",
@@ -92,7 +101,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         found = 0.0
     if not _SHORTEST <= found <= _LONGEST:
-        raise BadInput("OUTSCALER_EVERY", f"is {text[:20]!r}", f"give {_SHORTEST:g} to {_LONGEST:g} seconds")
+        raise BadInput(
+            "OUTSCALER_EVERY", f"is {text[:20]!r}", f"give {_SHORTEST:g} to {_LONGEST:g} seconds"
+        )
     return found
 
 
@@ -101,4 +112,6 @@ def _text(file: Path) -> str:
         with file.open(encoding="utf-8") as opened:
             return opened.read(_LARGEST_SECRET)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(file), f"cannot be read ({type(error).__name__})", "mount the Secret there") from None
+        raise BadInput(
+            str(file), f"cannot be read ({type(error).__name__})", "mount the Secret there"
+        ) from None

@@ -1,7 +1,8 @@
-"""Posts the lists of a cluster to the webhook of a deployment: a base, and then what has changed since it.
+"""Posts the lists of a cluster to the webhook of a deployment: a base, and then
+what has changed since it.
 
-Changes are read as a pass reads them, so lost ones are found by counts and versions, and cured by reading everything. A
-lost post needs no cure, because every post has all changes since the base.
+Changes are read as a pass reads them, so lost ones are found by counts and versions, and cured by
+reading everything. A lost post needs no cure, because every post has all changes since the base.
 """
 
 from __future__ import annotations
@@ -38,15 +39,19 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class NotPosted(OutscalerError):
-    """The webhook did not accept a post. retry_after: seconds that it asks to wait, 0.0 where it does not."""
+    """The webhook did not accept a post. retry_after: seconds that it asks to
+    wait, 0.0 where it does not."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)
         self.retry_after = retry_after
 
 
-def sender(settings: WatcherSettings, clock: Callable[[], float] = time.time) -> Callable[[WatcherPost], None]:
-    """Return what sends a post. It raises NotPosted, and BadInput for the webhook's secret. clock: epoch seconds."""
+def sender(
+    settings: WatcherSettings, clock: Callable[[], float] = time.time
+) -> Callable[[WatcherPost], None]:
+    """Return what sends a post. It raises NotPosted, and BadInput for the webhook's
+    secret. clock: epoch seconds."""
     session = BoundedSession()
     session.mount("https://", BoundedAdapter(settings.trusted))
 
@@ -76,10 +81,11 @@ def _problem(reply: Reply) -> str:
 GIVE_UP = 600.0
 """Seconds without a post after which the process ends, so that Kubernetes starts another one."""
 QUIET_FOR = 19.0
-"""Seconds after which a post is repeated although nothing has changed: passes use none that is older than 45."""
+"""Seconds after which a post is repeated although nothing has changed: passes use
+none that is older than 45."""
 LONGEST_PAUSE, LONGEST_ASKED = 120.0, 300.0
-"""Seconds between two attempts at most while posts are refused, and where the webhook asks for more. Both leave several
-attempts before GIVE_UP."""
+"""Seconds between two attempts at most while posts are refused, and where the webhook asks for
+more. Both leave several attempts before GIVE_UP."""
 _MEMORY = 8 << 30  # bytes; the container's limit is lower
 _APART = 1.0  # seconds between two posts at least
 _URGENT = b'"Unschedulable"'
@@ -87,8 +93,9 @@ _WATCHED = {"fieldSelector": "spec.nodeName=", "watch": "1", "allowWatchBookmark
 
 
 def pause_after(refused: int, every: float, asked: float, draw: float) -> float:
-    """Return the seconds to wait after some refused posts in a row: twice as long each time, from half of that on by
-    chance, so that the watchers of many clusters do not come back together. asked: Retry-After, 0.0 for none."""
+    """Return the seconds to wait after some refused posts in a row: twice as long each time, from
+    half of that on by chance, so that the watchers of many clusters do not come back together.
+    asked: Retry-After, 0.0 for none."""
     longest = min(LONGEST_PAUSE, every * 2.0 ** min(refused, 30))
     return max(longest * (0.5 + 0.5 * draw), min(asked, LONGEST_ASKED))
 
@@ -98,9 +105,10 @@ class Silent(OutscalerError):
 
 
 class ClusterWatcher:
-    """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
-    seconds of a clock that never goes back. quiet: see WatchPace. wait: for an event, so many seconds at most.
-    draw: a random number from 0 to 1. urgent: set where a turn is to begin at once.
+    """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch
+    seconds. monotonic: seconds of a clock that never goes back. quiet: see WatchPace. wait: for an
+    event, so many seconds at most. draw: a random number from 0 to 1. urgent: set where a turn is
+    to begin at once.
     """
 
     def __init__(
@@ -138,7 +146,9 @@ class ClusterWatcher:
                     posted, refused = began, 0
                 except NotPosted as error:
                     refused += 1
-                    pause = pause_after(refused, self._settings.every, error.retry_after, self._draw())
+                    pause = pause_after(
+                        refused, self._settings.every, error.retry_after, self._draw()
+                    )
                     sys.stderr.write(f"outscaler-watcher: {error}; again in {pause:.0f} s\n")
                     self._wait(ended, pause)  # a pod that waits does not shorten it
                     continue
@@ -151,7 +161,8 @@ class ClusterWatcher:
         raise Silent(f"nothing could be posted for {GIVE_UP:.0f} s")
 
     def turn(self) -> None:
-        """Read what has changed and post it. Raises OutscalerError; the next turn then posts what this one did not."""
+        """Read what has changed and post it. Raises OutscalerError; the next turn then
+        posts what this one did not."""
         name, key, at = self._settings.cluster, self._settings.seal_key(), self._clock()
         results: list[ReadResult] = []
         snapshot = read_live_cluster(
@@ -166,7 +177,9 @@ class ClusterWatcher:
         waiting = {pod.key for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable"}
         lists = self._kept.kept(name)
         if lists is None:
-            raise ClusterError("the lists cannot be followed; see the rights of the service account")
+            raise ClusterError(
+                "the lists cannot be followed; see the rights of the service account"
+            )
         if results[0].scope is ReadScope.FULL or self._base is None:
             self._base = None
             self._base = self._posted_base(lists, key, at)
@@ -177,7 +190,8 @@ class ClusterWatcher:
         data, digest = changes
         wake = None
         if not waiting <= self._waiting:
-            # A pass waits itself while such pods still arrive (docs/reference/scale-up.md "Waiting for more pods").
+            # A pass waits itself while such pods still arrive (docs/reference/scale-up.md
+            # "Waiting for more pods").
             wake = 0.0
         if digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
             return
@@ -200,11 +214,15 @@ class ClusterWatcher:
         while not ended.wait(pause):
             lists = self._kept.kept(self._settings.cluster)
             version = lists.versions.get("Pod", "") if lists is not None else ""
-            pause = _APART if not version or self.watch_pods(version) else max(_APART, self._settings.every)
+            pause = (
+                _APART
+                if not version or self.watch_pods(version)
+                else max(_APART, self._settings.every)
+            )
 
     def watch_pods(self, version: str, seconds: int = 15) -> bool:
-        """Watch the pods without a node from a resourceVersion for a few seconds, and return whether that was possible.
-        Raises nothing: each turn reads all changes anyway."""
+        """Watch the pods without a node from a resourceVersion for a few seconds, and return
+        whether that was possible. Raises nothing: each turn reads all changes anyway."""
         end = b""
 
         def seen(piece: bytes) -> None:

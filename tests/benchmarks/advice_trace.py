@@ -1,12 +1,14 @@
-"""Schedules of `outscaler advise` on days that it has not seen: waiting time and cost before and after.
+"""Schedules of `outscaler advise` on days that it has not seen: waiting time
+and cost before and after.
 
     python -m tests.benchmarks.advice_trace
 
-Two kinds of traces: generated weeks with busy mornings from Monday to Friday, quiet weekends, noise and a holiday; and
-the openb trace, whose tasks come at any time. A simple queue serves them, not the planner: one group of equal nodes,
-pods that need a share of a node, first fit in the order of arrival, a decision a minute, and purchases as many as the
-pods without room need. A node is ready after LEAD and goes after ten minutes without a pod. A schedule's minimum is
-bought when it opens. The simulated purchases are the history from which the advice is made.
+Two kinds of traces: generated weeks with busy mornings from Monday to Friday, quiet weekends, noise
+and a holiday; and the openb trace, whose tasks come at any time. A simple queue serves them, not
+the planner: one group of equal nodes, pods that need a share of a node, first fit in the order of
+arrival, a decision a minute, and purchases as many as the pods without room need. A node is ready
+after LEAD and goes after ten minutes without a pod. A schedule's minimum is bought when it opens.
+The simulated purchases are the history from which the advice is made.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ class QueuedPod(msgspec.Struct, frozen=True, order=True):
 
 
 class TraceResult(msgspec.Struct, frozen=True):
-    """What a span of the queue has cost. waited: minutes of pods. hours: of nodes, ready or on their way. operations:
-    what was done, as the table would have it."""
+    """What a span of the queue has cost. waited: minutes of pods. hours: of nodes, ready or on
+    their way. operations: what was done, as the table would have it."""
 
     waited: float
     hours: float
@@ -71,7 +73,9 @@ class _Node:
 class Queue:
     """The simulated group. schedules: in force from `since` on."""
 
-    def __init__(self, pods: Iterable[QueuedPod], schedules: Sequence[Schedule] = (), since: float = 0.0) -> None:
+    def __init__(
+        self, pods: Iterable[QueuedPod], schedules: Sequence[Schedule] = (), since: float = 0.0
+    ) -> None:
         self._arrivals = sorted(pods, reverse=True)
         self._schedules, self._since = schedules, since
         self._nodes: list[_Node] = []
@@ -92,7 +96,9 @@ class Queue:
                 else:
                     node.pods = [pod for pod in node.pods if pod[0] > now]
             self._bind(now)
-            least = max((schedule.min or 0 for at, end, schedule in openings if at <= now < end), default=0)
+            least = max(
+                (schedule.min or 0 for at, end, schedule in openings if at <= now < end), default=0
+            )
             new = self._buy(now, least)
             self._remove(now, least)
             if now >= self._since:
@@ -104,7 +110,9 @@ class Queue:
     def _openings(self, begin: float, until: float) -> list[tuple[float, float, Schedule]]:
         result = []
         for schedule in self._schedules:
-            for at in occurrences(schedule.cron, ZoneInfo(schedule.time_zone), max(begin, self._since) - 1):
+            for at in occurrences(
+                schedule.cron, ZoneInfo(schedule.time_zone), max(begin, self._since) - 1
+            ):
                 if at >= until:
                     break
                 result.append((at, at + schedule.duration, schedule))
@@ -124,7 +132,8 @@ class Queue:
         self._pending = pending
 
     def _buy(self, now: float, least: int) -> int:
-        """Buys for the pods that fit on no upcoming node, and up to the minimum; returns how many."""
+        """Buys for the pods that fit on no upcoming node, and up to the
+        minimum; returns how many."""
         free = [1.0 for node in self._nodes if node.ready_at > now]
         upcoming, homeless = len(free), 0
         for pod in self._pending:
@@ -138,7 +147,9 @@ class Queue:
         total = max(for_pods, least - size)
         for part, pods in ((for_pods, homeless), (total - for_pods, 0)):
             if part > 0:
-                self._record(OperationKind.SCALE_UP, now, len(self._nodes), len(self._nodes) + part, pods)
+                self._record(
+                    OperationKind.SCALE_UP, now, len(self._nodes), len(self._nodes) + part, pods
+                )
                 self._nodes += [_Node(now + LEAD) for _ in range(part)]
         return max(0, total)
 
@@ -146,7 +157,9 @@ class Queue:
         idle = [node for node in self._nodes if not node.pods and now - node.idle_since >= UNNEEDED]
         idle = idle[: max(0, len(self._nodes) - least)]
         if idle:
-            self._record(OperationKind.DELETE_NODES, now, len(self._nodes), len(self._nodes) - len(idle), 0)
+            self._record(
+                OperationKind.DELETE_NODES, now, len(self._nodes), len(self._nodes) - len(idle), 0
+            )
             self._nodes = [node for node in self._nodes if node not in idle]
 
     def _record(self, kind: OperationKind, now: float, old: int, new: int, pods: int) -> None:
@@ -162,7 +175,9 @@ class Queue:
                 created_at=now,
                 from_size=old if kind is OperationKind.SCALE_UP else 0,
                 to_size=new if kind is OperationKind.SCALE_UP else 0,
-                targets=tuple(RemovalTarget(f"n-{at}", f"n-{at}") for at in range(max(0, old - new))),
+                targets=tuple(
+                    RemovalTarget(f"n-{at}", f"n-{at}") for at in range(max(0, old - new))
+                ),
                 pods=tuple(f"front/web-{at}" for at in range(min(pods, 50))),
                 state=OperationState.SUCCEEDED,
                 updated_at=now,
@@ -170,9 +185,12 @@ class Queue:
         )
 
 
-def office_weeks(weeks: int = 3, *, seed: int = 7, holidays: Sequence[int] = ()) -> tuple[QueuedPod, ...]:
-    """Weeks from MONDAY with 40 pods about 08:10 UTC from Monday to Friday, of which some are missing on some days, a
-    few pods at any time, and a base load. holidays: numbers of days without a morning."""
+def office_weeks(
+    weeks: int = 3, *, seed: int = 7, holidays: Sequence[int] = ()
+) -> tuple[QueuedPod, ...]:
+    """Weeks from MONDAY with 40 pods about 08:10 UTC from Monday to Friday, of which some
+    are missing on some days, a few pods at any time, and a base load. holidays: numbers
+    of days without a morning."""
     draw = random.Random(seed)
     pods = [QueuedPod(MONDAY, MONDAY + weeks * 7 * DAY + HOUR, 0.25) for _ in range(6)]
     for day in range(weeks * 7):
@@ -193,12 +211,16 @@ def bursts(weeks: int = 3, *, seed: int = 7) -> tuple[QueuedPod, ...]:
     pods = [QueuedPod(MONDAY, MONDAY + weeks * 7 * DAY + HOUR, 0.25) for _ in range(6)]
     for day in range(weeks * 7):
         arrives = MONDAY + (day + draw.random()) * DAY
-        pods += [QueuedPod(arrives + number, arrives + draw.uniform(1, 3) * HOUR, 0.25) for number in range(20)]
+        pods += [
+            QueuedPod(arrives + number, arrives + draw.uniform(1, 3) * HOUR, 0.25)
+            for number in range(20)
+        ]
     return tuple(sorted(pods))
 
 
 def openb(days: float) -> tuple[QueuedPod, ...]:
-    """Days of the openb trace up to the end of its busiest 72 hours, as shares of a machine of 96 cores and 8 GPUs."""
+    """Days of the openb trace up to the end of its busiest 72 hours, as shares of a
+    machine of 96 cores and 8 GPUs."""
     origin = _BUSIEST * HOUR + 3 * DAY - days * DAY
     pods = []
     with (Path(SHARED) / "data" / "openb" / "openb_pod_list_default.csv").open(newline="") as file:
@@ -206,7 +228,9 @@ def openb(days: float) -> tuple[QueuedPod, ...]:
             begins, ends = float(row["creation_time"]), float(row["deletion_time"] or "inf")
             share = min(1.0, max(float(row[name] or 0) / size for name, size in _MACHINE.items()))
             if begins < origin + days * DAY and ends > max(origin, begins):
-                pods.append(QueuedPod(MONDAY + max(0.0, begins - origin), MONDAY + ends - origin, share))
+                pods.append(
+                    QueuedPod(MONDAY + max(0.0, begins - origin), MONDAY + ends - origin, share)
+                )
     return tuple(sorted(pods))
 
 
@@ -233,13 +257,16 @@ def compared(pods: Sequence[QueuedPod], days: float, unseen: float) -> AdviceCom
 
 def report(comparisons: dict[str, AdviceComparison]) -> str:
     """A table of comparisons."""
-    columns = ("Trace", "Schedules", "Needless, as tested", "Waiting before, pod-minutes a day", "after",
+    columns = ("Trace", "Schedules", "Needless, as tested", "Waiting before, pod-minutes a day",
+               "after",
                "Node hours before, a day", "after", "Bought before, a day", "after")  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for name, result in comparisons.items():
         proposals = result.advice.proposals
         shown = "; ".join(f"{item.schedule.cron}: min {item.schedule.min}" for item in proposals)
-        shown = shown or (result.advice.refusals[0].problem if result.advice.refusals else "no pattern")
+        shown = shown or (
+            result.advice.refusals[0].problem if result.advice.refusals else "no pattern"
+        )
         tested = [f"{item.tested.needless} of {item.tested.openings}" for item in proposals]
         figures = [
             f"{figure / result.days:,.1f}"
@@ -266,8 +293,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=7, help="of the generated weeks (7)")
     args = parser.parse_args(arguments)
     comparisons = {
-        "weeks, holiday among the first days": compared(office_weeks(seed=args.seed, holidays=(9,)), 21, 7),
-        "weeks, holiday among the unseen days": compared(office_weeks(seed=args.seed, holidays=(16,)), 21, 7),
+        "weeks, holiday among the first days": compared(
+            office_weeks(seed=args.seed, holidays=(9,)), 21, 7
+        ),
+        "weeks, holiday among the unseen days": compared(
+            office_weeks(seed=args.seed, holidays=(16,)), 21, 7
+        ),
         "a burst a day, at any time": compared(bursts(seed=args.seed), 21, 7),
     }
     if (SHARED / "data" / "openb").is_dir():

@@ -1,19 +1,23 @@
-"""`python -m tests.benchmarks.call_paths`: the way of a message through the code, for a pass and for an operation.
+"""`python -m tests.benchmarks.call_paths`: the way of a message through the code, for a
+pass and for an operation.
 
-An emulated cluster scales up, and two walks are traced with `sys.setprofile`. A pass begins with `handle` of a
-reconcile message and ends where that function returns. An operation begins with `handle` of an act message and ends
-where the vendor's own package asks its API for the first change.
+An emulated cluster scales up, and two walks are traced with `sys.setprofile`. A pass begins with
+`handle` of a reconcile message and ends where that function returns. An operation begins with
+`handle` of an act message and ends where the vendor's own package asks its API for the first
+change.
 
-The walk goes through rooms. A room is a file of `chalicelib` that calls another file, outside of the packages in
-GROUNDS. Leaves and GROUNDS are looked up rather than passed through.
+The walk goes through rooms. A room is a file of `chalicelib` that calls another file, outside of
+the packages in GROUNDS. Leaves and GROUNDS are looked up rather than passed through.
 
     files     rooms
-    returns   calls into a room that was entered before. A room that calls another several times counts once.
-    climbs    moves between two rooms, by a call or by its return, into a higher layer. The same move counts once.
+    returns   calls into a room that was entered before. A room that calls another
+              several times counts once.
+    climbs    moves between two rooms, by a call or by its return, into a higher layer.
+              The same move counts once.
 
-The line `whole` counts every file, and climbs by calls alone: those are callbacks into a higher layer. Frames that
-import a module do not count. Code outside of `chalicelib` is passed over: a callback counts for the file that is next
-below it on the stack.
+The line `whole` counts every file, and climbs by calls alone: those are callbacks into a higher
+layer. Frames that import a module do not count. Code outside of `chalicelib` is passed over: a
+callback counts for the file that is next below it on the stack.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Packages of chalicelib, the highest layer first."""
 GROUNDS = ("model", "net", "kube")
-"""Packages that every other one stands on: values, and clients of the network and of the cluster."""
+"""Packages that every other one stands on: values, and clients of the
+network and of the cluster."""
 PASS = ("reconciler/reconciler.py", "handle")
 OPERATION = ("operations/runner.py", "handle")
 VENDOR = "providers/clusterapi/api.py"
@@ -67,8 +72,9 @@ spec:
 
 @dataclass
 class Walk:
-    """files: in the order of their first call; calls: pairs of caller and called file; moves: the files in the order
-    in which control moved between them; path: the call stack at the end, outermost first, as file:function."""
+    """files: in the order of their first call; calls: pairs of caller and called file; moves: the
+    files in the order in which control moved between them; path: the call stack at the end,
+    outermost first, as file:function."""
 
     files: list[str] = field(default_factory=list)
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -102,7 +108,8 @@ def _package(file: str) -> str:
 
 
 def layer(file: str) -> int:
-    """The number of a file's layer, 0 for the highest. Raises ValueError for a package that LAYERS does not name."""
+    """The number of a file's layer, 0 for the highest. Raises ValueError for a package
+    that LAYERS does not name."""
     for number, packages in enumerate(LAYERS):
         if _package(file) in packages:
             return number
@@ -110,7 +117,8 @@ def layer(file: str) -> int:
 
 
 class Tracer:
-    """Follows the first call of `begin` until it returns, or until `ends` says so of a called function."""
+    """Follows the first call of `begin` until it returns, or until `ends` says
+    so of a called function."""
 
     def __init__(self, begin: tuple[str, str], ends: Callable[[str, str], bool]) -> None:
         self._begin, self._ends = begin, ends
@@ -180,7 +188,10 @@ def traced(begin: tuple[str, str], ends: Callable[[str, str], bool]) -> Walk:
     """Scale up an emulated cluster by three nodes, and follow one message."""
     tracer = Tracer(begin, ends)
     with LocalWorld() as world:
-        world.seed(machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi"))
+        world.seed(
+            machine_deployment("workers", 1, 1, 4),
+            deployment("web", replicas=3, cpu="1", memory="1Gi"),
+        )
         world.step(80)
         world.apply_policy(POLICY)
         found = world.kube.get("deployments", "web", "default", "apps")
@@ -219,8 +230,12 @@ def show(title: str, walk: Walk, *, long: bool) -> None:
 
 def main() -> None:
     """Trace and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--long", action="store_true", help="print files, callbacks and the call stack at the end")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="print files, callbacks and the call stack at the end"
+    )
     long = parser.parse_args().long
     show("pass", traced(PASS, lambda file, name: False), long=long)
     show("operation", traced(OPERATION, to_the_vendor), long=long)

@@ -1,4 +1,6 @@
-"""Benchmarks depend on how busy the machine is: `make bench` and `make test-slow` run them, `make test` does not."""
+"""Benchmarks depend on how busy the machine is: `make bench` and `make test-slow` run
+them, `make test` does not.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The price that no consolidation can go below: a linear relaxation of the cluster over all limits.
 
-Nodes are x (a share of a node that stays) and y (nodes bought per group), pods are counted per class and group. Room
-is summed over the nodes of a group, so a pod may be split; and pods may move within a group at no cost. Both only lower
-the bound. Nodes that can never be drained stay with all their pods and take others into their free room.
+Nodes are x (a share of a node that stays) and y (nodes bought per group), pods are counted per
+class and group. Room is summed over the nodes of a group, so a pod may be split; and pods may move
+within a group at no cost. Both only lower the bound. Nodes that can never be drained stay with all
+their pods and take others into their free room.
 
-Limits: resources and the number of pods, constant predicates, self-repelling classes (at most one pod for a node), the
-bounds of groups, and for a single pass the budgets of pods. Over many passes a budget that allows any disruption is no
-limit. Rules of spread are left out.
+Limits: resources and the number of pods, constant predicates, self-repelling classes (at most one
+pod for a node), the bounds of groups, and for a single pass the budgets of pods. Over many passes a
+budget that allows any disruption is no limit. Rules of spread are left out.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ UNBOUNDED = 1e7
 
 
 class PriceBound(msgspec.Struct, frozen=True):
-    """price: an hour, of all nodes; value: price and the price of disruption; disrupted: pods of the nodes that go.
-    start: price before."""
+    """price: an hour, of all nodes; value: price and the price of disruption; disrupted: pods of
+    the nodes that go. start: price before."""
 
     price: float
     value: float
@@ -42,7 +43,8 @@ class PriceBound(msgspec.Struct, frozen=True):
 
 
 class _Bin(msgspec.Struct):
-    """Room that is summed: the nodes of a group that may go with those to be bought, or those that stay."""
+    """Room that is summed: the nodes of a group that may go with those to be
+    bought, or those that stay."""
 
     node: Node
     room: list[float]  # of the nodes that stay
@@ -60,15 +62,22 @@ def lower_bound(
     aggressiveness: float = 0.0,
     disrupted: int | None = None,
 ) -> PriceBound:
-    """The relaxation. one_pass: budgets of pods as they are now. aggressiveness: k of the price of disruption by the
-    rates of the pools, 0 to leave it out. disrupted: the most pods that are moved in all."""
-    return _Relaxation(snapshot, policy, one_pass=one_pass, aggressiveness=aggressiveness).solve(disrupted)
+    """The relaxation. one_pass: budgets of pods as they are now. aggressiveness: k of the
+    price of disruption by the rates of the pools, 0 to leave it out. disrupted: the most
+    pods that are moved in all."""
+    return _Relaxation(snapshot, policy, one_pass=one_pass, aggressiveness=aggressiveness).solve(
+        disrupted
+    )
 
 
 class _Relaxation:
-    def __init__(self, snapshot: Snapshot, policy: Policy, *, one_pass: bool, aggressiveness: float) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, *, one_pass: bool, aggressiveness: float
+    ) -> None:
         self._snapshot, self._policy = snapshot, policy
-        self._state: ClusterState = build_cluster_state(snapshot, policy, Memory(), snapshot.taken_at)
+        self._state: ClusterState = build_cluster_state(
+            snapshot, policy, Memory(), snapshot.taken_at
+        )
         self._columns = ResourceColumns(snapshot.classes)
         self._one_pass, self._aggressiveness = one_pass, aggressiveness
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
@@ -156,7 +165,9 @@ class _Relaxation:
                 continue
             offered = self._daemonless(group.template.node, group.template.daemons)
             own = _Bin(group.template.node, [0.0] * len(offered), offered=offered, leaving={})
-            price = node_price(group.template.node, self._policy.prices, group.group.price) or UNBOUNDED
+            price = (
+                node_price(group.template.node, self._policy.prices, group.group.price) or UNBOUNDED
+            )
             room = max(0, group.group.max - len(staying))
             own.column = self._column(price, room)
             bound = self._row(("group", name), group.group.min - len(staying), room)
@@ -187,7 +198,9 @@ class _Relaxation:
     def _room_of(self, node: Node) -> list[float]:
         """What a node offers to pods that are no DaemonSet's."""
         classes = self._snapshot.classes
-        daemons = [pod.cls for pod in self._state.occupancy.on(node.name) if classes[pod.cls].is_daemonset]
+        daemons = [
+            pod.cls for pod in self._state.occupancy.on(node.name) if classes[pod.cls].is_daemonset
+        ]
         return self._daemonless(node, daemons)
 
     def _daemonless(self, node: Node, daemons: Iterable[int]) -> list[float]:
@@ -209,7 +222,10 @@ class _Relaxation:
         """Pods of each class in a bin; resources are scaled to a node's room."""
         table = NodeTable([own.node], self._columns)
         scale = [max(1.0, amount) for amount in (own.offered or own.room)]
-        rooms = [self._row(("room", at, r), -UNBOUNDED, own.room[r] / scale[r]) for r in range(len(scale))]
+        rooms = [
+            self._row(("room", at, r), -UNBOUNDED, own.room[r] / scale[r])
+            for r in range(len(scale))
+        ]
         for column, room in own.leaving.items():
             for r, row in enumerate(rooms):
                 self._put(column, row, -room[r] / scale[r])
@@ -251,7 +267,10 @@ class _Relaxation:
         solver.columns(self._cost, self._most, entries)
         value, columns, _ = solver.run()
         gone = {node: 1.0 - float(columns[column]) for node, column in leaving.items()}
-        disruption = sum(share * self._rate[self._pool(node)] * self._disruption[node] for node, share in gone.items())
+        disruption = sum(
+            share * self._rate[self._pool(node)] * self._disruption[node]
+            for node, share in gone.items()
+        )
         return PriceBound(
             price=value + fixed - disruption,
             value=value + fixed,

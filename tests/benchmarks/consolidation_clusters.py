@@ -1,9 +1,10 @@
-"""Half-empty clusters whose nodes differ in price: for the benchmark of consolidation, and small ones at random.
+"""Half-empty clusters whose nodes differ in price: for the benchmark of consolidation,
+and small ones at random.
 
-Everything is drawn from the seed. Nodes request 20 to 60 % of their room, in five levels. As in the reference data's
-generator, 30 % of the ReplicaSets have a PodDisruptionBudget over a quarter of the replicas (in one of a hundred over
-none), 4 % of the nodes have a pod that forbids a drain, 15 % of the ReplicaSets repel themselves from a node and 15 %
-are spread over zones.
+Everything is drawn from the seed. Nodes request 20 to 60 % of their room, in five levels. As in the
+reference data's generator, 30 % of the ReplicaSets have a PodDisruptionBudget over a quarter of the
+replicas (in one of a hundred over none), 4 % of the nodes have a pod that forbids a drain, 15 % of
+the ReplicaSets repel themselves from a node and 15 % are spread over zones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ TYPE_LABEL = "node.kubernetes.io/instance-type"
 CPU_SIZES = ((50, 20), (100, 35), (250, 25), (500, 13), (1000, 6), (2000, 1))  # millicores, weight
 GIB_PER_CORE = ((1, 10), (2, 25), (4, 50), (8, 15))
 SAME = 1e-9  # relative difference of equal prices
-DAEMONS = (("kube-proxy", 100, 64), ("node-agent", 100, 128), ("log-shipper", 50, 100))  # millicores, MiB
+# millicores, MiB
+DAEMONS = (("kube-proxy", 100, 64), ("node-agent", 100, 128), ("log-shipper", 50, 100))
 
 
 class MachineType(msgspec.Struct, frozen=True):
@@ -51,9 +53,9 @@ FOUR_TYPES = (
 
 
 class ClusterShape(msgspec.Struct, frozen=True):
-    """What is drawn. replicas: the most of a ReplicaSet. ruled, blocked, budgeted: shares of ReplicaSets with each of
-    the two rules between pods, of nodes that cannot be drained, of ReplicaSets with a budget. growth: nodes that every
-    group may get beyond its size."""
+    """What is drawn. replicas: the most of a ReplicaSet. ruled, blocked, budgeted: shares of
+    ReplicaSets with each of the two rules between pods, of nodes that cannot be drained, of
+    ReplicaSets with a budget. growth: nodes that every group may get beyond its size."""
 
     nodes: int
     pools: int = 1
@@ -144,9 +146,18 @@ class _Generator:
             tolerations = (Toleration(operator="Exists"),)
             requests = {"cpu": cpu, "memory": mib * 2**20}
             self._classes.append(
-                PodClass("kube-system", {"app": name}, requests, owner, tolerations=tolerations, priority=2_000_001_000)
+                PodClass(
+                    "kube-system",
+                    {"app": name},
+                    requests,
+                    owner,
+                    tolerations=tolerations,
+                    priority=2_000_001_000,
+                )
             )
-            self._daemonsets.append(DaemonSet("kube-system", name, owner.uid, len(self._classes) - 1))
+            self._daemonsets.append(
+                DaemonSet("kube-system", name, owner.uid, len(self._classes) - 1)
+            )
             self._controllers.append(Controller("DaemonSet", "kube-system", name, owner.uid))
 
     def _make_nodes(self, pool: int) -> None:
@@ -180,11 +191,15 @@ class _Generator:
     def _opened(self, node: Node, zone: int, level: float) -> _OpenNode:
         used_cpu, used_mib = sum(cpu for _, cpu, _ in DAEMONS), sum(mib for _, _, mib in DAEMONS)
         cpu = int(node.allocatable["cpu"] * level) - used_cpu
-        return _OpenNode(node.name, zone, cpu, int(node.allocatable["memory"] * level) - used_mib * 2**20)
+        return _OpenNode(
+            node.name, zone, cpu, int(node.allocatable["memory"] * level) - used_mib * 2**20
+        )
 
     def _add_daemons(self, node: str) -> None:
         for daemonset in self._daemonsets:
-            self._pods.append(running_pod("kube-system", f"{daemonset.name}-{node}", daemonset.cls, node))
+            self._pods.append(
+                running_pod("kube-system", f"{daemonset.name}-{node}", daemonset.cls, node)
+            )
 
     def _fill(self, pool: int) -> None:
         """ReplicaSets until the nodes have reached their levels, but for crumbs."""
@@ -204,18 +219,24 @@ class _Generator:
             return False
         name, namespace = f"app-{number:05d}", f"team-{number % 20:02d}"
         cls = len(self._classes)
-        self._classes.append(_replica_class(name, namespace, pool, {"cpu": cpu, "memory": memory}, rule))
+        self._classes.append(
+            _replica_class(name, namespace, pool, {"cpu": cpu, "memory": memory}, rule)
+        )
         for replica, node in enumerate(nodes):
             self._pods.append(running_pod(namespace, f"{name}-{replica:03d}", cls, node.name))
-        self._controllers.append(Controller("ReplicaSet", namespace, name, f"uid-{name}", len(nodes)))
+        self._controllers.append(
+            Controller("ReplicaSet", namespace, name, f"uid-{name}", len(nodes))
+        )
         if draw.random() < self._shape.budgeted:
             allowed = 0 if draw.random() < 0.01 else max(1, len(nodes) // 4)
             self._budgets.append(Budget(namespace, name, _selector(name), allowed, whole=True))
         return True
 
-    def _places(self, pool: int, replicas: int, cpu: int, memory: int, rule: float) -> list[_OpenNode]:
-        """The nodes of the replicas: another one for each replica of a class that repels itself, the zones in turn for
-        a spread class."""
+    def _places(
+        self, pool: int, replicas: int, cpu: int, memory: int, rule: float
+    ) -> list[_OpenNode]:
+        """The nodes of the replicas: another one for each replica of a class that repels itself,
+        the zones in turn for a spread class."""
         able = [node for node in self._open[pool] if node.cpu >= cpu and node.memory >= memory]
         self._draw.shuffle(able)
         if rule < 1:
@@ -226,7 +247,9 @@ class _Generator:
             turns = min([replicas // len(zones), *map(len, by_zone)]) if zones else 0
             chosen = [node for nodes in by_zone for node in nodes[:turns]]
         else:
-            chosen = [able[at % len(able)] for at in range(min(replicas, 2 * len(able)))] if able else []
+            chosen = (
+                [able[at % len(able)] for at in range(min(replicas, 2 * len(able)))] if able else []
+            )
         placed = []
         for node in chosen:
             if node.cpu >= cpu and node.memory >= memory:
@@ -236,12 +259,15 @@ class _Generator:
         return placed
 
     def _block_nodes(self) -> None:
-        """Some nodes get a pod that forbids their drain: the first one of theirs becomes such a pod."""
+        """Some nodes get a pod that forbids their drain: the first one of
+        theirs becomes such a pod."""
         blocked = {node.name for node in self._nodes if self._draw.random() < self._shape.blocked}
         for at, pod in enumerate(self._pods):
             if pod.node in blocked and not self._classes[pod.cls].is_daemonset:
                 blocked.remove(pod.node)
-                self._classes.append(msgspec.structs.replace(self._classes[pod.cls], safe_to_evict="false"))
+                self._classes.append(
+                    msgspec.structs.replace(self._classes[pod.cls], safe_to_evict="false")
+                )
                 self._pods[at] = msgspec.structs.replace(pod, cls=len(self._classes) - 1)
 
 
@@ -269,10 +295,21 @@ def machine_node(machine: MachineType, group: str, name: str, pool: int, zone: i
 
 def running_pod(namespace: str, name: str, cls: int, node: str, created: float = BEFORE) -> Pod:
     """A pod bound to a node."""
-    return Pod(namespace, name, f"uid-{name}", cls, node=node, phase="Running", created=created, scheduled="True")
+    return Pod(
+        namespace,
+        name,
+        f"uid-{name}",
+        cls,
+        node=node,
+        phase="Running",
+        created=created,
+        scheduled="True",
+    )
 
 
-def _replica_class(name: str, namespace: str, pool: int, requests: dict[str, int], rule: float) -> PodClass:
+def _replica_class(
+    name: str, namespace: str, pool: int, requests: dict[str, int], rule: float
+) -> PodClass:
     own = _selector(name)
     return PodClass(
         namespace,
@@ -295,8 +332,9 @@ def _weighted(draw: random.Random, table: Sequence[tuple[int, int]]) -> int:
 
 
 class MethodComparison(msgspec.Struct, frozen=True):
-    """Two methods on the same clusters. better, equal, worse: clusters in which the first one's price is lower, equal,
-    higher; first, second: sums of the prices; margins: (first - second) / second of each cluster, by its place."""
+    """Two methods on the same clusters. better, equal, worse: clusters in which the first one's
+    price is lower, equal, higher; first, second: sums of the prices; margins: (first - second) /
+    second of each cluster, by its place."""
 
     better: int
     equal: int
@@ -315,9 +353,12 @@ class MethodComparison(msgspec.Struct, frozen=True):
 
 
 def compare(
-    first: Callable[[Snapshot], float], second: Callable[[Snapshot], float], clusters: Iterable[Snapshot]
+    first: Callable[[Snapshot], float],
+    second: Callable[[Snapshot], float],
+    clusters: Iterable[Snapshot],
 ) -> MethodComparison:
-    """Compares what two methods reach: each gives the price (or any value to be minimised) for a cluster."""
+    """Compares what two methods reach: each gives the price (or any value to be
+    minimised) for a cluster."""
     pairs = [(first(snapshot), second(snapshot)) for snapshot in clusters]
     margins = tuple((one - other) / other if other else 0.0 for one, other in pairs)
     return MethodComparison(

@@ -1,11 +1,12 @@
-"""Replays hours of the openb trace by arrival and end of its tasks, on virtual time, under different rules.
+"""Replays hours of the openb trace by arrival and end of its tasks, on virtual
+time, under different rules.
 
     python -m tests.benchmarks.consolidation_trace --hours 72 --rules removals,consolidation
 
-Tasks of one shape are the replicas of one ReplicaSet; machines are the 27 kinds of the trace, at the prices of the
-packing benchmark (1 a core, 0.125 a GiB, 10 a GPU). A pass is made every minute, a new node is ready after two. The
-first hours are not measured, as the tasks that run at the beginning arrive all at once. Every planner buys for pending
-pods in the same way (least-cost).
+Tasks of one shape are the replicas of one ReplicaSet; machines are the 27 kinds of the trace, at
+the prices of the packing benchmark (1 a core, 0.125 a GiB, 10 a GPU). A pass is made every minute,
+a new node is ready after two. The first hours are not measured, as the tasks that run at the
+beginning arrive all at once. Every planner buys for pending pods in the same way (least-cost).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ BUSIEST = 3504.0
 INPUT = "default-whole-open"
 START_UP = 120.0
 SHORT_LIFE = 1800.0
-"""Seconds; a bought node that is gone before is counted as short-lived (the default of minNodeAge)."""
+"""Seconds; a bought node that is gone before is counted as short-lived (the default of
+minNodeAge)."""
 
 
 class TracedPod(msgspec.Struct, frozen=True):
@@ -62,10 +64,11 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class TraceOutcome(msgspec.Struct, frozen=True):
-    """Figures of the measured time. price: mean, an hour; disrupted: pods evicted per pod and day; bought: nodes per
-    hour; short: bought nodes that were removed within SHORT_LIFE; consolidated_young: those of them with pods that
-    moved, in the unmeasured hours too. pending: minutes of pending pods; pods, nodes: means. moved: the most moves that
-    consolidation made of one owner within a day, for each of its replicas. seconds: CPU."""
+    """Figures of the measured time. price: mean, an hour; disrupted: pods evicted per pod and day;
+    bought: nodes per hour; short: bought nodes that were removed within SHORT_LIFE;
+    consolidated_young: those of them with pods that moved, in the unmeasured hours too. pending:
+    minutes of pending pods; pods, nodes: means. moved: the most moves that consolidation made of
+    one owner within a day, for each of its replicas. seconds: CPU."""
 
     price: float
     disrupted: float
@@ -79,9 +82,12 @@ class TraceOutcome(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def trace(hours: float, *, start: float = BUSIEST, overlay: int = 1, unmeasured: float = 2.0) -> Trace:
-    """Hours of the trace from `start` hours on. overlay: as many spans of this length, one after the other before
-    `start`, are laid over each other, for a larger cluster. unmeasured: hours before them."""
+def trace(
+    hours: float, *, start: float = BUSIEST, overlay: int = 1, unmeasured: float = 2.0
+) -> Trace:
+    """Hours of the trace from `start` hours on. overlay: as many spans of this length, one
+    after the other before `start`, are laid over each other, for a larger cluster.
+    unmeasured: hours before them."""
     with TemporaryDirectory() as folder:
         snapshot = load(convert(INPUT, Path(folder)))
     by_name = {pod.name: pod for pod in snapshot.pods}
@@ -94,7 +100,9 @@ def trace(hours: float, *, start: float = BUSIEST, overlay: int = 1, unmeasured:
                 origin = (start - unmeasured) * HOUR - layer * hours * HOUR
                 if begins < origin + length and ends > max(origin, begins):
                     pod = by_name[row["name"]]
-                    pod = msgspec.structs.replace(pod, name=f"{pod.name}-{layer}", uid=f"{pod.uid}-{layer}")
+                    pod = msgspec.structs.replace(
+                        pod, name=f"{pod.name}-{layer}", uid=f"{pod.uid}-{layer}"
+                    )
                     pods.append(TracedPod(pod, max(0.0, begins - origin), ends - origin))
     pods.sort(key=lambda traced: (traced.arrives, traced.pod.key))
     empty = msgspec.structs.replace(snapshot, pods=(), nodes=())
@@ -102,7 +110,8 @@ def trace(hours: float, *, start: float = BUSIEST, overlay: int = 1, unmeasured:
 
 
 def replay(task_trace: Trace, strategy: Strategy, world: World | None = None) -> TraceOutcome:
-    """The replay of a trace. world: at its beginning, one in which nothing happens by itself if it is None."""
+    """The replay of a trace. world: at its beginning, one in which nothing happens
+    by itself if it is None."""
     world = world or World(task_trace.cluster, prices=PRICES, start_up=START_UP, live=True)
     arrivals = iter([*task_trace.pods, None])
     ends: list[tuple[float, str]] = []
@@ -134,13 +143,19 @@ def replay(task_trace: Trace, strategy: Strategy, world: World | None = None) ->
         world.advance(MINUTE)
     span = task_trace.seconds - task_trace.unmeasured + MINUTE
     began = NOW + task_trace.unmeasured
-    lives = [(node, world.removed[node.name] - node.at) for node in world.bought if node.name in world.removed]
+    lives = [
+        (node, world.removed[node.name] - node.at)
+        for node in world.bought
+        if node.name in world.removed
+    ]
     return TraceOutcome(
         price=money / span,
         disrupted=(len(world.moves) - moves) / (pod_seconds / DAY),
         bought=(len(world.bought) - bought) / (span / HOUR),
         short=sum(node.at >= began and life < SHORT_LIFE for node, life in lives),
-        consolidated_young=sum(node.name in world.consolidated and life < SHORT_LIFE for node, life in lives),
+        consolidated_young=sum(
+            node.name in world.consolidated and life < SHORT_LIFE for node, life in lives
+        ),
         moved=most_moved(world),
         pending=world.pending_minutes - waited,
         pods=pod_seconds / span,
@@ -150,7 +165,8 @@ def replay(task_trace: Trace, strategy: Strategy, world: World | None = None) ->
 
 
 def most_moved(world: World) -> float:
-    """The most moves of one owner by consolidation within a day, for each of its replicas at that time."""
+    """The most moves of one owner by consolidation within a day, for each of
+    its replicas at that time."""
     by_owner: dict[str, list[float]] = {}
     most = 0.0
     for move in world.moves:
@@ -167,7 +183,9 @@ POLICY = Policy("openb", options=OPTIONS, prices=PRICES)
 CONSOLIDATION = Consolidation(ConsolidationMode.FULL)
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "removals": lambda: Outscaler(POLICY),
-    "consolidation": lambda: Outscaler(msgspec.structs.replace(POLICY, consolidation=CONSOLIDATION)),
+    "consolidation": lambda: Outscaler(
+        msgspec.structs.replace(POLICY, consolidation=CONSOLIDATION)
+    ),
     "karpenter": lambda: Karpenter(POLICY, KarpenterRules()),
     "karpenter-5m": lambda: Karpenter(POLICY, KarpenterRules(consolidate_after=300.0)),
     "karpenter-balanced": lambda: Karpenter(POLICY, KarpenterRules(balanced=2.0)),
@@ -176,8 +194,10 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
 
 def trace_table(outcomes: dict[str, TraceOutcome]) -> str:
     """A table of the outcomes."""
-    columns = ("Rules", "Price an hour", "Disrupted per pod-day", "Bought an hour", "Gone early", "Needed ones",
-               "Moves per replica and day, most", "Pending pod-minutes", "Pods", "Nodes", "CPU s")  # fmt: skip
+    columns = ("Rules", "Price an hour", "Disrupted per pod-day", "Bought an hour", "Gone early",
+               "Needed ones",
+               "Moves per replica and day, most", "Pending pod-minutes", "Pods", "Nodes",
+               "CPU s")  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for name, outcome in outcomes.items():
         figures = (
@@ -204,10 +224,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--hours", type=float, default=72.0)
-    parser.add_argument("--start", type=float, default=BUSIEST, help="hours from the beginning of the trace")
-    parser.add_argument("--overlay", type=int, default=1, help="spans that are laid over each other (1)")
     parser.add_argument(
-        "--rules", default="removals,karpenter,karpenter-5m,karpenter-balanced", help=f"of {', '.join(STRATEGIES)}"
+        "--start", type=float, default=BUSIEST, help="hours from the beginning of the trace"
+    )
+    parser.add_argument(
+        "--overlay", type=int, default=1, help="spans that are laid over each other (1)"
+    )
+    parser.add_argument(
+        "--rules",
+        default="removals,karpenter,karpenter-5m,karpenter-balanced",
+        help=f"of {', '.join(STRATEGIES)}",
     )
     args = parser.parse_args(arguments)
     task_trace = trace(args.hours, start=args.start, overlay=args.overlay)

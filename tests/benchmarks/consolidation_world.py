@@ -1,9 +1,10 @@
-"""A cluster on virtual time to which the answers of planners are applied until nothing more happens.
+"""A cluster on virtual time to which the answers of planners are applied
+until nothing more happens.
 
-Purchases and removals happen at once, or new nodes are ready after a start-up time. The pods of a removed node become
-pending, and a referee with the project's predicates binds them, one by one, into the emptiest node (LeastAllocated, the
-scheduler's default) or into the first. A budget of pods allows as many disruptions in every pass, less those of its
-pods that are still pending.
+Purchases and removals happen at once, or new nodes are ready after a start-up time. The pods of a
+removed node become pending, and a referee with the project's predicates binds them, one by one,
+into the emptiest node (LeastAllocated, the scheduler's default) or into the first. A budget of pods
+allows as many disruptions in every pass, less those of its pods that are still pending.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit, NodePrices, Options, Policy
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    NodeLimit,
+    NodePrices,
+    Options,
+    Policy,
+)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Budget, Controller, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
@@ -34,7 +42,13 @@ from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
-from tests.differential.karpenter import MICRO, KarpenterCommand, KarpenterMemory, KarpenterRules, next_command
+from tests.differential.karpenter import (
+    MICRO,
+    KarpenterCommand,
+    KarpenterMemory,
+    KarpenterRules,
+    next_command,
+)
 
 MINUTE = 60.0
 CONSOLIDATED = DisruptionReason.CONSOLIDATION.value
@@ -51,8 +65,8 @@ class BoughtNode(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A pod that was evicted from a node. owner: namespace/kind/name. replicas: pods of the owner at that time. reason:
-    of the removal, "" if it is not consolidation."""
+    """A pod that was evicted from a node. owner: namespace/kind/name. replicas: pods of the owner
+    at that time. reason: of the removal, "" if it is not consolidation."""
 
     at: float
     pod: str
@@ -63,8 +77,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class World:
-    """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant; consolidated: those
-    of the removed nodes that were needed. live: the replicas of controllers are the pods that exist."""
+    """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant;
+    consolidated: those of the removed nodes that were needed. live: the replicas of controllers
+    are the pods that exist."""
 
     def __init__(
         self,
@@ -87,9 +102,12 @@ class World:
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._pods = {pod.key: pod for pod in snapshot.pods}
         self._groups = {group.id: group for group in snapshot.groups}
-        self._instances = {group.id: {i.id: i for i in group.instances} for group in snapshot.groups}
+        self._instances = {
+            group.id: {i.id: i for i in group.instances} for group in snapshot.groups
+        }
         self._group_of = {i.node: group.id for group in snapshot.groups for i in group.instances}
-        self._starting: dict[str, tuple[str, float]] = {}  # node -> group, instant at which it is ready
+        # node -> group, instant at which it is ready
+        self._starting: dict[str, tuple[str, float]] = {}
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._price_of = {group.id: self._group_price(group) for group in snapshot.groups}
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
@@ -104,12 +122,16 @@ class World:
     def snapshot(self) -> Snapshot:
         """The cluster now."""
         nodes = [
-            msgspec.structs.replace(node, taints=(*node.taints, *self._taints[name])) if name in self._taints else node
+            msgspec.structs.replace(node, taints=(*node.taints, *self._taints[name]))
+            if name in self._taints
+            else node
             for name, node in self._nodes.items()
         ]
         groups = [
             msgspec.structs.replace(
-                group, target=len(self._instances[group.id]), instances=tuple(self._instances[group.id].values())
+                group,
+                target=len(self._instances[group.id]),
+                instances=tuple(self._instances[group.id].values()),
             )
             for group in self._groups.values()
         ]
@@ -125,7 +147,11 @@ class World:
 
     def _controllers(self) -> tuple[Controller, ...]:
         classes = self._start.classes
-        owners = Counter(owner.uid for pod in self._pods.values() if (owner := classes[pod.cls].owner) is not None)
+        owners = Counter(
+            owner.uid
+            for pod in self._pods.values()
+            if (owner := classes[pod.cls].owner) is not None
+        )
         return tuple(
             msgspec.structs.replace(controller, replicas=owners[controller.uid])
             for controller in self._start.controllers
@@ -149,7 +175,9 @@ class World:
     @property
     def price(self) -> int:
         """Of all instances, those that are starting too, in millionths an hour."""
-        return sum(self._price_of[group] * len(instances) for group, instances in self._instances.items())
+        return sum(
+            self._price_of[group] * len(instances) for group, instances in self._instances.items()
+        )
 
     @property
     def nodes(self) -> int:
@@ -206,7 +234,9 @@ class World:
             instance = f"bench://{group}/{name}"
             starting = self._start_up > 0
             state = InstanceState.CREATING if starting else InstanceState.RUNNING
-            self._instances[group][instance] = Instance(instance, state, node="" if starting else name)
+            self._instances[group][instance] = Instance(
+                instance, state, node="" if starting else name
+            )
             self._group_of[name] = group
             self._starting[name] = group, self.now + self._start_up
         self.join_started()
@@ -223,16 +253,18 @@ class World:
             self._nodes[name] = _joined(template, name, instance, self.now)
             self._instances[group][instance] = Instance(instance, node=name)
             for daemonset in self._start.daemonsets:
-                pod = Pod(daemonset.namespace, f"{daemonset.name}-{name}", f"uid-{daemonset.name}-{name}",
-                          daemonset.cls, node=name, phase="Running", created=self.now, scheduled="True")  # fmt: skip
+                pod = Pod(daemonset.namespace, f"{daemonset.name}-{name}",
+                          f"uid-{daemonset.name}-{name}",
+                          daemonset.cls, node=name, phase="Running", created=self.now,
+                          scheduled="True")  # fmt: skip
                 self._pods[pod.key] = pod
         if ready:
             self._unbindable = 0
         return ready
 
     def remove(self, names: Sequence[str], reason: str = "") -> None:
-        """Drains and deletes nodes: their pods become pending, but for those of DaemonSets, which go. reason: of the
-        removal, "" if it is not consolidation."""
+        """Drains and deletes nodes: their pods become pending, but for those of DaemonSets, which
+        go. reason: of the removal, "" if it is not consolidation."""
         gone = set(names) & self._group_of.keys()
         classes, replicas = self._start.classes, Counter(pod.cls for pod in self._pods.values())
         for key, pod in [item for item in self._pods.items() if item[1].node in gone]:
@@ -242,7 +274,9 @@ class World:
                 continue
             owner = f"{pod.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}"
             self.moves.append(Move(self.now, key, owner, pod.node, replicas[pod.cls], reason))
-            self._pods[key] = pending_pod(pod, f"{pod.uid.partition('#')[0]}#{len(self.moves)}", self.now)
+            self._pods[key] = pending_pod(
+                pod, f"{pod.uid.partition('#')[0]}#{len(self.moves)}", self.now
+            )
             self._unbindable = 0
         for name in gone:
             group = self._group_of.pop(name)
@@ -259,9 +293,16 @@ class World:
         if not waiting or self._unbindable == len(waiting):
             return
         waiting.sort(key=lambda pod: (pod.created, pod.key))
-        places = referee(self.snapshot(), [pod.cls for pod in waiting], least_allocated=self._least_allocated)
+        places = referee(
+            self.snapshot(), [pod.cls for pod in waiting], least_allocated=self._least_allocated
+        )
         for pod, node in zip(waiting, places, strict=True):
-            changes = {"node": node, "phase": "Running", "scheduled": "True", "scheduled_reason": ""}
+            changes = {
+                "node": node,
+                "phase": "Running",
+                "scheduled": "True",
+                "scheduled_reason": "",
+            }
             if node:
                 self._pods[pod.key] = msgspec.structs.replace(pod, **changes)
                 self.pod_events[node] = self.now
@@ -280,7 +321,13 @@ class World:
 def pending_pod(pod: Pod, uid: str, created: float) -> Pod:
     """The pod that its controller creates in its place."""
     return msgspec.structs.replace(
-        pod, uid=uid, node="", phase="Pending", created=created, scheduled="False", scheduled_reason="Unschedulable"
+        pod,
+        uid=uid,
+        node="",
+        phase="Pending",
+        created=created,
+        scheduled="False",
+        scheduled_reason="Unschedulable",
     )
 
 
@@ -296,9 +343,11 @@ def _joined(template: Node, name: str, instance: str, now: float) -> Node:
     )
 
 
-def referee(snapshot: Snapshot, classes: Sequence[int], *, least_allocated: bool = True) -> list[str]:
-    """The node of a pod of each of these classes, in this order, "" for none. A pod that depends on another is tried
-    again after it."""
+def referee(
+    snapshot: Snapshot, classes: Sequence[int], *, least_allocated: bool = True
+) -> list[str]:
+    """The node of a pod of each of these classes, in this order, "" for none. A pod that depends on
+    another is tried again after it."""
     scheduler = _Referee(snapshot, least_allocated=least_allocated)
     places = [""] * len(classes)
     waiting = list(range(len(classes)))
@@ -322,7 +371,11 @@ class _Referee:
         self._simulated = build(state, (), ResourceColumns(snapshot.classes))
         self._topology = IncrementalPodTopology(self._simulated)
         table, self._least_allocated = self._simulated.table, least_allocated
-        self._scored = [table.columns.names.index(name) for name in ("cpu", "memory") if name in table.columns.names]
+        self._scored = [
+            table.columns.names.index(name)
+            for name in ("cpu", "memory")
+            if name in table.columns.names
+        ]
         self._offers = np.maximum(table.allocatable[:, self._scored], 1)
         self._score = (table.free[:, self._scored] / self._offers).sum(axis=1)
         self._able = self._simulated.open & (np.arange(len(table)) < self._simulated.real)
@@ -351,7 +404,11 @@ class _Referee:
             if not self.depends(cls):
                 self._full.add(cls)
             return ""
-        row = int(np.where(fits, self._score, -np.inf).argmax() if self._least_allocated else fits.argmax())
+        row = int(
+            np.where(fits, self._score, -np.inf).argmax()
+            if self._least_allocated
+            else fits.argmax()
+        )
         if plain:
             table.free[row][columns] -= need
             self._topology.count(cls, row, 1)
@@ -375,7 +432,8 @@ _DONE = Succeeded()
 
 
 class Outscaler:
-    """Our planner under any policy. plan: the last plan; refused: the groups of its purchases that were sold out."""
+    """Our planner under any policy. plan: the last plan; refused: the groups of its
+    purchases that were sold out."""
 
     def __init__(self, policy: Policy, plan: Plans = plan_cluster, seed: int = 0) -> None:
         self._policy, self._plans, self._seed = policy, plan, seed
@@ -384,7 +442,8 @@ class Outscaler:
         self.refused: list[str] = []
 
     def act(self, world: World) -> float:
-        """One pass: its operations succeed at once, the purchases first, but for those of groups that are sold out."""
+        """One pass: its operations succeed at once, the purchases first, but for those of
+        groups that are sold out."""
         snapshot = world.snapshot()
         started = time.process_time()
         plan, memory = self._plans(snapshot, self._policy, self.memory, world.now, self._seed)
@@ -404,7 +463,9 @@ class Outscaler:
             self._finish(operation, world.now)
         return seconds
 
-    def _finish(self, operation: Operation, now: float, outcome: Succeeded | Failed = _DONE) -> None:
+    def _finish(
+        self, operation: Operation, now: float, outcome: Succeeded | Failed = _DONE
+    ) -> None:
         of_group, of_cluster = memory_updates(operation, outcome, self._policy.options, now)
         memory, group = self.memory, operation.spec.group
         if of_group is not None:
@@ -420,8 +481,8 @@ class Outscaler:
 
 
 class Karpenter:
-    """Karpenter's rules for nodes that go, and our planner for pending pods. commands: at most so many in a pass, as
-    each takes 15 seconds of validation."""
+    """Karpenter's rules for nodes that go, and our planner for pending pods. commands: at most so
+    many in a pass, as each takes 15 seconds of validation."""
 
     def __init__(self, policy: Policy, rules: KarpenterRules, commands: int = 4) -> None:
         options = msgspec.structs.replace(policy.options, scale_down_enabled=False)
@@ -457,7 +518,8 @@ class Karpenter:
         """A replacement could not be bought; the command is forgotten."""
 
     def _finish_ready(self, world: World) -> None:
-        """A replacement that has vanished ends its command: the nodes stay (the taint too, until the next command)."""
+        """A replacement that has vanished ends its command: the nodes stay (the taint too,
+        until the next command)."""
         waiting = []
         for command, purchases in self._queue:
             if all(world.is_ready(node) for node in purchases):
@@ -485,8 +547,8 @@ class PassRecord(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """All passes; the first record is the beginning. ended: False if nodes still came and went at a price that fell no
-    more."""
+    """All passes; the first record is the beginning. ended: False if nodes still came and went at a
+    price that fell no more."""
 
     passes: tuple[PassRecord, ...]
     ended: bool = True
@@ -507,14 +569,18 @@ class History(msgspec.Struct, frozen=True):
 
     def price_within(self, disrupted: int) -> int:
         """The lowest price with at most so many disrupted pods."""
-        return min(record.price for record in self.passes if record.disrupted <= disrupted and not record.pending)
+        return min(
+            record.price
+            for record in self.passes
+            if record.disrupted <= disrupted and not record.pending
+        )
 
 
 def run_to_the_end(
     world: World, strategy: Strategy, *, quiet: int = 1, patience: int = 30, most: int = 2000
 ) -> History:
-    """Passes, a minute apart, until `quiet` of them in a row changed nothing, or `patience` of them did not lower the
-    price."""
+    """Passes, a minute apart, until `quiet` of them in a row changed nothing, or `patience` of them
+    did not lower the price."""
     passes = [_record(world, 0.0)]
     unchanged, lowest, lowered = 0, passes[0].price, 0
     while unchanged < quiet and len(passes) - lowered <= patience and len(passes) <= most:
@@ -522,7 +588,11 @@ def run_to_the_end(
         world.bind()
         passes.append(_record(world, seconds))
         before, after = passes[-2:]
-        same = (before.bought, before.removed, before.pending) == (after.bought, after.removed, after.pending)
+        same = (before.bought, before.removed, before.pending) == (
+            after.bought,
+            after.removed,
+            after.pending,
+        )
         unchanged = unchanged + 1 if same else 0
         if after.price < lowest and not after.pending:
             lowest, lowered = after.price, len(passes)
@@ -572,13 +642,24 @@ WITHOUT_TIMERS = Options(
 
 def table(rows: Mapping[str, History], start: int) -> str:
     """A table of the ends of these runs. start: the price before."""
-    columns = ("Rules", "Price an hour", "Of the start", "Nodes", "Disrupted", "Bought", "Passes", "CPU s", "Slowest")
+    columns = (
+        "Rules",
+        "Price an hour",
+        "Of the start",
+        "Nodes",
+        "Disrupted",
+        "Bought",
+        "Passes",
+        "CPU s",
+        "Slowest",
+    )
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for name, history in rows.items():
         end = history.last
         passes = f"{len(history.passes) - 1}{'' if history.ended else ', no end'}"
         lines.append(
-            f"| {name} | {end.price / MICRO:,.2f} | {end.price / start:.3f} | {end.nodes:,} | {end.disrupted:,} | "
+            f"| {name} | {end.price / MICRO:,.2f} | {end.price / start:.3f} | {end.nodes:,} | "
+            f"{end.disrupted:,} | "
             f"{end.bought:,} | {passes} | {history.seconds:.1f} | {history.slowest:.2f} |"
         )
     return "\n".join(lines)

@@ -1,5 +1,6 @@
-"""`python -m tests.benchmarks.hostile_memory [MIB ...]`: how much memory a pass takes for pods that are made to take as
-much as they can: each differs from all others, and has as many short values as the limits of one pod allow.
+"""`python -m tests.benchmarks.hostile_memory [MIB ...]`: how much memory a pass takes for pods that
+are made to take as much as they can: each differs from all others, and has as many short values as
+the limits of one pod allow.
 
 Each pass runs in its own process, as in Lambda, and reads the pods over HTTP from this one.
 """
@@ -24,7 +25,9 @@ def hostile_pod(number: int) -> Json:
     """Return a pod without a node, of about 50 kB."""
     values = [f"{number:x}{at:x}" for at in range(_VALUES)]
     terms = [{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": values}]}]
-    selected = [{"key": "k", "operator": "NotIn", "values": [f"s{value}" for value in values[:_SELECTED]]}]
+    selected = [
+        {"key": "k", "operator": "NotIn", "values": [f"s{value}" for value in values[:_SELECTED]]}
+    ]
     return {
         "metadata": {
             "name": f"p{number}",
@@ -35,10 +38,15 @@ def hostile_pod(number: int) -> Json:
         "spec": {
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "1m"}}}],
             "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+                },
                 "podAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": [
-                        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": selected}}
+                        {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchExpressions": selected},
+                        }
                     ]
                 },
             },
@@ -63,17 +71,29 @@ class HostileObjects(pass_memory.ServedObjects):
 
 
 def grown(mebibytes: int, size: int) -> Json:
-    """Return what a pass measured: base and peak in MB, wall in seconds; error where it did not end. size: MB of the
-    function, 0 for any."""
+    """Return what a pass measured: base and peak in MB, wall in seconds; error where it did not
+    end. size: MB of the function, 0 for any."""
     server, kubeconfig = pass_memory.served(
         HostileObjects(mebibytes) if mebibytes else pass_memory.ServedObjects(NODES, 0)
     )
-    command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(NODES), "--size", str(size)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.pass_memory",
+        "--child",
+        str(NODES),
+        "--size",
+        str(size),
+    ]
     try:
-        done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, input=kubeconfig, capture_output=True, text=True, check=False
+        )
     finally:
         server.shutdown()
-    lines: list[Json] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')]
+    lines: list[Json] = [
+        json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')
+    ]
     return lines[0] if lines else {"error": done.stderr[-2000:]}
 
 
@@ -81,7 +101,9 @@ def main(arguments: list[str]) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hostile_memory")
     parser.add_argument("mebibytes", nargs="*", type=int, default=SIZES, metavar="MIB")
-    parser.add_argument("--size", type=int, default=0, metavar="MB", help="memory of the function; 0: any")
+    parser.add_argument(
+        "--size", type=int, default=0, metavar="MB", help="memory of the function; 0: any"
+    )
     given = parser.parse_args(arguments)
     for mebibytes in given.mebibytes:
         made = grown(mebibytes, given.size)
@@ -90,7 +112,8 @@ def main(arguments: list[str]) -> int:
             return 1
         growth = made["peak"] - made["base"]
         print(
-            f"{mebibytes:>4} MiB of pods: {growth:.0f} MB more, peak {made['peak']:.0f} MB, {made['wall']:.1f} s"
+            f"{mebibytes:>4} MiB of pods: {growth:.0f} MB more, peak {made['peak']:.0f} MB, "
+            f"{made['wall']:.1f} s"
             f"{'; stopped: ' + made['stopped'] if made['stopped'] else ''}",
             flush=True,
         )

@@ -1,8 +1,10 @@
-"""`python -m tests.benchmarks.measured_pass`: a process that makes passes, as a function does, and measures them.
+"""`python -m tests.benchmarks.measured_pass`: a process that makes passes, as a function
+does, and measures them.
 
-Its first line of input is a job as JSON. Then each line is answered by one line: `pass` makes a whole pass, `bare`
-reads the same lists as a plain client does, page after page, without decoding them, `react` sends an event to the
-webhook and makes what follows until the provider is asked for a machine.
+Its first line of input is a job as JSON. Then each line is answered by one line: `pass` makes a
+whole pass, `bare` reads the same lists as a plain client does, page after page, without decoding
+them, `react` sends an event to the webhook and makes what follows until the provider is asked for a
+machine.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ spec:
 
 
 class MeasuredJob(msgspec.Struct, frozen=True):
-    """kubeconfig: of the served cluster; nodes: its number of nodes; keep: bytes in which lists are kept; shared: see
-    pass_memory.passes."""
+    """kubeconfig: of the served cluster; nodes: its number of nodes; keep: bytes in which lists are
+    kept; shared: see pass_memory.passes."""
 
     kubeconfig: str
     nodes: int
@@ -74,10 +76,14 @@ def _bare(kubeconfig: str) -> Iterator[Json]:
             for resource in RESOURCES:
                 ask: dict[str, str] | None = {**resource.query, "limit": str(PAGE)}
                 while ask is not None:
-                    body = session.get(cluster["server"] + resource.path, params=ask, timeout=60).content
+                    body = session.get(
+                        cluster["server"] + resource.path, params=ask, timeout=60
+                    ).content
                     volume += len(body)
                     token = msgspec.json.decode(body, type=_Head).metadata.token
-                    ask = {**resource.query, "limit": str(PAGE), "continue": token} if token else None
+                    ask = (
+                        {**resource.query, "limit": str(PAGE), "continue": token} if token else None
+                    )
             yield {
                 "cpu": time.process_time() - cpu,
                 "wall": time.perf_counter() - wall,
@@ -94,14 +100,16 @@ class _Head(msgspec.Struct):
 
 
 class _Queues:
-    """Gives each message to a thread at once, as queues give them to functions. handlers: by queue."""
+    """Gives each message to a thread at once, as queues give them to
+    functions. handlers: by queue."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Callable[[str], None]] = {}
         self._threads: list[threading.Thread] = []
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """See Sender; a delayed message is not delivered, because it would come during the next measurement."""
+        """See Sender; a delayed message is not delivered, because it would come
+        during the next measurement."""
         if delay:
             return
         thread = threading.Thread(target=self.handlers[queue], args=(body.decode(),))
@@ -115,8 +123,8 @@ class _Queues:
 
 
 def _reactions(job: MeasuredJob) -> Iterator[Json]:
-    """Yields the seconds from the arrival of an event to the request to the provider, and those in which the pass
-    waited for further pods."""
+    """Yields the seconds from the arrival of an event to the request to the provider, and those in
+    which the pass waited for further pods."""
     from chalicelib.handlers import webhook
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
@@ -152,7 +160,9 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
     pool = provider.add_pool("g", size=0, most=10 * job.nodes)
     pool.template = Node(name="template", labels={}, allocatable=room, capacity=room)
     for at in range(job.nodes):
-        pool.machines[f"node-{at}"] = Instance(id=f"memory://node-{at}", node=f"node-{at}", state=InstanceState.RUNNING)
+        pool.machines[f"node-{at}"] = Instance(
+            id=f"memory://node-{at}", node=f"node-{at}", state=InstanceState.RUNNING
+        )
     pool.target = job.nodes
     runtime = build(
         clock=time.time,
@@ -161,7 +171,11 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
         sleep=sleep,
         read_secret=lambda _: "a-token-of-the-webhook",
         connect=lambda policy: connect(
-            policy.kubernetes, lambda _: job.kubeconfig, clock=time.time, sleep=time.sleep, jitter=lambda: 0.5
+            policy.kubernetes,
+            lambda _: job.kubeconfig,
+            clock=time.time,
+            sleep=time.sleep,
+            jitter=lambda: 0.5,
         ),
         providers=lambda *_: (provider,),
     )
@@ -178,7 +192,10 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
         event = EVENT | {"firstTimestamp": format_time(time.time())}
         webhook.handle("bench", headers, json.dumps(event).encode(), webhook_runtime)
         queues.finish()
-        yield {"seconds": provider.asked - began if len(provider.purchases) > bought else None, "waited": waited[0]}
+        yield {
+            "seconds": provider.asked - began if len(provider.purchases) > bought else None,
+            "waited": waited[0],
+        }
         store.debounce.forget_wake("bench", key=PROMPT, by="webhook")
 
 

@@ -1,7 +1,8 @@
-"""`python -m tests.benchmarks.measured_watcher`: a process that watches a served cluster and posts to a folder.
+"""`python -m tests.benchmarks.measured_watcher`: a process that watches a served
+cluster and posts to a folder.
 
-Its first line of input is a kubeconfig as JSON. Then each line is answered by one line: `turn` reads and posts, `join`
-makes lists of what was posted, as a pass does.
+Its first line of input is a kubeconfig as JSON. Then each line is answered by one line: `turn`
+reads and posts, `join` makes lists of what was posted, as a pass does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "watcher").write_text(SECRET)
         settings = WatcherSettings("bench", "", "", Path(folder), "kube-system", 10.0)
-        kube = connect(KubernetesAccess(kubeconfig_secret="config"), lambda _: config, clock=time.time)
+        kube = connect(
+            KubernetesAccess(kubeconfig_secret="config"), lambda _: config, clock=time.time
+        )
         lists = WatchedLists(list_place(f"{folder}/lists"), time.time)
         sizes: list[int] = []
 

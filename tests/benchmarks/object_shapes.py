@@ -1,4 +1,5 @@
-"""Objects of realistic sizes for benchmarks of reading: managed fields, probes, volumes and conditions.
+"""Objects of realistic sizes for benchmarks of reading: managed fields,
+probes, volumes and conditions.
 
 The names contain placeholders: @N the number of a node, @P of a pod, @R of a ReplicaSet.
 """
@@ -53,7 +54,10 @@ def node() -> Json:
                 for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
             ],
             "images": [
-                {"names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"], "sizeBytes": 100_000_000}
+                {
+                    "names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"],
+                    "sizeBytes": 100_000_000,
+                }
                 for number in range(50)
             ],
         },
@@ -99,12 +103,21 @@ def pod() -> Json:
                     "image": "registry.example/team/web:1.0",
                     "livenessProbe": probe,
                     "readinessProbe": probe,
-                    "env": [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)],
-                    "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
+                    "env": [
+                        {"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)
+                    ],
+                    "volumeMounts": [
+                        {"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}
+                    ],
                     "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}},
                 }
             ],
-            "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+            "volumes": [
+                {
+                    "name": "token",
+                    "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]},
+                }
+            ],
         },
         "status": {
             "phase": "Running",
@@ -115,7 +128,13 @@ def pod() -> Json:
                 for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
             ],
             "containerStatuses": [
-                {"name": "web", "ready": True, "restartCount": 0, "containerID": "c" * 70, "imageID": "i" * 100}
+                {
+                    "name": "web",
+                    "ready": True,
+                    "restartCount": 0,
+                    "containerID": "c" * 70,
+                    "imageID": "i" * 100,
+                }
             ],
         },
     }

@@ -1,7 +1,8 @@
-"""Plans the openb trace as one backlog to completion with a given expander, and computes the price of the plan.
+"""Plans the openb trace as one backlog to completion with a given expander, and
+computes the price of the plan.
 
-The reference data's own converter (bench/openb.py) turns the trace into input. After each pass the planned nodes join,
-the placed pods run on them, and planning is repeated until nothing is added.
+The reference data's own converter (bench/openb.py) turns the trace into input. After each pass the
+planned nodes join, the placed pods run on them, and planning is repeated until nothing is added.
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
 PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
-#: : : The file of pods, the price of the linear relaxation (from the reference data), and the number of pods that fit
-#: on no
-#: machine.
+#: : : The file of pods, the price of the linear relaxation (from the reference data), and the
+#: number of pods that fit on no machine.
 INPUTS = {
     "default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),
     "gpuspec33-whole-open": ("openb_pod_list_gpuspec33.csv", 205_417, 1),
@@ -75,7 +75,11 @@ def load(folder: Path) -> Snapshot:
 
 def price_of(node: Node) -> float:
     """Price of a node's resources: 1 per core, 0.125 per GiB, 10 per GPU."""
-    return node.capacity["cpu"] / 1000 + node.capacity["memory"] / 2**30 / 8 + 10 * node.capacity.get(_GPU, 0)
+    return (
+        node.capacity["cpu"] / 1000
+        + node.capacity["memory"] / 2**30 / 8
+        + 10 * node.capacity.get(_GPU, 0)
+    )
 
 
 def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
@@ -91,7 +95,12 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
         for row, group in enumerate(snapshot.groups)
     ]
     asks = [
-        Ask(columns.need(cls), count, tuple(static_mask(cls, snapshot.classes[cls], table).tolist()), 10**6)
+        Ask(
+            columns.need(cls),
+            count,
+            tuple(static_mask(cls, snapshot.classes[cls], table).tolist()),
+            10**6,
+        )
         for cls, count in sorted(counts.items())
     ]
     return offers, asks
@@ -127,14 +136,20 @@ def come_true(snapshot: Snapshot, plan: Plan, number: int) -> Snapshot:
     }
     nodes, groups = list(snapshot.nodes), []
     for group in snapshot.groups:
-        new = [_joined(group, f"{group.id}-{number}-{at}") for at in range(1, grown.get(group.id, 0) + 1)]
+        new = [
+            _joined(group, f"{group.id}-{number}-{at}")
+            for at in range(1, grown.get(group.id, 0) + 1)
+        ]
         nodes += new
         groups.append(
             msgspec.structs.replace(
                 group,
                 target=group.target + len(new),
                 instances=group.instances
-                + tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in new),
+                + tuple(
+                    Instance(id=node.provider_id, handle=node.provider_id, node=node.name)
+                    for node in new
+                ),
             )
         )
     return msgspec.structs.replace(
@@ -162,4 +177,6 @@ def _joined(group: NodeGroup, name: str) -> Node:
 def _placed(pod: Pod, node: str) -> Pod:
     if not node:
         return pod
-    return msgspec.structs.replace(pod, node=node, phase="Running", scheduled="True", scheduled_reason="")
+    return msgspec.structs.replace(
+        pod, node=node, phase="Running", scheduled="True", scheduled_reason=""
+    )

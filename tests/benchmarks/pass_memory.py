@@ -1,8 +1,10 @@
-"""`python -m tests.benchmarks.pass_memory`: peak memory and CPU seconds of whole passes by cluster size.
+"""`python -m tests.benchmarks.pass_memory`: peak memory and CPU seconds of
+whole passes by cluster size.
 
-Each pass runs in its own process, as in Lambda: the client reads a cluster over HTTP, and the table is in memory. The
-parent process serves the cluster, so the cluster's objects are not part of any figure. Pods have realistic sizes
-(managed fields, probes, volumes, conditions), because the memory of a pass depends on the pages it reads.
+Each pass runs in its own process, as in Lambda: the client reads a cluster over HTTP, and the table
+is in memory. The parent process serves the cluster, so the cluster's objects are not part of any
+figure. Pods have realistic sizes (managed fields, probes, volumes, conditions), because the memory
+of a pass depends on the pages it reads.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ spec:
 
 
 class ServedObjects:
-    """Lists of a cluster with `nodes` nodes and `per_node` pods on each. Every object is rendered when it is sent."""
+    """Lists of a cluster with `nodes` nodes and `per_node` pods on each. Every object is
+    rendered when it is sent."""
 
     def __init__(self, nodes: int, per_node: int) -> None:
         self.nodes, self.pods = nodes, nodes * per_node
@@ -86,7 +89,12 @@ class _PassMemoryHandler(BaseHTTPRequestHandler):
         query = parse_qs(split.query)
         plural = split.path.rpartition("/")[2]
         if "/configmaps/" in split.path:
-            self._answer(404, json.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}))
+            self._answer(
+                404,
+                json.dumps(
+                    {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+                ),
+            )
             return
         begin, most = int(query.get("continue", ["0"])[0]), int(query.get("limit", ["500"])[0])
         items, count = self.objects.rendered(plural, begin, most)
@@ -111,14 +119,17 @@ class _PassMemoryHandler(BaseHTTPRequestHandler):
 def served(objects: ServedObjects) -> tuple[ThreadingHTTPServer, str]:
     """Serve objects on a port of this machine; return the server and its kubeconfig."""
     handler = type("Handler", (_PassMemoryHandler,), {"objects": objects})
-    many = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 128})  # a pass opens a dozen connections
+    # a pass opens a dozen connections
+    many = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 128})
     server: ThreadingHTTPServer = many(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "clusters": [
+            {"name": "bench", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        ],
         "users": [{"name": "bench", "user": {"token": "bench"}}],
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
     }
@@ -131,9 +142,10 @@ def served(objects: ServedObjects) -> tuple[ThreadingHTTPServer, str]:
 def passes(
     nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: str = "", size: int = 0
 ) -> Iterator[Json]:
-    """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds. keep:
-    bytes in which lists are kept between passes. shared: a folder from which each pass takes the lists, as a pass of
-    another process does. size: MB of the function, beyond which a pass stops; 0 for any."""
+    """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and
+    wall seconds. keep: bytes in which lists are kept between passes. shared: a folder from which
+    each pass takes the lists, as a pass of another process does. size: MB of the function, beyond
+    which a pass stops; 0 for any."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
     from chalicelib.kube.connect import connect
     from chalicelib.model.errors import MemoryExceeded
@@ -161,7 +173,11 @@ def passes(
         sender=_Nowhere(),
         read_secret=lambda _: "",
         connect=lambda policy: connect(
-            policy.kubernetes, lambda _: kubeconfig, clock=time.time, sleep=time.sleep, jitter=lambda: 0.5
+            policy.kubernetes,
+            lambda _: kubeconfig,
+            clock=time.time,
+            sleep=time.sleep,
+            jitter=lambda: 0.5,
         ),
         providers=lambda *_: (provider,),
     )
@@ -196,9 +212,14 @@ class _Nowhere:
 
 
 def _peak() -> float:
-    """Returns the peak since the program began; ru_maxrss would include that of the process that started it."""
+    """Returns the peak since the program began; ru_maxrss would include that of the
+    process that started it."""
     status = Path("/proc/self/status").read_text("ascii")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024 / MEGABYTE
+    return (
+        next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        * 1024
+        / MEGABYTE
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -214,16 +235,21 @@ def main(arguments: list[str]) -> int:
     for nodes, per_node in SIZES:
         server, kubeconfig = served(ServedObjects(nodes, per_node))
         command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(nodes)]
-        done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, input=kubeconfig, capture_output=True, text=True, check=False
+        )
         server.shutdown()
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')]
+        lines = [
+            json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')
+        ]
         if not lines:
             print(done.stdout, done.stderr)
             return 1
         for made in lines:
             print(
                 f"{nodes:>5} nodes {nodes * per_node:>7} pods: peak {made['peak']:.0f} MB "
-                f"(before the first {made['base']:.0f}), {made['cpu']:.2f} CPU s, {made['wall']:.2f} s, "
+                f"(before the first {made['base']:.0f}), {made['cpu']:.2f} CPU s, "
+                f"{made['wall']:.2f} s, "
                 f"{made['timers']} timers",
                 flush=True,
             )

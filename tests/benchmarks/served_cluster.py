@@ -1,8 +1,9 @@
-"""`python -m tests.benchmarks.served_cluster`: an emulated cluster in a process of its own, behind a shaped line.
+"""`python -m tests.benchmarks.served_cluster`: an emulated cluster in a process of its
+own, behind a shaped line.
 
-It prints one line of JSON with a kubeconfig and then answers each line of its input with one line: `change N` changes
-N pods, `pend N` adds N pending ones, `settle` waits until no watch is open, `count` returns the requests, the bytes and
-the connections since the last time.
+It prints one line of JSON with a kubeconfig and then answers each line of its input with one line:
+`change N` changes N pods, `pend N` adds N pending ones, `settle` waits until no watch is open,
+`count` returns the requests, the bytes and the connections since the last time.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ def _nodes(count: int) -> Iterator[Json]:
 def _sets(count: int) -> Iterator[Json]:
     shape = replica_set()
     for at in range(count):
-        made = json.loads(json.dumps(shape["metadata"] | {"managedFields": []}).replace("@R", str(at)))
+        made = json.loads(
+            json.dumps(shape["metadata"] | {"managedFields": []}).replace("@R", str(at))
+        )
         spec = {"replicas": _SET, "selector": {"matchLabels": {"app": f"web-{at}"}}}
-        yield {**shape, "metadata": made | {"managedFields": shape["metadata"]["managedFields"]}, "spec": spec}
+        yield {
+            **shape,
+            "metadata": made | {"managedFields": shape["metadata"]["managedFields"]},
+            "spec": spec,
+        }
 
 
 class Pods:
@@ -58,10 +65,17 @@ class Pods:
             "uid": f"uid-pod-{at}",
             "labels": {"app": f"web-{owner}", "pod-template-hash": str(owner)},
             "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{owner}", "uid": f"uid-set-{owner}"}
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": f"web-{owner}",
+                    "uid": f"uid-set-{owner}",
+                }
                 | {"controller": True}
             ],
-            "creationTimestamp": f"2026-11-{1 + at % 20:02d}T{hour:02d}:{minute:02d}:{at % 60:02d}Z",
+            "creationTimestamp": (
+                f"2026-11-{1 + at % 20:02d}T{hour:02d}:{minute:02d}:{at % 60:02d}Z"
+            ),
         }
         token = {"name": f"kube-api-access-{suffix}"}
         container = spec["containers"][0]
@@ -78,12 +92,18 @@ class Pods:
             status = {"phase": "Pending", "conditions": [condition]}
         else:
             known = status["containerStatuses"][0]
-            status["containerStatuses"] = [known | {"restartCount": restarts, "containerID": f"containerd://{at:064d}"}]
+            status["containerStatuses"] = [
+                known | {"restartCount": restarts, "containerID": f"containerd://{at:064d}"}
+            ]
         return {"metadata": meta, "spec": spec, "status": status}
 
 
 def _rest(spec: Json, node_name: str) -> Json:
-    rest = {key: value for key, value in spec.items() if key not in {"volumes", "containers", "nodeName"}}
+    rest = {
+        key: value
+        for key, value in spec.items()
+        if key not in {"volumes", "containers", "nodeName"}
+    }
     return {"nodeName": node_name, **rest}
 
 
@@ -136,7 +156,13 @@ def main(arguments: list[str]) -> int:
                 elif word == "settle":
                     _say({"settled": server.wait_for_watches(10.0)})
                 else:
-                    _say({"requests": len(server.requests), "bytes": link.sent, "connections": link.connections})
+                    _say(
+                        {
+                            "requests": len(server.requests),
+                            "bytes": link.sent,
+                            "connections": link.connections,
+                        }
+                    )
                     server.api.requests.clear()
                     link.reset_counters()
     return 0

@@ -2,11 +2,12 @@
 
     python -m tests.benchmarks.spot_trace --hours 72 --seeds 1
 
-Tasks, machines, prices, passes and start-up times are those of consolidation_trace. Each kind of machine can be bought
-on demand or as spot, at 35 % of the price. The market is drawn from a seed: kinds are calm, middling or hot, and are
-sold out for some hours, in which more machines are taken back. A machine is announced 120 s before it goes, by the
-taint of AWS Node Termination Handler. The n-th machine of a kind lives as long under all rules that buy it at the same
-time. Pods of a node that goes are pending until the scheduler binds them; a purchase of a kind that is sold out fails.
+Tasks, machines, prices, passes and start-up times are those of consolidation_trace. Each kind of
+machine can be bought on demand or as spot, at 35 % of the price. The market is drawn from a seed:
+kinds are calm, middling or hot, and are sold out for some hours, in which more machines are taken
+back. A machine is announced 120 s before it goes, by the taint of AWS Node Termination Handler. The
+n-th machine of a kind lives as long under all rules that buy it at the same time. Pods of a node
+that goes are pending until the scheduler binds them; a purchase of a kind that is sold out fails.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ INTERRUPTED = DisruptionReason.INTERRUPTED.value
 UNAVAILABLE = 180.0
 """Seconds for which Karpenter does not ask for an offering that was interrupted or sold out."""
 TEMPERS = ((1 / 720, 1 / 96), (1 / 72, 1 / 48), (1 / 12, 1 / 12))
-"""Calm, middling and hot kinds: interruptions per node hour while machines are in stock, and sell-outs per hour."""
+"""Calm, middling and hot kinds: interruptions per node hour while machines are in
+stock, and sell-outs per hour."""
 COMPOSITION = (0, 0, 1, 2)
 """Of four kinds two are calm."""
 SOLD_OUT_HOURS = 2.0
@@ -63,8 +65,9 @@ SHORTAGE = 4.0
 
 
 class KindMarket(msgspec.Struct, frozen=True):
-    """The market of one kind. hazards: interruptions per node hour, for each hour from the beginning, the last one for
-    ever; sold_out: the hours in which no machine is sold. temper: index in TEMPERS."""
+    """The market of one kind. hazards: interruptions per node hour, for each hour from the
+    beginning, the last one for ever; sold_out: the hours in which no machine is sold.
+    temper: index in TEMPERS."""
 
     hazards: tuple[float, ...]
     sold_out: frozenset[int] = frozenset()
@@ -82,8 +85,8 @@ class SpotMarket(msgspec.Struct, frozen=True):
         return int(at // HOUR) in self.kinds[kind].sold_out
 
     def notice_at(self, kind: str, number: int, since: float) -> float:
-        """When the number-th machine of a kind is announced to go that runs since an instant; seconds from the
-        beginning."""
+        """When the number-th machine of a kind is announced to go that runs since an instant;
+        seconds from the beginning."""
         left = random.Random(f"{self.seed}/{kind}/{number}").expovariate(1.0)
         hazards = self.kinds[kind].hazards
         for hour in count(int(since // HOUR)):
@@ -103,7 +106,11 @@ def drawn_market(kinds: Iterable[str], hours: int, seed: int) -> SpotMarket:
     names = sorted(kinds)
     draw.shuffle(names)
     return SpotMarket(
-        {name: _drawn_kind(COMPOSITION[at % len(COMPOSITION)], hours, draw) for at, name in enumerate(names)}, seed
+        {
+            name: _drawn_kind(COMPOSITION[at % len(COMPOSITION)], hours, draw)
+            for at, name in enumerate(names)
+        },
+        seed,
     )
 
 
@@ -140,11 +147,18 @@ class InterruptionWait(msgspec.Struct, frozen=True):
 
 
 class SpotWorld(World):
-    """A cluster whose spot nodes may be taken back. interruptions, waits, refusals: what happened; notices: node ->
-    when it goes; unavailable: group -> until when planners do not see that it may grow. node_hours: of ready nodes,
-    since `counts_from`; spot_hours: of those that are spot."""
+    """A cluster whose spot nodes may be taken back. interruptions, waits, refusals: what happened;
+    notices: node -> when it goes; unavailable: group -> until when planners do not see that it may
+    grow. node_hours: of ready nodes, since `counts_from`; spot_hours: of those that are spot."""
 
-    def __init__(self, snapshot: Snapshot, market: SpotMarket, *, prices: NodePrices, counts_from: float = 0.0) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        market: SpotMarket,
+        *,
+        prices: NodePrices,
+        counts_from: float = 0.0,
+    ) -> None:
         super().__init__(snapshot, prices=prices, start_up=START_UP, live=True)
         self.interruptions: list[Interruption] = []
         self.notices: dict[str, float] = {}
@@ -175,12 +189,17 @@ class SpotWorld(World):
 
     def is_sold_out(self, group: str) -> bool:
         """Whether a spot group's kind is sold out now."""
-        return group in self._spot and self._market.is_sold_out(self._kind_of[group], self.now - self._began)
+        return group in self._spot and self._market.is_sold_out(
+            self._kind_of[group], self.now - self._began
+        )
 
     @property
     def waits(self) -> list[InterruptionWait]:
         """Of all pods that interruptions left without a node."""
-        return [*self._ended, *(InterruptionWait(pod, since, self.now) for pod, since in self._waiting.items())]
+        return [
+            *self._ended,
+            *(InterruptionWait(pod, since, self.now) for pod, since in self._waiting.items()),
+        ]
 
     # -- what happens
 
@@ -230,7 +249,11 @@ class SpotWorld(World):
         """Time passes; machines are announced to go, and go."""
         end = self.now + seconds
         while True:
-            due = [(at, name) for changes in (self.notices, self._notice_at) for name, at in changes.items()]
+            due = [
+                (at, name)
+                for changes in (self.notices, self._notice_at)
+                for name, at in changes.items()
+            ]
             at, name = min(due, default=(end + 1, ""))
             if at > end:
                 break
@@ -245,13 +268,17 @@ class SpotWorld(World):
         self.notices[name] = self._notice_at.pop(name) + NOTICE_TIME
         self.taint([name], NOTICE)
         classes = self._start.classes
-        pods = sum(pod.node == name and not classes[pod.cls].is_daemonset for pod in self._pods.values())
+        pods = sum(
+            pod.node == name and not classes[pod.cls].is_daemonset for pod in self._pods.values()
+        )
         self.interruptions.append(Interruption(self.now, name, self.group_of(name), pods))
 
     def _pass_time(self, seconds: float) -> None:
         if self.now >= self._counts_from:
             self.node_hours += len(self._nodes) * seconds / HOUR
-            self.spot_hours += sum(self._group_of[name] in self._spot for name in self._nodes) * seconds / HOUR
+            self.spot_hours += (
+                sum(self._group_of[name] in self._spot for name in self._nodes) * seconds / HOUR
+            )
         super().advance(seconds)
 
 
@@ -285,7 +312,11 @@ def with_spot_groups(snapshot: Snapshot) -> Snapshot:
 
 def spot_prices(snapshot: Snapshot, share: float = OF_ON_DEMAND) -> NodePrices:
     """The prices of openb with spot prices of all kinds."""
-    spot = {_kind(group): share * price_of(group.template) for group in snapshot.groups if group.template is not None}
+    spot = {
+        _kind(group): share * price_of(group.template)
+        for group in snapshot.groups
+        if group.template is not None
+    }
     return msgspec.structs.replace(PRICES, spot=spot)
 
 
@@ -303,30 +334,42 @@ def plan_without_learning(
 def _forgetful(group: GroupMemory) -> GroupMemory:
     if group.risk is None:
         return group
-    risk = InterruptionRisk(counted_at=group.risk.counted_at, nodes=group.risk.nodes, notices=group.risk.notices)
+    risk = InterruptionRisk(
+        counted_at=group.risk.counted_at, nodes=group.risk.nodes, notices=group.risk.notices
+    )
     return msgspec.structs.replace(group, risk=risk)
 
 
 class SpotKarpenter(Karpenter):
-    """Karpenter's rules with its controller of interruptions: a node with a notice is deleted at once, and its offering
-    is not asked for in the next three minutes; nor is one that was sold out. What is refused is replaced by the next
-    cheapest offering within the same pass. Nothing is learnt.
+    """Karpenter's rules with its controller of interruptions: a node with a notice is deleted at
+    once, and its offering is not asked for in the next three minutes; nor is one that was sold out.
+    What is refused is replaced by the next cheapest offering within the same pass. Nothing is
+    learnt.
 
-    Left out: the choice of EC2 Fleet among the offerings by its own knowledge of what is scarce, which needs a vendor
-    that has it."""
+    Left out: the choice of EC2 Fleet among the offerings by its own knowledge of what is scarce,
+    which needs a vendor that has it."""
 
     def __init__(self, policy: Policy, rules: KarpenterRules) -> None:
         # The memory's backoff ends with `unavailable`, which alone decides.
-        backoff = {"initial_node_group_backoff_duration": 1.0, "max_node_group_backoff_duration": 1.0}
+        backoff = {
+            "initial_node_group_backoff_duration": 1.0,
+            "max_node_group_backoff_duration": 1.0,
+        }
         super().__init__(
-            msgspec.structs.replace(policy, options=msgspec.structs.replace(policy.options, **backoff)), rules
+            msgspec.structs.replace(
+                policy, options=msgspec.structs.replace(policy.options, **backoff)
+            ),
+            rules,
         )
 
     def act(self, world: World) -> float:
-        """Interruptions first; then purchases until none is refused; then the rules for nodes that go."""
+        """Interruptions first; then purchases until none is refused; then the
+        rules for nodes that go."""
         assert isinstance(world, SpotWorld)
         noticed = sorted(world.notices)
-        world.unavailable.update({world.group_of(node): world.now + UNAVAILABLE for node in noticed})
+        world.unavailable.update(
+            {world.group_of(node): world.now + UNAVAILABLE for node in noticed}
+        )
         world.remove(noticed, INTERRUPTED)
         world.bind()
         seconds = 0.0
@@ -335,7 +378,9 @@ class SpotKarpenter(Karpenter):
             world.bind()
             if not self._provisioner.refused:
                 break
-            world.unavailable.update(dict.fromkeys(self._provisioner.refused, world.now + UNAVAILABLE))
+            world.unavailable.update(
+                dict.fromkeys(self._provisioner.refused, world.now + UNAVAILABLE)
+            )
         return seconds + super().act(world)
 
     def refused(self, world: World, group: str) -> None:
@@ -358,16 +403,21 @@ ON_DEMAND = "on demand only"
 STRATEGIES: Strategies = {
     ON_DEMAND: lambda prices: Outscaler(_ours(None, prices)),
     "spot": lambda prices: Outscaler(_ours(SPOT, prices)),
-    "spot without learning": lambda prices: Outscaler(_ours(WITHOUT_AVOIDING, prices), plan_without_learning),
+    "spot without learning": lambda prices: Outscaler(
+        _ours(WITHOUT_AVOIDING, prices), plan_without_learning
+    ),
     "karpenter": lambda prices: SpotKarpenter(_ours(None, prices), KarpenterRules()),
-    "karpenter-balanced": lambda prices: SpotKarpenter(_ours(None, prices), KarpenterRules(balanced=2.0)),
+    "karpenter-balanced": lambda prices: SpotKarpenter(
+        _ours(None, prices), KarpenterRules(balanced=2.0)
+    ),
 }
 
 
 class SpotOutcome(msgspec.Struct, frozen=True):
-    """Figures of the measured time. spot: share of the hours of nodes; interruptions, and those by temper of the kind;
-    spot_days: of spot nodes; waited: pod-minutes without a node because of interruptions; longest: seconds of one such
-    wait; struck: pods that waited; bought: spot nodes by temper."""
+    """Figures of the measured time. spot: share of the hours of nodes; interruptions, and those by
+    temper of the kind; spot_days: of spot nodes; waited: pod-minutes without a node because of
+    interruptions; longest: seconds of one such wait; struck: pods that waited; bought: spot nodes
+    by temper."""
 
     of_trace: TraceOutcome
     spot: float
@@ -381,7 +431,11 @@ class SpotOutcome(msgspec.Struct, frozen=True):
 
 
 def spot_replay(
-    task_trace: Trace, market: SpotMarket, strategy: Callable[[NodePrices], Strategy], *, spot: bool = True
+    task_trace: Trace,
+    market: SpotMarket,
+    strategy: Callable[[NodePrices], Strategy],
+    *,
+    spot: bool = True,
 ) -> tuple[SpotOutcome, SpotWorld]:
     """The replay of a trace on a market. spot: whether there are spot groups."""
     prices = spot_prices(task_trace.cluster)
@@ -390,11 +444,17 @@ def spot_replay(
     world = SpotWorld(cluster, market, prices=prices, counts_from=task_trace.unmeasured)
     of_trace = replay(task_trace, strategy(prices), world)
     began = cluster.taken_at + task_trace.unmeasured
-    tempers = {group.id: market.kinds[_kind(group)].temper for group in cluster.groups if group.spot}
-    interruptions = [interruption for interruption in world.interruptions if interruption.at >= began]
+    tempers = {
+        group.id: market.kinds[_kind(group)].temper for group in cluster.groups if group.spot
+    }
+    interruptions = [
+        interruption for interruption in world.interruptions if interruption.at >= began
+    ]
     waits = [wait for wait in world.waits if wait.since >= began]
     taken = Counter(tempers[interruption.group] for interruption in interruptions)
-    bought = Counter(tempers[node.group] for node in world.bought if node.at >= began and node.group in tempers)
+    bought = Counter(
+        tempers[node.group] for node in world.bought if node.at >= began and node.group in tempers
+    )
     return SpotOutcome(
         of_trace,
         spot=world.spot_hours / world.node_hours,
@@ -410,9 +470,12 @@ def spot_replay(
 
 def spot_table(outcomes: Mapping[str, SpotOutcome]) -> str:
     """A table of the outcomes of one seed."""
-    columns = ("Rules", "Price an hour", "Of on demand only", "Spot nodes", "Interruptions", "Per spot node day",
-               "Of calm, middling, hot kinds", "Pods struck", "Pod-minutes pending", "By interruptions",
-               "Longest wait, s", "Bought an hour", "Spot nodes bought: calm, middling, hot", "Disrupted per pod-day",
+    columns = ("Rules", "Price an hour", "Of on demand only", "Spot nodes", "Interruptions",
+               "Per spot node day",
+               "Of calm, middling, hot kinds", "Pods struck", "Pod-minutes pending",
+               "By interruptions",
+               "Longest wait, s", "Bought an hour", "Spot nodes bought: calm, middling, hot",
+               "Disrupted per pod-day",
                "CPU s")  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     on_demand = outcomes[ON_DEMAND].of_trace.price if ON_DEMAND in outcomes else float("nan")
@@ -446,8 +509,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--hours", type=float, default=72.0)
-    parser.add_argument("--start", type=float, default=BUSIEST, help="hours from the beginning of the trace")
-    parser.add_argument("--overlay", type=int, default=1, help="spans that are laid over each other (1)")
+    parser.add_argument(
+        "--start", type=float, default=BUSIEST, help="hours from the beginning of the trace"
+    )
+    parser.add_argument(
+        "--overlay", type=int, default=1, help="spans that are laid over each other (1)"
+    )
     parser.add_argument("--seeds", default="1", help="of markets, with commas")
     parser.add_argument("--rules", default=",".join(STRATEGIES), help=f"of {', '.join(STRATEGIES)}")
     args = parser.parse_args(arguments)
@@ -460,12 +527,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in args.rules.split(","):
             started = time.time()
             if name not in known:
-                outcomes[name], _ = spot_replay(task_trace, market, STRATEGIES[name], spot=name != ON_DEMAND)
+                outcomes[name], _ = spot_replay(
+                    task_trace, market, STRATEGIES[name], spot=name != ON_DEMAND
+                )
             else:
                 outcomes[name] = known[name]
             known |= {name: outcomes[name]} if name == ON_DEMAND else {}
             print(f"{seed}, {name}: {time.time() - started:.0f} s, {outcomes[name]}", flush=True)
-        print(f"seed {seed}, {len(task_trace.pods)} tasks in {args.hours:g} hours\n{spot_table(outcomes)}", flush=True)
+        print(
+            (
+                f"seed {seed}, {len(task_trace.pods)} tasks in {args.hours:g} hours\n"
+                f"{spot_table(outcomes)}"
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

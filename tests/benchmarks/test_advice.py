@@ -26,8 +26,12 @@ def test_advice_proposes_nothing_for_bursts_at_any_time(seed: int) -> None:
     assert result.before.waited > 300
 
 
-@pytest.mark.skipif(not (SHARED / "data" / "openb").is_dir(), reason="the reference data are not here")
+@pytest.mark.skipif(
+    not (SHARED / "data" / "openb").is_dir(), reason="the reference data are not here"
+)
 def test_advice_proposes_nothing_for_tasks_without_hours() -> None:
     short, long = compared(openb(3), 3, 1), compared(openb(21), 21, 7)
-    assert [refusal.problem for refusal in short.advice.refusals] == ["too little history: 2 of 14 days"]
+    assert [refusal.problem for refusal in short.advice.refusals] == [
+        "too little history: 2 of 14 days"
+    ]
     assert long.advice.proposals == ()

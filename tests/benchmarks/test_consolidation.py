@@ -1,8 +1,9 @@
-"""Price after consolidation: of Karpenter's rules, of removals alone, and the bound that no rules can go below.
+"""Price after consolidation: of Karpenter's rules, of removals alone, and the bound
+that no rules can go below.
 
-Every planner's answers are applied to the same generated cluster until nothing more happens. A referee with the
-scheduler's default score binds the pods that move. All runs of an input are made in one process, so that their times
-compare.
+Every planner's answers are applied to the same generated cluster until nothing more happens. A
+referee with the scheduler's default score binds the pods that move. All runs of an input are made
+in one process, so that their times compare.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from chalicelib.plan.disruption.consolidation.search import MOST_CANDIDATES
 from chalicelib.plan.planner import plan_cluster
 from tests.benchmarks.consolidation_bound import PriceBound, lower_bound
 from tests.benchmarks.consolidation_clusters import ClusterShape, compare, generate, small_clusters
-from tests.benchmarks.consolidation_trace import STRATEGIES, TraceOutcome, replay, trace, trace_table
+from tests.benchmarks.consolidation_trace import (
+    STRATEGIES,
+    TraceOutcome,
+    replay,
+    trace,
+    trace_table,
+)
 from tests.benchmarks.consolidation_world import (
     WITHOUT_TIMERS,
     History,
@@ -46,7 +53,8 @@ ONLY_OURS = msgspec.structs.replace(
 OF_BOUND = 1.03
 """Price after one pass as a multiple of the bound."""
 OF_KARPENTER = 1.0
-"""The price at the end as a multiple of what Karpenter's rules reach with as many disrupted pods."""
+"""The price at the end as a multiple of what Karpenter's rules reach with as many disrupted
+pods."""
 SECONDS = {1000: 2.0, 5000: 10.0}
 """CPU of one pass, by nodes of the cluster."""
 INPUTS = {1000: ClusterShape(1000), 5000: ClusterShape(5000, pools=5)}
@@ -68,7 +76,9 @@ def peers(nodes: int) -> dict[str, History]:
     snapshot = cluster(nodes)
     return {
         "removals only": run_to_the_end(World(snapshot), Outscaler(POLICY)),
-        "Karpenter's rules": run_to_the_end(World(snapshot), Karpenter(POLICY, KarpenterRules(), commands=1)),
+        "Karpenter's rules": run_to_the_end(
+            World(snapshot), Karpenter(POLICY, KarpenterRules(), commands=1)
+        ),
         "Karpenter's rules, Balanced": run_to_the_end(
             World(snapshot), Karpenter(POLICY, KarpenterRules(balanced=2.0), commands=1)
         ),
@@ -80,13 +90,20 @@ def start(nodes: int) -> int:
 
 
 def report(nodes: int, ends: dict[str, History]) -> None:
-    """Prints the ends, the bound, and what each reaches within the same numbers of disrupted pods."""
+    """Prints the ends, the bound, and what each reaches within the same
+    numbers of disrupted pods."""
     lowest = bound(nodes)
-    print(f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}, {lowest.price / lowest.start:.3f} of the start\n")
+    print(
+        f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}, "
+        f"{lowest.price / lowest.start:.3f} of the start\n"
+    )
     counts = [round(lowest.disrupted * part / 4) for part in range(1, 6)]
     print(f"| Disrupted pods at most | Bound | {' | '.join(ends)} |\n|{'---|' * (len(ends) + 2)}")
     for count in counts:
-        prices = [bound(nodes, count).price, *(history.price_within(count) / MICRO for history in ends.values())]
+        prices = [
+            bound(nodes, count).price,
+            *(history.price_within(count) / MICRO for history in ends.values()),
+        ]
         print(f"| {count:,} | {' | '.join(f'{price:,.2f}' for price in prices)} |")
 
 
@@ -105,13 +122,15 @@ def test_no_rules_go_below_the_bound(nodes: int) -> None:
 
 @pytest.mark.parametrize("nodes", INPUTS)
 def test_first_pass_of_consolidation_is_close_to_the_bound(nodes: int) -> None:
-    """The bound is of one pass, in which PodDisruptionBudgets limit what may move, with as many disrupted pods."""
+    """The bound is of one pass, in which PodDisruptionBudgets limit what may move,
+    with as many disrupted pods."""
     world, strategy = World(cluster(nodes)), Outscaler(ONLY_OURS)
     seconds = strategy.act(world)
     price, disrupted = world.price / MICRO, len(world.moves)
     least = lower_bound(cluster(nodes), ONLY_OURS, one_pass=True, disrupted=disrupted).price
     print(
-        f"\n{nodes:,} nodes: {start(nodes) / MICRO:,.2f} to {price:,.2f} in one pass, {price / least:.3f} x the bound "
+        f"\n{nodes:,} nodes: {start(nodes) / MICRO:,.2f} to {price:,.2f} in one pass, "
+        f"{price / least:.3f} x the bound "
         f"{least:,.2f} with as many disrupted pods ({disrupted:,}); {seconds:.2f} s CPU of planning"
     )
     assert price <= OF_BOUND * least
@@ -149,7 +168,8 @@ def test_hours_of_a_trace_under_the_rules_of_others(hours: float) -> None:
 def test_consolidation_of_a_trace_neither_churns_nor_moves_pods_too_often(hours: float) -> None:
     task_trace = trace(hours)
     outcomes: dict[str, TraceOutcome] = {
-        name: replay(task_trace, STRATEGIES[name]()) for name in ("removals", "karpenter", "consolidation")
+        name: replay(task_trace, STRATEGIES[name]())
+        for name in ("removals", "karpenter", "consolidation")
     }
     print(f"\n{len(task_trace.pods)} tasks in {hours:g} hours\n{trace_table(outcomes)}")
     ours = outcomes["consolidation"]
@@ -165,7 +185,12 @@ def test_karpenter_is_cheaper_than_removals_on_small_clusters() -> None:
 
     def karpenter(snapshot: Snapshot) -> float:
         rules = KarpenterRules(budget="100%")
-        return run_to_the_end(World(snapshot), Karpenter(POLICY, rules, commands=1)).price_within(10**9) / MICRO
+        return (
+            run_to_the_end(World(snapshot), Karpenter(POLICY, rules, commands=1)).price_within(
+                10**9
+            )
+            / MICRO
+        )
 
     compared = compare(karpenter, removals, small_clusters(100))
     print(f"\n{compared}")
@@ -173,20 +198,31 @@ def test_karpenter_is_cheaper_than_removals_on_small_clusters() -> None:
     assert compared.first < compared.second
 
 
-def test_programme_brings_more_than_greedy_choice_and_never_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programme_brings_more_than_greedy_choice_and_never_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def gain(most: int, snapshot: Snapshot) -> tuple[int, float]:
         """What a plan brings, in millionths, and its CPU seconds."""
         monkeypatch.setattr(search, "MOST_CANDIDATES", most)
         started = time.process_time()
         plan, _ = plan_cluster(snapshot, ONLY_OURS, Memory(), snapshot.taken_at, 0)
         assert plan.consolidation is not None
-        return round(MICRO * sum(move.gain for move in plan.consolidation.moves)), time.process_time() - started
+        return round(
+            MICRO * sum(move.gain for move in plan.consolidation.moves)
+        ), time.process_time() - started
 
-    pairs = [(gain(MOST_CANDIDATES, snapshot), gain(0, snapshot)) for snapshot in small_clusters(500)]
-    more, less = (sum(sign * (ours[0] - greedy[0]) > 0 for ours, greedy in pairs) for sign in (1, -1))
-    ratios = [sum(ours[at] for ours, _ in pairs) / sum(greedy[at] for _, greedy in pairs) for at in (0, 1)]
+    pairs = [
+        (gain(MOST_CANDIDATES, snapshot), gain(0, snapshot)) for snapshot in small_clusters(500)
+    ]
+    more, less = (
+        sum(sign * (ours[0] - greedy[0]) > 0 for ours, greedy in pairs) for sign in (1, -1)
+    )
+    ratios = [
+        sum(ours[at] for ours, _ in pairs) / sum(greedy[at] for _, greedy in pairs) for at in (0, 1)
+    ]
     print(
-        f"\n{len(pairs)} clusters: gain {ratios[0]:.3f} x greedy choice, larger in {more}, smaller in {less}; "
+        f"\n{len(pairs)} clusters: gain {ratios[0]:.3f} x greedy choice, larger in {more}, smaller "
+        f"in {less}; "
         f"{ratios[1]:.2f} x the CPU"
     )
     assert len(pairs) == 500

@@ -1,8 +1,10 @@
-"""The consolidation programme: CPU seconds, the distance to its bound, and what first fit reaches, in one run.
+"""The consolidation programme: CPU seconds, the distance to its bound, and what first
+fit reaches, in one run.
 
-The inputs are random half-empty clusters of four shapes in three zones (see programme_instances), with 60 classes.
-In "old", the nodes of two shapes cost twice what the same shape costs today, so that purchases pay. The limits of time
-are for a machine with two cores and are asserted with a margin for a busy machine.
+The inputs are random half-empty clusters of four shapes in three zones (see programme_instances),
+with 60 classes. In "old", the nodes of two shapes cost twice what the same shape costs today, so
+that purchases pay. The limits of time are for a machine with two cores and are asserted with a
+margin for a busy machine.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ def measured(given: ConsolidationProblem) -> Measured:
 def test_thousand_nodes_in_one_problem(seed: int, old: float) -> None:
     got = measured(half_empty(seed, 1000, old=old))
     print(
-        f"\n1,000 nodes, seed {seed}, old nodes x {old:g}: {got.tight / got.bound:.4f} of the bound in "
-        f"{got.tight_seconds:.2f} s; robust {got.robust / got.bound:.4f} in {got.robust_seconds:.2f} s more"
+        f"\n1,000 nodes, seed {seed}, old nodes x {old:g}: {got.tight / got.bound:.4f} of the "
+        "bound in "
+        f"{got.tight_seconds:.2f} s; robust {got.robust / got.bound:.4f} in "
+        f"{got.robust_seconds:.2f} s more"
     )
     assert got.tight >= 0.96 * got.bound
     assert got.tight_seconds < 1.5 * BUSY
@@ -59,7 +63,10 @@ def test_five_thousand_nodes_in_components() -> None:
     got = [measured(half_empty(seed, 300, old=1.0 + seed % 2)) for seed in range(COMPONENTS)]
     tight, robust = (sum(one.tight_seconds for one in got), sum(one.robust_seconds for one in got))
     share = sum(one.tight for one in got) / sum(one.bound for one in got)
-    print(f"\n{COMPONENTS} x 300 nodes: {share:.4f} of the bound in {tight:.2f} s; robust in {robust:.2f} s more")
+    print(
+        f"\n{COMPONENTS} x 300 nodes: {share:.4f} of the bound in {tight:.2f} s; robust in "
+        f"{robust:.2f} s more"
+    )
     assert share > 0.96
     assert tight + robust < 10 * BUSY
 
@@ -76,10 +83,15 @@ def test_programme_beats_first_fit(nodes: int, count: int, old: float) -> None:
         plan, first_fit = tried.propose(), first_fit_removals(given)
         seconds += time.process_time() - started
         gain = plan.gain if plan else 0
-        programme, greedy, better = programme + gain, greedy + first_fit, better + (gain > first_fit)
+        programme, greedy, better = (
+            programme + gain,
+            greedy + first_fit,
+            better + (gain > first_fit),
+        )
         assert gain >= first_fit or not tried.proven, seed
     print(
-        f"\n{count} x {nodes} nodes, old nodes x {old:g}: {programme / greedy:.3f} x the gain of first fit, better in "
+        f"\n{count} x {nodes} nodes, old nodes x {old:g}: {programme / greedy:.3f} x the gain of "
+        "first fit, better in "
         f"{better}, {programme / bounds:.4f} of the first bound; {seconds / count:.3f} s each"
     )
     assert programme > greedy

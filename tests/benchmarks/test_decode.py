@@ -1,4 +1,6 @@
-"""Decoding and folding of pods, as a multiple of a bare msgspec decode of the same pages into the same types."""
+"""Decoding and folding of pods, as a multiple of a bare msgspec decode of the same
+pages into the same types.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,14 @@ MOST_KNOWN, MOST_NEW = 2.6, 3.6
 
 def _pages() -> list[bytes]:
     pods = Pods(500)
-    made = sorted((pods.made(at) for at in range(COUNT)), key=lambda each: str(each["metadata"]["name"]))
+    made = sorted(
+        (pods.made(at) for at in range(COUNT)), key=lambda each: str(each["metadata"]["name"])
+    )
     return [
-        json.dumps({"kind": "PodList", "metadata": {}, "items": made[at : at + PAGE]}, separators=(",", ":")).encode()
+        json.dumps(
+            {"kind": "PodList", "metadata": {}, "items": made[at : at + PAGE]},
+            separators=(",", ":"),
+        ).encode()
         for at in range(0, COUNT, PAGE)
     ]
 
@@ -42,7 +49,12 @@ def test_folding_pods_costs_a_small_multiple_of_decoding_them() -> None:
         found: dict[str, Pod] = {}
         problems: list[tuple[int, Exception]] = []
         for page in pages:
-            into.fold(decode(page).items, found, lambda at, error: problems.append((at, error)), resizing=False)
+            into.fold(
+                decode(page).items,
+                found,
+                lambda at, error: problems.append((at, error)),
+                resizing=False,
+            )
         assert not problems
         return found
 
@@ -54,7 +66,8 @@ def test_folding_pods_costs_a_small_multiple_of_decoding_them() -> None:
     finally:
         gc.enable()
     print(
-        f"\nbare {bare:.1f} us a pod; with known classes {again / bare:.2f} times that, with new ones, ten pods each, "
+        f"\nbare {bare:.1f} us a pod; with known classes {again / bare:.2f} times that, with new "
+        "ones, ten pods each, "
         f"{new / bare:.2f} times"
     )
     assert again < MOST_KNOWN * bare

@@ -1,4 +1,6 @@
-"""The doctor's checks of a cluster of 5,000 nodes and 60,000 pods, against a plan of the same cluster."""
+"""The doctor's checks of a cluster of 5,000 nodes and 60,000 pods, against a
+plan of the same cluster.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,27 @@ CHECKS = (
 def cluster() -> Snapshot:
     offers = {"cpu": 8000, "memory": 32 * 2**30, "pods": 110}
     nodes = tuple(
-        Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}", "pool": str(at % GROUPS)}, offers, offers, created=1.0)
+        Node(
+            f"n{at}",
+            {"kubernetes.io/hostname": f"n{at}", "pool": str(at % GROUPS)},
+            offers,
+            offers,
+            created=1.0,
+        )
         for at in range(NODES)
     )
     classes = tuple(
-        PodClass("shop", {"app": f"a{at}"}, {"cpu": 500, "memory": 2**30}, Owner("ReplicaSet", f"a{at}", f"u{at}"))
+        PodClass(
+            "shop",
+            {"app": f"a{at}"},
+            {"cpu": 500, "memory": 2**30},
+            Owner("ReplicaSet", f"a{at}", f"u{at}"),
+        )
         for at in range(CLASSES)
     )
     pods = tuple(
-        Pod("shop", f"p{at}", f"pu{at}", at % CLASSES, f"n{at % NODES}", phase="Running") for at in range(PODS)
+        Pod("shop", f"p{at}", f"pu{at}", at % CLASSES, f"n{at % NODES}", phase="Running")
+        for at in range(PODS)
     )
     groups = tuple(
         NodeGroup(
@@ -67,10 +81,15 @@ def cluster() -> Snapshot:
         for group in range(GROUPS)
     )
     budgets = tuple(
-        Budget("shop", f"b{at}", Selector((Requirement("app", "In", (f"a{at}",)),)), 1) for at in range(CLASSES)
+        Budget("shop", f"b{at}", Selector((Requirement("app", "In", (f"a{at}",)),)), 1)
+        for at in range(CLASSES)
     )
-    controllers = tuple(Controller("ReplicaSet", "shop", f"a{at}", f"u{at}", 100) for at in range(CLASSES))
-    return Snapshot("prod", NOW, nodes, pods, classes, groups, budgets, controllers, ("ReplicaSet",))
+    controllers = tuple(
+        Controller("ReplicaSet", "shop", f"a{at}", f"u{at}", 100) for at in range(CLASSES)
+    )
+    return Snapshot(
+        "prod", NOW, nodes, pods, classes, groups, budgets, controllers, ("ReplicaSet",)
+    )
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -79,13 +98,22 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def test_doctor_of_a_large_cluster_takes_no_longer_than_a_few_plans(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_of_a_large_cluster_takes_no_longer_than_a_few_plans(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     snapshot = cluster()
-    context = DoctorContext(policy=ACTIVE, clock=lambda: NOW, read_secret=no_secret, snapshot=snapshot)
-    plan = seconds(lambda: plan_cluster(snapshot, ACTIVE, Memory(), NOW, 0, assume_unneeded_for=700.0))
+    context = DoctorContext(
+        policy=ACTIVE, clock=lambda: NOW, read_secret=no_secret, snapshot=snapshot
+    )
+    plan = seconds(
+        lambda: plan_cluster(snapshot, ACTIVE, Memory(), NOW, 0, assume_unneeded_for=700.0)
+    )
     each = {check.__name__: seconds(lambda check=check: check(context)) for check in CHECKS}  # type: ignore[misc]
     with capsys.disabled():
-        print(f"\nplan {plan:.2f} s of CPU; checks {sum(each.values()):.2f} s, {sum(each.values()) / plan:.1f} plans")
+        print(
+            f"\nplan {plan:.2f} s of CPU; checks {sum(each.values()):.2f} s, "
+            f"{sum(each.values()) / plan:.1f} plans"
+        )
         print("; ".join(f"{name} {taken:.2f}" for name, taken in each.items()))
     assert sum(each.values()) < 60.0
     assert sum(each.values()) / plan < 10

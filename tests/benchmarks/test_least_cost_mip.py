@@ -1,9 +1,10 @@
-"""least-cost against a plain mixed-integer program, and without each of its parts, as ratios measured in one run.
+"""least-cost against a plain mixed-integer program, and without each of its parts, as
+ratios measured in one run.
 
-The plain program has whole numbers of nodes per group and of pods per group and class, and the room of a group's nodes
-as one sum; HiGHS stops at a gap or at a time limit. The answer gives the pods of each group, and not the node of each
-pod. So nodes are filled from it with the same two steps with which the search begins. docs/reference/expanders.md
-has figures.
+The plain program has whole numbers of nodes per group and of pods per group and class, and the room
+of a group's nodes as one sum; HiGHS stops at a gap or at a time limit. The answer gives the pods of
+each group, and not the node of each pod. So nodes are filled from it with the same two steps with
+which the search begins. docs/reference/expanders.md has figures.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import numpy as np
 import pytest
 
 from chalicelib.plan.linear_solver import LEFT, Solver
-from chalicelib.plan.scale_up.least_cost import Ask, Offer, _generated_mixes, _initial_mix, _single_ask_loads
+from chalicelib.plan.scale_up.least_cost import (
+    Ask,
+    Offer,
+    _generated_mixes,
+    _initial_mix,
+    _single_ask_loads,
+)
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
 from chalicelib.plan.scale_up.least_cost.linear_programs import (
     Relaxed,
@@ -28,9 +35,22 @@ from chalicelib.plan.scale_up.least_cost.linear_programs import (
     _whole_shares,
     relax,
 )
-from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Master, best_integer_mix, generate
+from chalicelib.plan.scale_up.least_cost.master_problem import (
+    Effort,
+    Master,
+    best_integer_mix,
+    generate,
+)
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover, first_fit, spread
-from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, check, left_over, pose, worth
+from chalicelib.plan.scale_up.least_cost.problem import (
+    Load,
+    Problem,
+    Rooms,
+    check,
+    left_over,
+    pose,
+    worth,
+)
 from tests.benchmarks.openb import INPUTS, convert, load, question
 from tests.reference_data import SHARED
 
@@ -39,7 +59,8 @@ Method = Callable[[Problem], list[Load]]
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One method on one problem. cost: a pod without a place included, as the search counts it; 1 is the bound."""
+    """One method on one problem. cost: a pod without a place included, as the search
+    counts it; 1 is the bound."""
 
     cost: float
     seconds: float
@@ -69,7 +90,9 @@ def today(problem: Problem, *, without: str = "") -> list[Load]:
         else:
             found += _generated_mixes(problem, relaxed, first, _never)
     last = _cover_only if without == "polish" else polish
-    best = min((last(problem, loads, relaxed) for loads in found), key=lambda loads: worth(problem, loads))
+    best = min(
+        (last(problem, loads, relaxed) for loads in found), key=lambda loads: worth(problem, loads)
+    )
     if without == "first fit":
         return best
     left, cost = worth(problem, best)
@@ -85,7 +108,9 @@ def _started(problem: Problem, relaxed: Relaxed, first: Sequence[Load]) -> tuple
 
 def _effort(problem: Problem, relaxed: Relaxed) -> Effort:
     offers = len(problem.cost)
-    return Effort(max(30, min(120, 7200 // offers)), max(2, min(8, 240 // offers)), 2, relaxed.bound * 1.004)
+    return Effort(
+        max(30, min(120, 7200 // offers)), max(2, min(8, 240 // offers)), 2, relaxed.bound * 1.004
+    )
 
 
 def _mixed(problem: Problem, relaxed: Relaxed, first: list[Load]) -> list[list[Load]]:
@@ -114,28 +139,37 @@ def _cover_only(problem: Problem, loads: Sequence[Load], relaxed: Relaxed) -> li
     rooms = Rooms(problem)
     for each in loads:
         rooms.take(each.offer, each.nodes)
-    return [*loads, *cover(problem, left_over(problem, loads), relaxed.value, relaxed.scarce, rooms)]
+    return [
+        *loads,
+        *cover(problem, left_over(problem, loads), relaxed.value, relaxed.scarce, rooms),
+    ]
 
 
 def plain(problem: Problem) -> list[Load]:
-    """The plain program, nodes filled from its answer, and the look at every node that today's search ends with."""
+    """The plain program, nodes filled from its answer, and the look at every node that
+    today's search ends with."""
     relaxed = relax(problem)
     (offers, asks), width, limits = problem.cap.shape, problem.free.shape[1], len(problem.room)
     solver, rows = Solver(mip_rel_gap=GAP, time_limit=SECONDS), asks + offers * width
     scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
     solver.rows(
-        np.concatenate([problem.count, np.zeros(offers * width), np.full(limits, -solver.infinity)]),
+        np.concatenate(
+            [problem.count, np.zeros(offers * width), np.full(limits, -solver.infinity)]
+        ),
         np.concatenate([np.full(rows, solver.infinity), problem.room / scale]),
     )
     pairs = np.argwhere(problem.cap > 0)
     solver.unplaced_columns(asks, np.full(asks, solver.infinity))
     solver.columns(problem.cost, problem.most, _node_columns(problem, rows, scale))
-    solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs))
+    solver.columns(
+        np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs)
+    )
     solver.whole(np.arange(asks, asks + offers + len(pairs)))
     values = solver.run()[1]
     shares = _whole_shares(problem, pairs, values[asks + offers :])
     before = np.cumsum(shares, axis=0) - shares
-    answer = msgspec.structs.replace(relaxed, shares=np.clip(problem.count - before, 0, shares))  # it may cover more
+    # it may cover more
+    answer = msgspec.structs.replace(relaxed, shares=np.clip(problem.count - before, 0, shares))
     rooms = Rooms(problem)
     loads = spread(problem, answer, rooms)
     loads += cover(problem, left_over(problem, loads), relaxed.value, relaxed.scarce, rooms)
@@ -156,7 +190,8 @@ METHODS: dict[str, Method] = {
 
 
 def random_problem(seed: int) -> Problem:
-    """A small backlog: 2 to 8 groups in proportion to their size, more or less, and 2 to 12 classes of pods."""
+    """A small backlog: 2 to 8 groups in proportion to their size, more or less, and
+    2 to 12 classes of pods."""
     chance = np.random.default_rng(seed)
     width = int(chance.integers(2, 9))
     offers = []
@@ -215,16 +250,21 @@ def test_least_cost_search_costs_no_more_than_a_plain_mip(kind: str) -> None:
     reference = results["today"]
     seconds = sum(each.seconds for each in reference)
     print(
-        f"\n{kind}: {len(reference)} problems; today: {_mean(reference):.4f} x LP bound, {seconds:.2f} CPU s"
+        f"\n{kind}: {len(reference)} problems; today: {_mean(reference):.4f} x LP bound, "
+        f"{seconds:.2f} CPU s"
         f", {sum(each.left > 0 for each in reference)} leave pods, for want of room"
     )
     for name, several in results.items():
         pairs = list(zip(several, reference, strict=True))
         ratios = [each.cost / ours.cost for each, ours in pairs if each.left == ours.left]
-        dearer, cheaper = sum(ratio > 1 + 1e-6 for ratio in ratios), sum(ratio < 1 - 1e-6 for ratio in ratios)
+        dearer, cheaper = (
+            sum(ratio > 1 + 1e-6 for ratio in ratios),
+            sum(ratio < 1 - 1e-6 for ratio in ratios),
+        )
         more = sum(each.left > ours.left for each, ours in pairs)
         print(
-            f"  {name:18} cost {np.mean(ratios):.4f} x today's (median {np.median(ratios):.4f}, {min(ratios):.3f} to "
+            f"  {name:18} cost {np.mean(ratios):.4f} x today's (median {np.median(ratios):.4f}, "
+            f"{min(ratios):.3f} to "
             f"{max(ratios):.3f}, dearer in {dearer}, cheaper in {cheaper}), "
             f"time {sum(each.seconds for each in several) / seconds:.2f} x, {more} leave more pods"
         )

@@ -1,7 +1,8 @@
-"""Packing quality on the openb trace: 8,152 pending tasks, 27 types of machine, every group empty at first.
+"""Packing quality on the openb trace: 8,152 pending tasks, 27 types of machine,
+every group empty at first.
 
-The price of the plan is compared with the linear relaxation, in which nodes and pods may be split (from the reference
-data).
+The price of the plan is compared with the linear relaxation, in which nodes and pods may be split
+(from the reference data).
 Upstream's best expander pays 1.20 times that price, or 1.27 times where tasks name a GPU model.
 """
 
@@ -20,7 +21,8 @@ from tests.benchmarks.openb import INPUTS, OpenbOutcome, convert, load, plan_to_
 from tests.reference_data import needs_shared
 
 BOTH = pytest.mark.parametrize("name", INPUTS)
-#: : Allowed price as a multiple of the relaxation, never more than upstream pays with the same expander.
+#: : Allowed price as a multiple of the relaxation, never more than upstream
+#: pays with the same expander.
 LIMITS = {
     ("default-whole-open", "least-waste"): 1.25,
     ("gpuspec33-whole-open", "least-waste"): 1.35,
@@ -42,7 +44,8 @@ def reported(name: str, what: str, outcome: OpenbOutcome) -> float:
     """Prints one line; returns the price as a multiple of the relaxation's."""
     ratio = outcome.price / INPUTS[name][1]
     print(
-        f"\n{name}, {what}: {outcome.nodes:,} nodes, price {outcome.price:,.0f} = {ratio:.4f} x LP bound, "
+        f"\n{name}, {what}: {outcome.nodes:,} nodes, price {outcome.price:,.0f} = {ratio:.4f} x LP "
+        "bound, "
         f"{outcome.left} pods left, {outcome.passes} passes, {outcome.seconds:.2f} CPU s"
     )
     return ratio
@@ -61,7 +64,8 @@ def test_least_cost_search_is_within_three_percent_of_the_relaxation(name: str) 
         passes=1,
         seconds=seconds,
         price=sum(offers[one.offer].price * one.nodes for one in bought),
-        left=sum(ask.count for ask in asks) - sum(sum(one.pods.values()) * one.nodes for one in bought),
+        left=sum(ask.count for ask in asks)
+        - sum(sum(one.pods.values()) * one.nodes for one in bought),
     )
     assert reported(name, "search of least-cost", outcome) <= 1.03
     assert outcome.left == INPUTS[name][2]

@@ -1,4 +1,6 @@
-"""Milliseconds and bytes of the status page: the example, 50 groups with 500 nodes, and 200 groups with 5,000."""
+"""Milliseconds and bytes of the status page: the example, 50 groups with 500 nodes,
+and 200 groups with 5,000.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Whole passes against an emulated cluster in another process, over TLS and a line with a round trip of 80 ms and
-100 Mbit/s: what a pass costs that reads everything, and one that reads what has changed.
+"""Whole passes against an emulated cluster in another process, over TLS and a line with
+a round trip of 80 ms and 100 Mbit/s: what a pass costs that reads everything, and one
+that reads what has changed.
 
-The limits are for a machine with two cores, best of three; they are asserted with a margin for a busy machine, and
-docs/performance.md lists the measured values. Times are also given as ratios to a plain client that reads the same
-lists page after page and decodes nothing.
+The limits are for a machine with two cores, best of three; they are asserted with a margin for a
+busy machine, and docs/performance.md lists the measured values. Times are also given as ratios to a
+plain client that reads the same lists page after page and decodes nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ ROUNDS = 3
 SHARE = 0.001  # of the pods that change between two passes
 
 
-_KINDS = (("bare", 0, "bare"), ("cold", 0, "pass"), ("warm", KEEP, "pass"), ("shared", KEEP, "pass"))
+_KINDS = (
+    ("bare", 0, "bare"),
+    ("cold", 0, "pass"),
+    ("warm", KEEP, "pass"),
+    ("shared", KEEP, "pass"),
+)
 """Kind of pass, bytes in which lists are kept, and the command for the process."""
 
 
 class Size(msgspec.Struct, frozen=True):
-    """One size of cluster. cold, warm: seconds of a pass; bytes: of a warm one; memory: MB at most."""
+    """One size of cluster. cold, warm: seconds of a pass; bytes: of a warm
+    one; memory: MB at most."""
 
     nodes: int
     pods: int
@@ -53,13 +60,18 @@ class ChildProcess:
 
     def __init__(self, module: str, *arguments: str) -> None:
         command = [sys.executable, "-m", f"tests.benchmarks.{module}", *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._pipe(self._process.stdin).close()
         try:
@@ -107,14 +119,19 @@ def measured(served: ChildProcess, child: ChildProcess, what: str) -> Measuremen
     served.ask("count")
     made = child.ask(what, "result ")
     counted = served.ask("count")
-    return Measurement(made["wall"], made["cpu"], made.get("peak", 0.0), counted["requests"], counted["bytes"])
+    return Measurement(
+        made["wall"], made["cpu"], made.get("peak", 0.0), counted["requests"], counted["bytes"]
+    )
 
 
 def run(size: Size) -> dict[str, Measurement]:
     """Return the best of some passes of each way."""
     arguments = ("--nodes", str(size.nodes), "--pods", str(size.pods))
     found: dict[str, list[Measurement]] = {"bare": [], "cold": [], "warm": [], "shared": []}
-    with ChildProcess("served_cluster", *arguments) as served, tempfile.TemporaryDirectory() as folder:
+    with (
+        ChildProcess("served_cluster", *arguments) as served,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         kubeconfig = served.answer()["kubeconfig"]
         rounds = ROUNDS if size.nodes <= MIDDLE.nodes else 1
         for kind, keep, what in _KINDS:
@@ -125,7 +142,8 @@ def run(size: Size) -> dict[str, Measurement]:
             with ChildProcess("measured_pass") as child:
                 child.say(json.dumps(job))
                 if kind != "cold" or rounds > 1:
-                    measured(served, child, what)  # loads the modules; of the warm ones it reads everything
+                    # loads the modules; of the warm ones it reads everything
+                    measured(served, child, what)
                 for _ in range(ROUNDS if keep else rounds):
                     served.ask(f"change {max(1, round(size.pods * SHARE))}")
                     assert served.ask("settle")["settled"]  # passes are a minute apart
@@ -138,7 +156,8 @@ def report(size: Size, found: dict[str, Measurement]) -> None:
     for kind, each in found.items():
         ratio = f"{each.wall / bare.wall:.2f} x bare" if bare is not None else ""
         print(
-            f"\n{size.nodes:,} / {size.pods:,} {kind}: {each.wall:.2f} s {ratio}, {each.cpu:.2f} CPU s, "
+            f"\n{size.nodes:,} / {size.pods:,} {kind}: {each.wall:.2f} s {ratio}, {each.cpu:.2f} "
+            "CPU s, "
             f"{each.requests} requests, {each.bytes:,} bytes, peak {each.peak:.0f} MB",
             end="",
         )
@@ -165,7 +184,8 @@ def test_pass_reads_at_the_cost_of_what_has_changed(size: Size) -> None:
 
 
 def test_reaction_from_the_event_to_the_request_to_the_provider() -> None:
-    """At 1,000 nodes and 30,000 pods, warm. Without the time in SQS and DynamoDB, which are in memory here."""
+    """At 1,000 nodes and 30,000 pods, warm. Without the time in SQS and DynamoDB,
+    which are in memory here."""
     with ChildProcess("served_cluster", "--nodes", "1000", "--pods", "30000") as served:
         job: Any = {"kubeconfig": served.answer()["kubeconfig"], "nodes": 1_000, "keep": KEEP}
         with ChildProcess("measured_pass") as child:
@@ -182,6 +202,9 @@ def test_reaction_from_the_event_to_the_request_to_the_provider() -> None:
     middle, late = statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
     rest = statistics.median(total - wait for total, wait in zip(seconds, waited, strict=True))
     print(f"\nreaction: p50 {middle:.2f} s, p95 {late:.2f} s, of {len(seconds)}")
-    print(f"of it the wait for further pods: p50 {statistics.median(waited):.2f} s; the rest: p50 {rest:.2f} s")
+    print(
+        f"of it the wait for further pods: p50 {statistics.median(waited):.2f} s; the rest: p50 "
+        f"{rest:.2f} s"
+    )
     assert middle < 1.5 * BUSY
     assert late < 3.0 * BUSY

@@ -1,8 +1,9 @@
-"""Bytes and requests of passes of a server whose watches bring nothing, so that silence says nothing.
+"""Bytes and requests of passes of a server whose watches bring nothing, so
+that silence says nothing.
 
 300 nodes, 3,000 pods, 300 ReplicaSets and 20 objects of each other list. `python -m pytest -s
-tests/benchmarks/test_paused_lists.py` prints a line for each pass. Without comparisons each of them would be the first
-one, which reads everything.
+tests/benchmarks/test_paused_lists.py` prints a line for each pass. Without comparisons each of them
+would be the first one, which reads everything.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def test_bytes_of_passes_of_a_server_that_pauses() -> None:
             cluster.read()
             sizes = [size for client in clients for size in client.sizes]
             again = sorted(cluster.results[-1].reread)
-            print(f"{what:<24}{len(again):>3} lists in full{sum(sizes) / 1e6:>7.1f} MB{len(sizes):>4} pages")
+            print(
+                f"{what:<24}{len(again):>3} lists in full{sum(sizes) / 1e6:>7.1f} "
+                f"MB{len(sizes):>4} pages"
+            )
             return sum(sizes) / 1e6
 
         nodes, pods, *_ = RESOURCES
@@ -93,5 +97,10 @@ def test_bytes_of_passes_of_a_server_that_pauses() -> None:
             for resource in resources:
                 for number in range(CHANGED):
                     pod = resource is pods
-                    changed(cluster, resource, f"web-{number // 10}-{number}" if pod else f"node-{number}", "default")
+                    changed(
+                        cluster,
+                        resource,
+                        f"web-{number // 10}-{number}" if pod else f"node-{number}",
+                        "default",
+                    )
             megabytes(" and ".join(f"{CHANGED} {resource.plural}" for resource in resources))

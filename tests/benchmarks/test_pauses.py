@@ -1,7 +1,8 @@
 """What pauses of an API server cost warm passes, in virtual time.
 
-A pass every ten seconds follows 2,000 pods, of which 20 have changed a second before. An object of a list takes 0.1 ms.
-`python -m pytest -s tests/benchmarks/test_pauses.py` prints the changes that were missed, and the seconds of a pass.
+A pass every ten seconds follows 2,000 pods, of which 20 have changed a second before. An object of
+a list takes 0.1 ms. `python -m pytest -s tests/benchmarks/test_pauses.py` prints the changes that
+were missed, and the seconds of a pass.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import random
 
 import pytest
 
-from tests.property.pausing_server import FollowedServer, Pauses, PausingServer, VirtualTime, healthy
+from tests.property.pausing_server import (
+    FollowedServer,
+    Pauses,
+    PausingServer,
+    VirtualTime,
+    healthy,
+)
 
 PASSES, PODS, CHANGES = 200, 2_000, 20
 
@@ -44,7 +51,8 @@ def test_changes_missed_and_seconds_of_a_pass(
         process.run(CHANGES)
     seconds = process.seconds / PASSES
     print(
-        f"\n{name}, {'with' if marks else 'without'} bookmarks: {1000 * process.missed / PASSES:.0f} changes missed in "
+        f"\n{name}, {'with' if marks else 'without'} bookmarks: "
+        f"{1000 * process.missed / PASSES:.0f} changes missed in "
         f"1,000 passes of {1000 * CHANGES:,}, {seconds:.2f} s a pass"
     )
     assert len(process.missed_passes) <= 1

@@ -1,9 +1,10 @@
-"""Duration of a whole plan, as ratios measured in one run: to decoding the same JSON, and to upstream's CPU seconds.
+"""Duration of a whole plan, as ratios measured in one run: to decoding the same JSON, and
+to upstream's CPU seconds.
 
-Upstream's figures (from the reference data) are CPU seconds of its first loop on the same inputs. Ours cover the whole
-backlog
-to completion, everything except reading. The limits are for a machine with two cores, best of three; they are asserted
-with a margin for a busy machine, and docs/performance.md lists the measured values.
+Upstream's figures (from the reference data) are CPU seconds of its first loop on the same inputs.
+Ours cover the whole backlog to completion, everything except reading. The limits are for a machine
+with two cores, best of three; they are asserted with a margin for a busy machine, and
+docs/performance.md lists the measured values.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ BUSY = 2.0  # factor by which a run may exceed the time on a quiet machine befor
 
 
 class Input(msgspec.Struct, frozen=True):
-    """One input of bench/generate.py. limit: seconds of planning; upstream: CPU seconds of its first loop, and the
-    number of nodes it needs in total (0: not measured)."""
+    """One input of bench/generate.py. limit: seconds of planning; upstream: CPU seconds of its
+    first loop, and the number of nodes it needs in total (0: not measured)."""
 
     nodes: int
     pending: int
@@ -72,7 +73,10 @@ def _arguments(*words: str) -> Iterator[None]:
 
 def generate(out: Path, **options: int | float | str | bool) -> Path:
     """The reference data's own generator."""
-    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items()]
+    words = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for name, value in options.items()
+    ]
     with _arguments("generate", "--out", str(out), *words):
         runpy.run_path(str(SHARED / "bench" / "generate.py"), run_name="__main__")
     return out
@@ -91,7 +95,8 @@ def made(out: Path, given: Input) -> Path:
 
 
 def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
-    """CPU seconds, the minimum of several rounds: plain decoding of the pods, reading into a snapshot, planning."""
+    """CPU seconds, the minimum of several rounds: plain decoding of the pods, reading
+    into a snapshot, planning."""
     raw = (folder / "pods.json").read_bytes()
     best = {"decode": 1e9, "read": 1e9, "plan": 1e9}
     plan = None
@@ -99,7 +104,9 @@ def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
         gc.collect()
         gc.disable()
         started = time.process_time()
-        msgspec.json.decode(msgspec.json.decode(raw, type=api_types.Head).items, type=list[api_types.ApiPod])
+        msgspec.json.decode(
+            msgspec.json.decode(raw, type=api_types.Head).items, type=list[api_types.ApiPod]
+        )
         best["decode"] = min(best["decode"], time.process_time() - started)
         gc.enable()
         started = time.process_time()
@@ -117,8 +124,10 @@ def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float
     """Prints one line per input."""
     grown = {s.group: s.to_size - s.from_size for s in plan.scale_ups}
     print(
-        f"\n{name}: plan {seconds['plan']:.3f} s = 1/{upstream_cpu / seconds['plan']:.1f} of upstream's first loop, "
-        f"{seconds['plan'] / seconds['decode']:.2f} x bare decode; read {seconds['read'] / seconds['decode']:.2f} x; "
+        f"\n{name}: plan {seconds['plan']:.3f} s = 1/{upstream_cpu / seconds['plan']:.1f} of "
+        "upstream's first loop, "
+        f"{seconds['plan'] / seconds['decode']:.2f} x bare decode; read "
+        f"{seconds['read'] / seconds['decode']:.2f} x; "
         f"+{sum(grown.values())} nodes {grown}, {len(plan.fits_existing)} fit, "
         f"{sum(len(v.pods) for v in plan.unschedulable)} left, {len(plan.unneeded)} unneeded"
     )
@@ -141,7 +150,9 @@ def test_planning_time_of_the_whole_backlog_in_one_pass(given: Input, tmp_path: 
     assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == given.pending
     if given.upstream_nodes:
         assert sum(s.to_size - s.from_size for s in plan.scale_ups) <= given.upstream_nodes * 1.01
-    assert seconds["plan"] < min(given.limit * BUSY, given.upstream), "never slower than upstream's first loop"
+    assert seconds["plan"] < min(given.limit * BUSY, given.upstream), (
+        "never slower than upstream's first loop"
+    )
 
 
 @needs_shared
@@ -160,7 +171,10 @@ def test_rules_between_pods_triple_the_planning_time_at_most(tmp_path: Path) -> 
     [
         pytest.param(msgspec.structs.replace(MIDDLE, nodes=2000), id="nodes"),
         pytest.param(msgspec.structs.replace(MIDDLE, pending=6000), id="pending pods"),
-        pytest.param(msgspec.structs.replace(MIDDLE, pending=6000, groups=60), id="pending pods and their kinds"),
+        pytest.param(
+            msgspec.structs.replace(MIDDLE, pending=6000, groups=60),
+            id="pending pods and their kinds",
+        ),
         pytest.param(msgspec.structs.replace(MIDDLE, node_groups=20), id="node groups"),
     ],
 )
@@ -182,7 +196,9 @@ sys.exit(code)
 
 
 @needs_shared
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc"
+)
 def test_peak_memory_of_planning_170000_pods(tmp_path: Path) -> None:
     folder = made(tmp_path, LARGE)
     run = subprocess.run(

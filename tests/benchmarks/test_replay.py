@@ -24,21 +24,30 @@ LARGEST = {SMALL.name: 120_000, MIDDLE.name: 600_000, LARGE.name: 3_000_000}  # 
 @pytest.mark.parametrize("case", [SMALL, MIDDLE, LARGE], ids=lambda case: case.name)
 def test_recorded_decision_is_small_and_quick_to_write(case: Input, tmp_path: Path) -> None:
     folder = generate(
-        tmp_path, nodes=case.nodes, pending=case.pending, groups=case.groups, node_groups=case.node_groups
+        tmp_path,
+        nodes=case.nodes,
+        pending=case.pending,
+        groups=case.groups,
+        node_groups=case.node_groups,
     )
     snapshot = read(folder, node_groups=None, cluster="bench", taken_at=NOW)
     policy, memory = Policy(name="bench"), Memory()
     begun = time.process_time()
     plan, _ = plan_cluster(snapshot, policy, memory, NOW, 1)
     planned = time.process_time() - begun
-    decision = RecordedDecision(snapshot, policy, memory, NOW, 1, msgspec.structs.replace(plan, operations=()))
+    decision = RecordedDecision(
+        snapshot, policy, memory, NOW, 1, msgspec.structs.replace(plan, operations=())
+    )
     times = []
     for _ in range(3):
         begun = time.process_time()
         data = encode(decision)
         times.append(time.process_time() - begun)
     wrote = min(times)
-    print(f"\n{case.name}: {len(data):,} bytes, written in {wrote * 1000:.0f} ms = {wrote / planned:.2f} plans")
+    print(
+        f"\n{case.name}: {len(data):,} bytes, written in {wrote * 1000:.0f} ms = "
+        f"{wrote / planned:.2f} plans"
+    )
     assert len(data) < LARGEST[case.name]
     assert wrote < planned + 0.05
     assert replay(*decode(data, "file")).same

@@ -1,4 +1,6 @@
-"""The replay on a spot market, on a small trace of one's own: four equal kinds, of which two are often taken back."""
+"""The replay on a spot market, on a small trace of one's own: four equal kinds, of which
+two are often taken back.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def four_kinds(pods: int = 18) -> Trace:
     """A pod every ten minutes, each too large for a second one on its node."""
     builder = ClusterBuilder()
     for kind in KINDS:
-        template = node(f"template-{kind}", "4", "16Gi", labels={"node.kubernetes.io/instance-type": kind})
+        template = node(
+            f"template-{kind}", "4", "16Gi", labels={"node.kubernetes.io/instance-type": kind}
+        )
         builder.group(kind, template=template)
     builder.pending(pods, "3", "8Gi", owner="web")
     snapshot = msgspec.structs.replace(builder.snapshot(), taken_at=NOW)
@@ -49,7 +53,9 @@ def market(sold_out: dict[str, frozenset[int]] | None = None) -> SpotMarket:
     """Two hot kinds and two calm ones."""
     return SpotMarket(
         {
-            kind: KindMarket((HAZARDS[temper],) * HOURS, (sold_out or {}).get(kind, frozenset()), temper)
+            kind: KindMarket(
+                (HAZARDS[temper],) * HOURS, (sold_out or {}).get(kind, frozenset()), temper
+            )
             for kind, temper in KINDS.items()
         }
     )

@@ -1,5 +1,5 @@
-"""Planning time of one hostile tenant's pods, as a multiple of an ordinary pass with as many pods; measured in one
-run."""
+"""Planning time of one hostile tenant's pods, as a multiple of an ordinary pass with as many
+pods; measured in one run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def ordinary() -> float:
 
 
 @pytest.mark.parametrize("case", sorted(hostile_objects.CASES))
-def test_planning_time_of_an_attack_is_a_limited_multiple_of_an_ordinary_pass(case: str, ordinary: float) -> None:
+def test_planning_time_of_an_attack_is_a_limited_multiple_of_an_ordinary_pass(
+    case: str, ordinary: float
+) -> None:
     seconds = _seconds(case)
     print(f"{case}: {seconds:.2f} s, {seconds / ordinary:.0f} times {ordinary:.2f} s")
     assert seconds < ordinary * MOST

@@ -1,8 +1,8 @@
 """Share of the passes that read changes, where chance decides which process gets a message.
 
-Every cluster is due once a minute. Lambda gives each message to any process that is free; here all are alike, which is
-the worst case, because Lambda prefers those that it used last. A process keeps lists for ten minutes from their full
-read.
+Every cluster is due once a minute. Lambda gives each message to any process that is free; here all
+are alike, which is the worst case, because Lambda prefers those that it used last. A process keeps
+lists for ten minutes from their full read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def share(clusters: int, processes: int, seed: int = 0) -> float:
     return warm / total
 
 
-@pytest.mark.parametrize(("processes", "least", "most"), [(1, 0.89, 0.91), (2, 0.79, 0.86), (20, 0.25, 0.40)])
+@pytest.mark.parametrize(
+    ("processes", "least", "most"), [(1, 0.89, 0.91), (2, 0.79, 0.86), (20, 0.25, 0.40)]
+)
 def test_share_of_passes_that_read_changes(processes: int, least: float, most: float) -> None:
     found = share(5, processes)
     print(f"\n{processes} processes: {found:.0%} of the passes read changes")

@@ -1,8 +1,9 @@
-"""Compares the HTTP traffic of an emulated vendor with the OpenAPI document that the vendor publishes.
+"""Compares the HTTP traffic of an emulated vendor with the OpenAPI document
+that the vendor publishes.
 
-An emulator and the client it was written for can share a mistake; the document is an independent reference. The
-comparison is stricter than the document's schemas: a field that the document does not name is an error too, because a
-misspelt name is the most easily overlooked mistake.
+An emulator and the client it was written for can share a mistake; the document is an independent
+reference. The comparison is stricter than the document's schemas: a field that the document does
+not name is an error too, because a misspelt name is the most easily overlooked mistake.
 
     document = Document(json, prefix="/v2")            # compiles what is used, once
     checker = Checker(document)
@@ -34,12 +35,18 @@ _MOST_TOLD = 5
 class Operation:
     """One operation of a document, with its compiled validators."""
 
-    def __init__(self, document: Document, template: str, found: Mapping[str, Any], shared: list[Json]) -> None:
+    def __init__(
+        self, document: Document, template: str, found: Mapping[str, Any], shared: list[Json]
+    ) -> None:
         self.id: str = found["operationId"]
         self._document = document
         self._names = re.findall(r"\{([^}]+)\}", template)
         given = [document.resolved(each) for each in [*shared, *found.get("parameters", [])]]
-        self._path = {each["name"]: document.compiled(each["schema"]) for each in given if each["in"] == "path"}
+        self._path = {
+            each["name"]: document.compiled(each["schema"])
+            for each in given
+            if each["in"] == "path"
+        }
         self._query = {each["name"]: each for each in given if each["in"] == "query"}
         self._request = found.get("requestBody")
         self._responses: Mapping[str, Any] = found.get("responses", {})
@@ -54,8 +61,13 @@ class Operation:
             if name not in self._query:
                 yield f"query {name}: the document has none of that name"
                 continue
-            yield from _wrong(self._once(f"query {name}", self._query[name]["schema"]), value, f"query {name}")
-        for name in sorted({name for name, each in self._query.items() if each.get("required")} - dict(pairs).keys()):
+            yield from _wrong(
+                self._once(f"query {name}", self._query[name]["schema"]), value, f"query {name}"
+            )
+        for name in sorted(
+            {name for name, each in self._query.items() if each.get("required")}
+            - dict(pairs).keys()
+        ):
             yield f"query {name}: is missing"
         yield from self._body(incoming)
 
@@ -67,7 +79,9 @@ class Operation:
         if not incoming.headers.get("content-type", "").startswith("application/json"):
             yield f"request: Content-Type {incoming.headers.get('content-type')!r}"
             return
-        yield from self._judged("request", self._request["content"]["application/json"]["schema"], incoming.body)
+        yield from self._judged(
+            "request", self._request["content"]["application/json"]["schema"], incoming.body
+        )
 
     def response(self, answer: Answer) -> Iterator[str]:
         """Returns the errors of a successful answer. The document does not describe refusals."""
@@ -96,12 +110,12 @@ class Operation:
 
 
 class Document:
-    """An OpenAPI 3.0 document. prefix: what the server's URL adds to its paths. Immutable except for its cache of
-    compiled
-    validators, so that one instance can serve all tests of a process."""
+    """An OpenAPI 3.0 document. prefix: what the server's URL adds to its paths. Immutable except
+    for its cache of compiled validators, so that one instance can serve all tests of a process."""
 
     def __init__(self, document: Json, *, prefix: str = "") -> None:
-        from openapi_schema_validator import OAS30Validator  # slow to import, and used by tests only
+        # slow to import, and used by tests only
+        from openapi_schema_validator import OAS30Validator
 
         self._document, self._prefix, self._validator = document, prefix, OAS30Validator
         self._formats = _formats()
@@ -110,11 +124,15 @@ class Document:
         for path, methods in document["paths"].items():
             pattern = re.compile(re.sub(r"\\\{[^}]+?\\\}", "([^/:]*)", re.escape(prefix + path)))
             for method in sorted(methods.keys() & _METHODS):
-                self._templates.setdefault((method.upper(), path.count("/")), []).append((pattern, path))
+                self._templates.setdefault((method.upper(), path.count("/")), []).append(
+                    (pattern, path)
+                )
 
     def find(self, method: str, path: str) -> tuple[Operation, tuple[str, ...]] | None:
         """Returns the operation of a request, and its path parameters."""
-        for pattern, template in self._templates.get((method, path.count("/") - self._prefix.count("/")), []):
+        for pattern, template in self._templates.get(
+            (method, path.count("/") - self._prefix.count("/")), []
+        ):
             found = pattern.fullmatch(path)
             if found is not None:
                 return self._operation(method, template), found.groups()
@@ -123,7 +141,9 @@ class Document:
     def _operation(self, method: str, path: str) -> Operation:
         if (method, path) not in self._operations:
             held = self._document["paths"][path]
-            self._operations[method, path] = Operation(self, path, held[method.lower()], held.get("parameters", []))
+            self._operations[method, path] = Operation(
+                self, path, held[method.lower()], held.get("parameters", [])
+            )
         return self._operations[method, path]
 
     def compiled(self, schema: Json) -> Any:
@@ -140,12 +160,14 @@ class Document:
         return node
 
     def _inlined(self, schema: Json, *, strict: bool = True) -> Json:
-        """Returns the schema without references, so that it is compiled once and needs no lookups. Parts of a composed
-        schema
-        (allOf and the like) do not name all fields, so they are taken as they are."""
+        """Returns the schema without references, so that it is compiled once and needs no
+        lookups. Parts of a composed schema (allOf and the like) do not name all fields, so
+        they are taken as they are."""
         made = dict(self.resolved(schema))
         if "properties" in made:
-            made["properties"] = {name: self._inlined(each) for name, each in made["properties"].items()}
+            made["properties"] = {
+                name: self._inlined(each) for name, each in made["properties"].items()
+            }
             if strict:
                 made.setdefault("additionalProperties", False)
         for name in ("items", "additionalProperties"):
@@ -158,8 +180,8 @@ class Document:
 
 
 class Checker:
-    """Compares the traffic. problems: one text each, only the first of each kind; checked: the number of compared calls
-    by operation."""
+    """Compares the traffic. problems: one text each, only the first of each kind; checked: the
+    number of compared calls by operation."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -175,7 +197,12 @@ class Checker:
             return
         operation, values = found
         self.checked[operation.id] = self.checked.get(operation.id, 0) + 1
-        key = (incoming.method, incoming.target, incoming.body, answer.body if answer.status < 300 else b"")
+        key = (
+            incoming.method,
+            incoming.target,
+            incoming.body,
+            answer.body if answer.status < 300 else b"",
+        )
         if key in self._fine:
             return
         wrong = [*operation.request(incoming, values), *operation.response(answer)]

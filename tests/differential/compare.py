@@ -1,9 +1,12 @@
-"""Compares our options with those of the upstream autoscaler on the same random clusters (../shared/differential).
+"""Compares our options with those of the upstream autoscaler on the same random clusters
+(../shared/differential).
 
-Each node group is evaluated alone, as in upstream's estimator: the maximum of every other group is its size. Upstream
-was run three times per cluster, since it orders groups and ties randomly; agreement with one of its runs is enough.
+Each node group is evaluated alone, as in upstream's estimator: the maximum of every other group is
+its size. Upstream was run three times per cluster, since it orders groups and ties randomly;
+agreement with one of its runs is enough.
 
-    python -m tests.differential.compare --seeds 0-99       prints each difference in a line, and the count by kind
+    python -m tests.differential.compare --seeds 0-99       prints each difference in a
+                                                            line, and the count by kind
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ class Figure(msgspec.Struct, frozen=True, order=True):
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """A case in which our result neither equals one of upstream's nor is better. `LEFT`: pods counts those that are
-    left."""
+    """A case in which our result neither equals one of upstream's nor is better. `LEFT`: pods
+    counts those that are left."""
 
     seed: int
     group: str
@@ -93,9 +96,12 @@ def generator() -> ModuleType:
 def growing(snapshot: Snapshot, group: str) -> Plan:
     """The plan if only this group may scale up; with an unknown name no group may."""
     groups = tuple(
-        g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target)) for g in snapshot.groups
+        g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target))
+        for g in snapshot.groups
     )
-    return plan_cluster(msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0)[0]
+    return plan_cluster(
+        msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0
+    )[0]
 
 
 def left_of(plan: Plan) -> int:
@@ -115,7 +121,14 @@ def differences(seed: int, case: Any, make: Any) -> Iterator[Difference]:
     left = left_of(growing(snapshot, ""))
     if left > max(case["left"]):
         theirs_left = tuple(sorted(case["left"]))
-        yield Difference(seed, LEFT, Figure(0, left), tuple(Figure(0, each) for each in theirs_left), left, theirs_left)
+        yield Difference(
+            seed,
+            LEFT,
+            Figure(0, left),
+            tuple(Figure(0, each) for each in theirs_left),
+            left,
+            theirs_left,
+        )
     for group, options in sorted(case["options"].items()):
         theirs = tuple(sorted(Figure(*each) for each in options))
         ours = figure(growing(snapshot, group), left)

@@ -1,14 +1,16 @@
-"""Karpenter's rules of consolidation (kubernetes-sigs/karpenter, pkg/controllers/disruption), to compare ours with.
+"""Karpenter's rules of consolidation (kubernetes-sigs/karpenter,
+pkg/controllers/disruption), to compare ours with.
 
-`next_command` is the first command of one loop: Emptiness, then Multi-node, then Single-node. Its scheduling simulation
-uses the project's simulated cluster, so that both planners are judged by the same predicates. The 15 seconds of
-validation are left out: the cluster is assumed to be the same afterwards. So are the time limits of the search (one and
-three minutes), which only helps Karpenter. A spot group is a spot offering of its instance type;
-SpotToSpotConsolidation is off, as by default.
+`next_command` is the first command of one loop: Emptiness, then Multi-node, then Single-node. Its
+scheduling simulation uses the project's simulated cluster, so that both planners are judged by the
+same predicates. The 15 seconds of validation are left out: the cluster is assumed to be the same
+afterwards. So are the time limits of the search (one and three minutes), which only helps
+Karpenter. A spot group is a spot offering of its instance type; SpotToSpotConsolidation is off, as
+by default.
 
-Stand-ins where the model differs: a node group is an offering of its instance type, and all groups are of one NodePool
-unless the rules say otherwise; `safe-to-evict: "false"` counts as `do-not-disrupt: "true"`; a group's bounds limit what
-is launched.
+Stand-ins where the model differs: a node group is an offering of its instance type, and all groups
+are of one NodePool unless the rules say otherwise; `safe-to-evict: "false"` counts as
+`do-not-disrupt: "true"`; a group's bounds limit what is launched.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
 class KarpenterRules(msgspec.Struct, frozen=True):
-    """Settings of the NodePools. consolidate_after: seconds, None for Never. budget: of every NodePool, "10%" or "5".
-    when_empty: policy WhenEmpty. balanced: k of policy Balanced, 0 without it. pool_of: group -> NodePool."""
+    """Settings of the NodePools. consolidate_after: seconds, None for Never. budget: of every
+    NodePool, "10%" or "5". when_empty: policy WhenEmpty. balanced: k of policy Balanced, 0 without
+    it. pool_of: group -> NodePool."""
 
     consolidate_after: float | None = 0.0
     budget: str = "10%"
@@ -57,8 +60,8 @@ class KarpenterRules(msgspec.Struct, frozen=True):
 
 
 class KarpenterMemory(msgspec.Struct, frozen=True):
-    """What Karpenter keeps in memory. queue: nodes in commands; nominated: nodes for pending pods; pod_events: node ->
-    instant of the last pod that came or went."""
+    """What Karpenter keeps in memory. queue: nodes in commands; nominated: nodes for pending pods;
+    pod_events: node -> instant of the last pod that came or went."""
 
     queue: frozenset[str] = frozenset()
     nominated: frozenset[str] = frozenset()
@@ -66,8 +69,8 @@ class KarpenterMemory(msgspec.Struct, frozen=True):
 
 
 class KarpenterCommand(msgspec.Struct, frozen=True):
-    """Nodes that go, and the group of the node that is launched first, "" for a deletion. price: of the nodes that go;
-    cost: of the new node, in millionths an hour. pods: that must move."""
+    """Nodes that go, and the group of the node that is launched first, "" for a deletion. price: of
+    the nodes that go; cost: of the new node, in millionths an hour. pods: that must move."""
 
     method: str
     nodes: tuple[str, ...]
@@ -87,7 +90,8 @@ class Offering(msgspec.Struct, frozen=True):
 
 
 class KarpenterCandidate(msgspec.Struct, frozen=True):
-    """A node that passes the first filter. cost: disruption; price: None if the offering is unknown."""
+    """A node that passes the first filter. cost: disruption; price: None if
+    the offering is unknown."""
 
     node: Node
     row: int
@@ -127,8 +131,8 @@ def class_eviction_cost(pod_class: PodClass) -> float:
 
 
 def must_not_be_disrupted(annotation: str, started: float, now: float) -> bool:
-    """do-not-disrupt of a pod: "true", or a Go duration since its start; a pod that has not started is protected, and
-    any other value is ignored."""
+    """do-not-disrupt of a pod: "true", or a Go duration since its start; a pod that has not started
+    is protected, and any other value is ignored."""
     if annotation in {"", "true"}:
         return bool(annotation)
     try:
@@ -144,8 +148,8 @@ def disruption_cost(evictions: Iterable[float]) -> float:
 
 
 def allowed_disruptions(budget: str, nodes: int, unavailable: int = 0) -> int:
-    """How many nodes of a NodePool may begin to go. nodes: initialized and not terminating; unavailable: not ready or
-    marked for deletion."""
+    """How many nodes of a NodePool may begin to go. nodes: initialized and not terminating;
+    unavailable: not ready or marked for deletion."""
     if budget.endswith("%"):
         limit = math.ceil(int(budget[:-1]) * nodes / 100)
     else:
@@ -154,11 +158,14 @@ def allowed_disruptions(budget: str, nodes: int, unavailable: int = 0) -> int:
 
 
 def cheaper(offerings: Iterable[Offering], price: int) -> list[Offering]:
-    """The offerings whose worst launch price (the dearest one of the type) is strictly below a price. A type with a
-    spot offering is launched as spot; if there is such a type, the others are left out."""
+    """The offerings whose worst launch price (the dearest one of the type) is strictly
+    below a price. A type with a spot offering is launched as spot; if there is such a type,
+    the others are left out."""
     offerings = list(offerings)
     as_spot = {offering.type for offering in offerings if offering.spot}
-    offerings = [offering for offering in offerings if offering.spot or offering.type not in as_spot]
+    offerings = [
+        offering for offering in offerings if offering.spot or offering.type not in as_spot
+    ]
     worst: dict[str, int] = {}
     for offering in offerings:
         worst[offering.type] = max(worst.get(offering.type, 0), offering.price)
@@ -166,15 +173,19 @@ def cheaper(offerings: Iterable[Offering], price: int) -> list[Offering]:
     return [offering for offering in options if offering.spot] or options
 
 
-def without_same_type(offerings: Sequence[Offering], removed: Iterable[tuple[str, int]]) -> list[Offering]:
-    """Of a merge, only options below the cheapest removed node whose type is among the options. removed: type and
-    price of each node."""
+def without_same_type(
+    offerings: Sequence[Offering], removed: Iterable[tuple[str, int]]
+) -> list[Offering]:
+    """Of a merge, only options below the cheapest removed node whose type is among the options.
+    removed: type and price of each node."""
     types = {offering.type for offering in offerings}
     least = min((price for kind, price in removed if kind in types), default=None)
     return list(offerings) if least is None else cheaper(offerings, least)
 
 
-def balanced_score(savings: float, pool_price: float, disruption: float, pool_disruption: float) -> float:
+def balanced_score(
+    savings: float, pool_price: float, disruption: float, pool_disruption: float
+) -> float:
     """Savings as a share of the NodePool's cost, over disruption as a share of the NodePool's."""
     if savings <= 0:
         return 0.0
@@ -185,7 +196,8 @@ def balanced_score(savings: float, pool_price: float, disruption: float, pool_di
 
 
 class SchedulingSimulation:
-    """Places the pods of nodes that would go: existing nodes first, first fit by name, largest pods first."""
+    """Places the pods of nodes that would go: existing nodes first, first fit by
+    name, largest pods first."""
 
     def __init__(self, state: ClusterState, prices: Mapping[str, int]) -> None:
         """prices: group -> price of a new node."""
@@ -202,7 +214,9 @@ class SchedulingSimulation:
                 continue
             shape, template = shape_of(group.template, simulated), group.template
             node = renamed(template.node, [f"fresh-for-{name}"])
-            (row,) = simulated.extend(node, shape.free[None, :], template.daemons, template.volume_limits)
+            (row,) = simulated.extend(
+                node, shape.free[None, :], template.daemons, template.volume_limits
+            )
             simulated.close(row)
             simulated.remove_node(row)
             kind = instance_type(template.node) or name
@@ -219,9 +233,11 @@ class SchedulingSimulation:
         row = self._simulated.table.index.get(node)
         return row if row is not None and self._simulated.open[row] else None
 
-    def offerings_without(self, candidates: Sequence[KarpenterCandidate], price: int) -> list[Offering] | None:
-        """None if the nodes cannot go; [] if their pods fit on existing nodes; otherwise the offerings cheaper than
-        the price of which one new node takes the rest."""
+    def offerings_without(
+        self, candidates: Sequence[KarpenterCandidate], price: int
+    ) -> list[Offering] | None:
+        """None if the nodes cannot go; [] if their pods fit on existing nodes; otherwise the
+        offerings cheaper than the price of which one new node takes the rest."""
         places, neighbours = self._places, self._places.neighbours
         mark = places.checkpoint()
         for candidate in candidates:
@@ -239,8 +255,8 @@ class SchedulingSimulation:
         return offerings if offerings or not rest else None
 
     def _rest(self, pods: list[Pod]) -> list[int] | None:
-        """The classes of the pods without an existing place; None if one would be on a node that is not initialized. A
-        pod that depends on others is tried again after them."""
+        """The classes of the pods without an existing place; None if one would be on a node that is
+        not initialized. A pod that depends on others is tried again after them."""
         pods.sort(key=lambda pod: (self._size[pod.cls], pod.created, pod.uid))
         waiting = [pod.cls for pod in pods]
         while True:
@@ -264,7 +280,9 @@ class SchedulingSimulation:
         options = [
             offering
             for row, offering in self._offerings.items()
-            if offering.type in tried and (table.free[row] >= need).all() and self._fit_together(row, rest)
+            if offering.type in tried
+            and (table.free[row] >= need).all()
+            and self._fit_together(row, rest)
         ]
         return cheaper(options, price)
 
@@ -279,7 +297,8 @@ class SchedulingSimulation:
         return fits
 
     def _fits_anywhere(self, cls: int) -> bool:
-        """Whether a pending pod could run on a fresh node alone; another one stays pending and holds nothing up."""
+        """Whether a pending pod could run on a fresh node alone; another one stays
+        pending and holds nothing up."""
         return any(self._fit_together(row, [cls]) for row in self._offerings)
 
 
@@ -290,17 +309,28 @@ class _Loop:
     """One loop over the cluster as it is now."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, now: float, rules: KarpenterRules, memory: KarpenterMemory
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        now: float,
+        rules: KarpenterRules,
+        memory: KarpenterMemory,
     ) -> None:
         self._rules, self._memory, self._now = rules, memory, now
         self._state = state = build_cluster_state(snapshot, policy, Memory(), now)
         self._book = price_book(policy.prices, snapshot.groups)
-        self._prices = {name: price for name, group in state.groups.items() if (price := self._group_price(group))}
+        self._prices = {
+            name: price
+            for name, group in state.groups.items()
+            if (price := self._group_price(group))
+        }
         self._simulation = SchedulingSimulation(state, self._prices)
         self._pool_totals: dict[str, tuple[int, float]] = {}
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
         managed = [node for node in snapshot.nodes if node.name in state.group_of]
-        self._nodes = [node for node in managed if state.buckets[node.name] is not Bucket.NOT_STARTED]
+        self._nodes = [
+            node for node in managed if state.buckets[node.name] is not Bucket.NOT_STARTED
+        ]
         self._candidates = sorted(
             (made for node in self._nodes if (made := self._candidate(node)) is not None),
             key=lambda candidate: (-candidate.ratio, candidate.node.name),
@@ -331,17 +361,24 @@ class _Loop:
         state, name = self._state, node.name
         if name in self._memory.queue or name in self._memory.nominated or name in state.leaving:
             return None
-        if node.annotations.get(DO_NOT_DISRUPT) == "true" or state.buckets[name] is not Bucket.READY:
+        if (
+            node.annotations.get(DO_NOT_DISRUPT) == "true"
+            or state.buckets[name] is not Bucket.READY
+        ):
             return None
         row = self._simulation.row_of(name)
         classes = state.snapshot.classes
-        active = [pod for pod in state.occupancy.on(name) if pod.phase not in {"Failed", "Succeeded"}]
+        active = [
+            pod for pod in state.occupancy.on(name) if pod.phase not in {"Failed", "Succeeded"}
+        ]
         if row is None or any(self._is_protected(pod, classes[pod.cls]) for pod in active):
             return None
         group, pods = state.groups[state.group_of[name]], self._movable(name)
         cost = disruption_cost(class_eviction_cost(classes[pod.cls]) for pod in pods)
         price, kind = self._node_price(node, group) or None, instance_type(node) or group.id
-        return KarpenterCandidate(node, row, self._pool(group.id), kind, price, cost, pods, group.group.spot)
+        return KarpenterCandidate(
+            node, row, self._pool(group.id), kind, price, cost, pods, group.group.spot
+        )
 
     def _is_protected(self, pod: Pod, pod_class: PodClass) -> bool:
         if pod_class.safe_to_evict == "false" or must_not_be_disrupted(
@@ -368,9 +405,16 @@ class _Loop:
         for node in self._nodes:
             pool = self._pool(state.group_of[node.name])
             nodes[pool] = nodes.get(pool, 0) + (node.name not in state.leaving)
-            out = node.name in queue or node.name in state.leaving or state.buckets[node.name] is not Bucket.READY
+            out = (
+                node.name in queue
+                or node.name in state.leaving
+                or state.buckets[node.name] is not Bucket.READY
+            )
             unavailable[pool] = unavailable.get(pool, 0) + out
-        return {pool: allowed_disruptions(self._rules.budget, nodes[pool], unavailable[pool]) for pool in nodes}
+        return {
+            pool: allowed_disruptions(self._rules.budget, nodes[pool], unavailable[pool])
+            for pool in nodes
+        }
 
     def _within_budgets(self, candidates: Iterable[KarpenterCandidate]) -> list[KarpenterCandidate]:
         left = self._budgets()
@@ -383,14 +427,18 @@ class _Loop:
 
     def emptiness(self) -> KarpenterCommand | None:
         """All empty nodes at once."""
-        empty = [node for node in self._candidates if node.is_empty and self._is_consolidatable(node)]
+        empty = [
+            node for node in self._candidates if node.is_empty and self._is_consolidatable(node)
+        ]
         chosen = self._within_budgets(empty)
         return _command("Emptiness", chosen, None) if chosen else None
 
     def _needed(self) -> list[KarpenterCandidate]:
         if self._rules.when_empty:
             return []
-        return [node for node in self._candidates if not node.is_empty and self._is_consolidatable(node)]
+        return [
+            node for node in self._candidates if not node.is_empty and self._is_consolidatable(node)
+        ]
 
     def multi_node(self) -> KarpenterCommand | None:
         """Binary search for the longest prefix that becomes no node or one."""
@@ -421,10 +469,16 @@ class _Loop:
                         return command
         return None
 
-    def _computed(self, method: str, candidates: Sequence[KarpenterCandidate]) -> KarpenterCommand | None:
+    def _computed(
+        self, method: str, candidates: Sequence[KarpenterCandidate]
+    ) -> KarpenterCommand | None:
         """computeConsolidation with the price rules."""
         # An offering that is no longer known counts as 0, so nothing is cheaper than it.
-        price = 0 if any(node.price is None for node in candidates) else sum(node.price or 0 for node in candidates)
+        price = (
+            0
+            if any(node.price is None for node in candidates)
+            else sum(node.price or 0 for node in candidates)
+        )
         if self._rules.balanced and not self._is_balanced(candidates, price):
             return None  # even plain deletion scores too low
         options = self._simulation.offerings_without(candidates, price)
@@ -435,7 +489,9 @@ class _Loop:
         if all(node.spot for node in candidates):
             options = []  # SpotToSpotConsolidation
         elif method == "MultiNode":
-            options = without_same_type(options, [(node.type, node.price or 0) for node in candidates])
+            options = without_same_type(
+                options, [(node.type, node.price or 0) for node in candidates]
+            )
         if not options:
             return None
         launched = min(options, key=lambda offering: (offering.price, offering.group))
@@ -444,13 +500,16 @@ class _Loop:
         return _command(method, candidates, launched)
 
     def _is_balanced(self, candidates: Sequence[KarpenterCandidate], savings: int) -> bool:
-        """Whether every NodePool approves of its part of the savings, split by the price of its nodes."""
+        """Whether every NodePool approves of its part of the savings, split
+        by the price of its nodes."""
         price = sum(node.price or 0 for node in candidates)
         for pool in {node.pool for node in candidates}:
             own = [node for node in candidates if node.pool == pool]
             share = savings * sum(node.price or 0 for node in own) / price if price else 0.0
             pool_price, pool_disruption = self._totals(pool)
-            score = balanced_score(share, pool_price, sum(node.cost for node in own), pool_disruption)
+            score = balanced_score(
+                share, pool_price, sum(node.cost for node in own), pool_disruption
+            )
             if score < 1 / self._rules.balanced:
                 return False
         return True
@@ -472,7 +531,9 @@ class _Loop:
         return price, disruption
 
 
-def _command(method: str, candidates: Sequence[KarpenterCandidate], offering: Offering | None) -> KarpenterCommand:
+def _command(
+    method: str, candidates: Sequence[KarpenterCandidate], offering: Offering | None
+) -> KarpenterCommand:
     return KarpenterCommand(
         method,
         tuple(candidate.node.name for candidate in candidates),
@@ -490,6 +551,7 @@ def next_command(
     rules: KarpenterRules = KarpenterRules(),  # noqa: B008 - frozen
     memory: KarpenterMemory = KarpenterMemory(),  # noqa: B008 - frozen
 ) -> KarpenterCommand | None:
-    """The command of the first method that acts, None if none does. policy: its prices and options."""
+    """The command of the first method that acts, None if none does. policy: its prices and
+    options."""
     loop = _Loop(snapshot, policy, now, rules, memory)
     return loop.emptiness() or loop.multi_node() or loop.single_node()

@@ -1,6 +1,7 @@
 """Clusters without recorded upstream results: three replays of its rules stand for three runs.
 
-python -m tests.differential.new_clusters --seeds 500-599     prints what is worse than all three, and the count
+python -m tests.differential.new_clusters --seeds 500-599     prints what is worse than
+                                                              all three, and the count
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.differential.compare import LEFT, NOW, Figure, as_good, figure, generator, growing, left_of, seeds_of
+from tests.differential.compare import (
+    LEFT,
+    NOW,
+    Figure,
+    as_good,
+    figure,
+    generator,
+    growing,
+    left_of,
+    seeds_of,
+)
 from tests.differential.pod_order import PodOrderOutcome, replayed
 from tests.property.snapshot_reader import read
 

@@ -1,11 +1,14 @@
-"""Compares our unneeded nodes with those that the upstream autoscaler found on the same half-empty clusters.
+"""Compares our unneeded nodes with those that the upstream autoscaler found on the
+same half-empty clusters.
 
-Upstream (../shared/differential, without limits) evaluated every candidate, five times per cluster, because its random
-node order decides which pods use a budget or the last free place. Our result is as good if it has as many nodes as
-upstream's best run.
+Upstream (../shared/differential, without limits) evaluated every candidate, five times per cluster,
+because its random node order decides which pods use a budget or the last free place. Our result is
+as good if it has as many nodes as upstream's best run.
 
-    python -m tests.differential.scale_down --seeds 0-199     a line per cluster, then the differences
-    python -m tests.differential.scale_down --only-worse      rows for docs/differences.md; reasons are to be added
+    python -m tests.differential.scale_down --seeds 0-199     a line per cluster, then the
+                                                              differences
+    python -m tests.differential.scale_down --only-worse      rows for docs/differences.md; reasons
+                                                              are to be added
 """
 
 from __future__ import annotations
@@ -27,17 +30,22 @@ from tests.differential.compare import NOW, generator, seeds_of
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
-#: : The first node in order uses the room and the budget: these reasons are compared as a sum, all others one by one.
+#: : The first node in order uses the room and the budget: these reasons are compared as a
+#: sum, all others one by one.
 TRIED = "tried"
 _TRIED = frozenset(
-    {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH.value, ReasonCode.NO_PLACE_TO_MOVE_PODS.value, ReasonCode.BLOCKED_BY_POD.value}
+    {
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH.value,
+        ReasonCode.NO_PLACE_TO_MOVE_PODS.value,
+        ReasonCode.BLOCKED_BY_POD.value,
+    }
 )
 _POLICY = Policy(name="differential")
 
 
 class Down(msgspec.Struct, frozen=True, order=True):
-    """Both results for one cluster. theirs: unneeded nodes of each run with a different set; tallies: nodes by reason,
-    as far as they can be compared."""
+    """Both results for one cluster. theirs: unneeded nodes of each run with a different set;
+    tallies: nodes by reason, as far as they can be compared."""
 
     seed: int
     ours: int
@@ -58,7 +66,11 @@ class Down(msgspec.Struct, frozen=True, order=True):
     @property
     def row(self) -> tuple[int, str, str]:
         """Seed, our figure and upstream's figures, as in docs/differences.md."""
-        return self.seed, nodes(self.ours), " or ".join(nodes(count) for count in sorted(set(self.theirs)))
+        return (
+            self.seed,
+            nodes(self.ours),
+            " or ".join(nodes(count) for count in sorted(set(self.theirs))),
+        )
 
     def __str__(self) -> str:
         mark = "worse" if self.is_worse else "better" if self.is_better else "equal"
@@ -72,7 +84,9 @@ def nodes(count: int) -> str:
 
 def upstream_down() -> dict[int, dict[str, Any]]:
     """Upstream's results by seed."""
-    answers = msgspec.json.decode((SHARED / "differential" / "upstream-scale-down.json").read_bytes())
+    answers = msgspec.json.decode(
+        (SHARED / "differential" / "upstream-scale-down.json").read_bytes()
+    )
     return {int(seed): case for seed, case in answers["cases"].items()}
 
 
@@ -88,10 +102,16 @@ def plan_of(snapshot: Snapshot) -> Plan:
 
 
 def compared(seed: int, case: Any, make: Any) -> Down:
-    """Compares one cluster. Nodes of groups at their minimum are left out, because upstream does not evaluate them."""
+    """Compares one cluster. Nodes of groups at their minimum are left out, because
+    upstream does not evaluate them."""
     _, _, snapshot = cluster_of(seed, make)
     plan = plan_of(snapshot)
-    lowest = {instance.node for group in snapshot.groups if group.target <= group.min for instance in group.instances}
+    lowest = {
+        instance.node
+        for group in snapshot.groups
+        if group.target <= group.min
+        for instance in group.instances
+    }
     ours = Counter(
         TRIED if verdict.node in plan.unneeded else _kind(verdict.reason.code.value)
         for verdict in plan.unremovable
@@ -101,7 +121,13 @@ def compared(seed: int, case: Any, make: Any) -> Down:
     theirs = Counter[str]()
     for words, count in (case["why"] or {}).items():
         theirs[_kind(words.partition("/")[0])] += count
-    return Down(seed, len(plan.unneeded), tuple(len(each) for each in case["unneeded"]), dict(+ours), dict(+theirs))
+    return Down(
+        seed,
+        len(plan.unneeded),
+        tuple(len(each) for each in case["unneeded"]),
+        dict(+ours),
+        dict(+theirs),
+    )
 
 
 def _kind(code: str) -> str:
@@ -123,7 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seeds", default="0-199", help="N or FIRST-LAST")
-    parser.add_argument("--only-worse", action="store_true", help="only where upstream finds more, as rows")
+    parser.add_argument(
+        "--only-worse", action="store_true", help="only where upstream finds more, as rows"
+    )
     args = parser.parse_args(arguments)
     found = list(answers(seeds_of(args.seeds)))
     for each in found:
@@ -135,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(each)
     worse, better = sum(each.is_worse for each in found), sum(each.is_better for each in found)
     print(
-        f"{len(found)} clusters: {sum(each.ours for each in found)} unneeded nodes, upstream's best runs "
+        f"{len(found)} clusters: {sum(each.ours for each in found)} unneeded nodes, upstream's "
+        "best runs "
         f"{sum(max(each.theirs) for each in found)}; {worse} worse, {better} better"
     )
     return int(bool(worse))

@@ -1,8 +1,9 @@
-"""Checks that all nodes of a plan's unneeded list can be removed together, with the scheduler of infra/emulators.
+"""Checks that all nodes of a plan's unneeded list can be removed together, with the
+scheduler of infra/emulators.
 
-The nodes are removed one after the other, as in operation: taint and cordon the node, evict its pods, let the scheduler
-place each of them on a node that stays, delete the node. A tainted node still counts as a topology domain. This module
-shares no code with the planner.
+The nodes are removed one after the other, as in operation: taint and cordon the node, evict its
+pods, let the scheduler place each of them on a node that stays, delete the node. A tainted node
+still counts as a topology domain. This module shares no code with the planner.
 
     python -m tests.differential.scale_down_checker --seeds 0-199     prints one failure per line
 """
@@ -23,7 +24,12 @@ from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge, node_resources_fit
 from infra.emulators.controllers.scheduler.selectors import SelectorTaint, read_selector, selects
 from tests.differential.compare import NOW, generator, seeds_of
@@ -47,10 +53,11 @@ ALL = Options(max_scale_down_parallelism=10**6, max_drain_parallelism=10**6)
 
 
 def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
-    """A plan that removes every unneeded node at once, with destinations: groups are above their minimums, there are no
-    waiting times, and parallelism is unlimited."""
+    """A plan that removes every unneeded node at once, with destinations: groups are above their
+    minimums, there are no waiting times, and parallelism is unlimited."""
     groups = tuple(
-        msgspec.structs.replace(group, min=0) if group.target > group.min else group for group in snapshot.groups
+        msgspec.structs.replace(group, min=0) if group.target > group.min else group
+        for group in snapshot.groups
     )
     policy = policy or Policy(name="referee", options=ALL)
     return plan_cluster(
@@ -88,12 +95,14 @@ class Referee:
     """One cluster and the plan for it."""
 
     def __init__(self, lists: Lists, plan: Plan, each: int = 1) -> None:
-        """each: one of that many pods is checked with all predicates, the others only by resources; for large clusters,
-        where each check examines every pod."""
+        """each: one of that many pods is checked with all predicates, the others only by resources;
+        for large clusters, where each check examines every pod."""
         self._lists, self._plan, self._each, self._turn = lists, plan, each, 0
         self._going = {removal.node: removal for removal in plan.removals}
         self._pods = {f"{pod.namespace}/{pod.name}": pod for pod in map(read_pod, lists["pods"])}
-        self._destinations = {pod: on for removal in plan.removals for pod, on in removal.destinations.items()}
+        self._destinations = {
+            pod: on for removal in plan.removals for pod, on in removal.destinations.items()
+        }
         self._nodes = {node.name: node for node in map(read_node, lists["nodes"])}
         self._around = Surroundings(
             claims=tuple(lists.get("claims", ())),
@@ -117,13 +126,15 @@ class Referee:
     # -- the plan alone
 
     def _books(self) -> Found:
-        """Checks that every unneeded node goes, and that every pod to be moved is named once and sent to a node that
-        stays."""
+        """Checks that every unneeded node goes, and that every pod to be moved is named once and
+        sent to a node that stays."""
         for name in sorted(set(self._plan.unneeded) ^ set(self._going)):
             yield BOOKS, f"{name} is unneeded or removed, and not both"
         for removal in self._plan.removals:
             odd = Counter(removal.evict)
-            odd.subtract(key for key, pod in self._pods.items() if pod.node == removal.node and _moves(pod))
+            odd.subtract(
+                key for key, pod in self._pods.items() if pod.node == removal.node and _moves(pod)
+            )
             wrong = sorted(key for key, count in odd.items() if count)
             if wrong:
                 yield BOOKS, f"{removal.node}: pods that move differ: {', '.join(wrong[:4])}"
@@ -134,16 +145,17 @@ class Referee:
                     yield BOOKS, f"{pod} is sent to {on}, which goes too or is not there"
 
     def _holds(self) -> Found:
-        """Checks that no pod moves that must not (the drain rules that depend only on the pod; docs/reference/drain.md
-        "Drain rules")."""
+        """Checks that no pod moves that must not (the drain rules that depend only on the pod;
+        docs/reference/drain.md "Drain rules")."""
         for key in sorted(pod for removal in self._plan.removals for pod in removal.evict):
             why = _held(self._pods[key])
             if why:
                 yield HOLDS, f"{key}: {why}"
 
     def _budgets(self) -> Found:
-        """Checks that an order exists in which each budget has one disruption left when a node with its pods is
-        started. A node may take more than is left of a budget (a risky drain), and is last in that case."""
+        """Checks that an order exists in which each budget has one disruption left when a node
+        with its pods is started. A node may take more than is left of a budget (a risky drain),
+        and is last in that case."""
         left: dict[str, int] = {}
         takes: dict[str, Counter[str]] = {name: Counter() for name in self._going}
         asks: dict[str, set[str]] = {name: set() for name in self._going}
@@ -151,18 +163,31 @@ class Referee:
             name = f"{budget['metadata']['namespace']}/{budget['metadata']['name']}"
             left[name] = budget["status"]["disruptionsAllowed"]
             for node, removal in self._going.items():
-                under = [pod for pod in map(self._pods.__getitem__, removal.evict) if _selected(pod, budget)]
+                under = [
+                    pod
+                    for pod in map(self._pods.__getitem__, removal.evict)
+                    if _selected(pod, budget)
+                ]
                 takes[node][name] += len(under)
                 if any(_asks(pod) for pod in under):
                     asks[node].add(name)
         rest = dict(takes)
-        while rest:  # a node that can be last is put last; putting it earlier cannot make it easier for the others
+        # a node that can be last is put last; putting it earlier cannot make
+        # it easier for the others
+        while rest:
             total = sum(rest.values(), Counter[str]())
             last = next(
-                (node for node in rest if all(total[name] - rest[node][name] < left[name] for name in asks[node])), None
+                (
+                    node
+                    for node in rest
+                    if all(total[name] - rest[node][name] < left[name] for name in asks[node])
+                ),
+                None,
             )
             if last is None:
-                short = sorted({name for node in rest for name in asks[node] if total[name] > left[name]})
+                short = sorted(
+                    {name for node in rest for name in asks[node] if total[name] > left[name]}
+                )
                 yield BUDGET, f"{', '.join(short)}: nodes {', '.join(sorted(rest))}"
                 return
             del rest[last]
@@ -191,7 +216,10 @@ class Referee:
 
     def _best(self, choose: Choice) -> dict[str, str]:
         """The nodes that cannot be removed and the reasons, in the best of several orders."""
-        draw, order = random.Random(len(self._pods)), [removal.node for removal in self._plan.removals]
+        draw, order = (
+            random.Random(len(self._pods)),
+            [removal.node for removal in self._plan.removals],
+        )
         stuck = self._remove(order, choose)
         for _ in range(ORDERS if stuck else 0):
             stuck = min(stuck, self._remove(draw.sample(order, len(order)), choose), key=len)
@@ -200,8 +228,8 @@ class Referee:
         return stuck
 
     def _remove(self, order: Sequence[str], choose: Choice) -> dict[str, str]:
-        """Removes nodes one after the other and retries the failed ones at the end until no further node can be
-        removed."""
+        """Removes nodes one after the other and retries the failed ones at the end until no
+        further node can be removed."""
         standing = (pod for pod in self._pods.values() if pod.priority >= EXPENDABLE)
         yard = RemovalCheck(self._nodes.values(), standing, self._around)
         staying = [name for name in self._nodes if name not in self._going]
@@ -216,8 +244,14 @@ class Referee:
         return stuck
 
 
-def drain(yard: RemovalCheck, name: str, moving: Sequence[PodView], choose: Callable[[PodView], str | None]) -> str:
-    """Removes one node, or restores everything and returns the pod without a place and the reason of its node."""
+def drain(
+    yard: RemovalCheck,
+    name: str,
+    moving: Sequence[PodView],
+    choose: Callable[[PodView], str | None],
+) -> str:
+    """Removes one node, or restores everything and returns the pod without a place
+    and the reason of its node."""
     whole = yard.nodes[name]
     yard.mark(msgspec.structs.replace(whole, taints=(*whole.taints, _GONE), unschedulable=True))
     for pod in moving:
@@ -253,7 +287,11 @@ def against(pod: PodView, world: ClusterView, on: str) -> list[str]:
 
 def _able(yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> list[str]:
     verdict = judge(pod, yard)
-    return [] if isinstance(verdict, Nowhere) else [name for name in staying if not verdict(yard.nodes[name])]
+    return (
+        []
+        if isinstance(verdict, Nowhere)
+        else [name for name in staying if not verdict(yard.nodes[name])]
+    )
 
 
 def _free(yard: RemovalCheck, name: str) -> int:
@@ -278,7 +316,9 @@ def _key(pod: PodView) -> str:
 
 
 def _some(stuck: Mapping[str, str]) -> str:
-    return f"{len(stuck)} nodes, such as " + "; ".join(f"{name}: {why}" for name, why in sorted(stuck.items())[:3])
+    return f"{len(stuck)} nodes, such as " + "; ".join(
+        f"{name}: {why}" for name, why in sorted(stuck.items())[:3]
+    )
 
 
 # -- fields of a pod
@@ -290,7 +330,14 @@ def _note(pod: PodView, name: str) -> str:
 
 def _owner(pod: PodView) -> str:
     """The kind of its controller."""
-    return next((ref["kind"] for ref in pod.raw["metadata"].get("ownerReferences") or () if ref.get("controller")), "")
+    return next(
+        (
+            ref["kind"]
+            for ref in pod.raw["metadata"].get("ownerReferences") or ()
+            if ref.get("controller")
+        ),
+        "",
+    )
 
 
 def _moves(pod: PodView) -> bool:
@@ -311,7 +358,8 @@ def _held(pod: PodView) -> str:
     local = [
         volume["name"]
         for volume in pod.raw["spec"].get("volumes") or ()
-        if "hostPath" in volume or ("emptyDir" in volume and volume["emptyDir"].get("medium") != "Memory")
+        if "hostPath" in volume
+        or ("emptyDir" in volume and volume["emptyDir"].get("medium") != "Memory")
     ]
     named = _note(pod, "safe-to-evict-local-volumes").split(",")
     return next(

@@ -1,4 +1,6 @@
-"""The inputs and the referee of the consolidation benchmarks: what they promise, on small clusters."""
+"""The inputs and the referee of the consolidation benchmarks: what they
+promise, on small clusters.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from tests.benchmarks.consolidation_clusters import (
     small_clusters,
     small_shape,
 )
-from tests.benchmarks.consolidation_world import WITHOUT_TIMERS, Karpenter, Outscaler, World, referee, run_to_the_end
+from tests.benchmarks.consolidation_world import (
+    WITHOUT_TIMERS,
+    Karpenter,
+    Outscaler,
+    World,
+    referee,
+    run_to_the_end,
+)
 from tests.builders import ClusterBuilder, having, near
 from tests.differential.karpenter import MICRO, KarpenterRules
 
@@ -45,7 +54,10 @@ def test_same_seed_generates_the_same_cluster() -> None:
 
 def test_benchmark_cluster_is_half_empty_with_budgets_and_rules() -> None:
     snapshot = generate(ClusterShape(200, pools=2))
-    used, offered = requested(snapshot), {node.name: node.allocatable["cpu"] for node in snapshot.nodes}
+    used, offered = (
+        requested(snapshot),
+        {node.name: node.allocatable["cpu"] for node in snapshot.nodes},
+    )
     shares = [used[name] / offered[name] for name in offered]
     assert len(shares) == 200
     assert max(shares) <= max(LEVELS) + 0.01
@@ -54,13 +66,18 @@ def test_benchmark_cluster_is_half_empty_with_budgets_and_rules() -> None:
     assert 0.1 < sum(bool(cls.pod_anti_affinity) for cls in classes) / len(classes) < 0.25
     assert 0.05 < sum(bool(cls.spread) for cls in classes) / len(classes) < 0.25
     assert 0.2 < len(snapshot.budgets) / len(classes) < 0.4
-    assert {group.pool.id for group in snapshot.groups if group.pool is not None} == {"pool-0", "pool-1"}
+    assert {group.pool.id for group in snapshot.groups if group.pool is not None} == {
+        "pool-0",
+        "pool-1",
+    }
     assert len({group.price for group in snapshot.groups}) == 4
 
 
 def test_pods_that_repel_each_other_are_generated_on_different_nodes() -> None:
     snapshot = generate(ClusterShape(100, ruled=0.4))
-    places = Counter((pod.cls, pod.node) for pod in snapshot.pods if snapshot.classes[pod.cls].pod_anti_affinity)
+    places = Counter(
+        (pod.cls, pod.node) for pod in snapshot.pods if snapshot.classes[pod.cls].pod_anti_affinity
+    )
     assert places
     assert max(places.values()) == 1
 
@@ -91,13 +108,17 @@ def test_removed_nodes_leave_pods_pending_and_their_budgets_smaller() -> None:
     cluster = shown()
     before = cluster.snapshot()
     name, price = before.nodes[0].name, cluster.price
-    moving = [pod for pod in before.pods if pod.node == name and not before.classes[pod.cls].is_daemonset]
+    moving = [
+        pod for pod in before.pods if pod.node == name and not before.classes[pod.cls].is_daemonset
+    ]
     cluster.remove([name])
     after = cluster.snapshot()
     assert cluster.pending == len(moving) == len(cluster.moves) > 0
     assert len(after.pods) == len(before.pods) - len(DAEMONS)
     assert cluster.price < price
-    assert sum(budget.allowed for budget in after.budgets) < sum(budget.allowed for budget in before.budgets)
+    assert sum(budget.allowed for budget in after.budgets) < sum(
+        budget.allowed for budget in before.budgets
+    )
     cluster.bind()
     assert cluster.pending == 0
     assert cluster.snapshot().budgets == before.budgets
@@ -130,7 +151,9 @@ def test_karpenter_waits_for_its_purchase_before_it_drains() -> None:
     strategy.act(cluster)
     assert len(cluster.removed) == 1
     assert cluster.pending == 0
-    assert [pod.node for pod in cluster.snapshot().pods if pod.key == cluster.moves[0].pod] == [cluster.bought[0].name]
+    assert [pod.node for pod in cluster.snapshot().pods if pod.key == cluster.moves[0].pod] == [
+        cluster.bought[0].name
+    ]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -161,8 +184,9 @@ def test_comparison_counts_clusters_and_margins() -> None:
     compared = compare(lambda _: next(prices), lambda _: 2.0, clusters)
     assert (compared.better, compared.equal, compared.worse) == (1, 1, 2)
     assert compared.margins == (-0.5, 0.0, 0.5, 1.0)
-    assert (
-        str(compared) == "4 clusters: 1 better, 1 equal, 2 worse; 10.00 against 8.00 (+25.00%), from -50.0% to +100.0%"
+    assert str(compared) == (
+        "4 clusters: 1 better, 1 equal, 2 worse; 10.00 against 8.00 (+25.00%), from -50.0% to "
+        "+100.0%"
     )
 
 

@@ -103,12 +103,19 @@ def test_eviction_costs_are_clamped_and_never_reduce_a_node() -> None:
         ("abc", NOW, False),
     ],
 )
-def test_pod_forbids_disruption_for_ever_or_since_its_start(annotation: str, started: float, protected: bool) -> None:
+def test_pod_forbids_disruption_for_ever_or_since_its_start(
+    annotation: str, started: float, protected: bool
+) -> None:
     assert must_not_be_disrupted(annotation, started, NOW) is protected
 
 
 def test_only_strictly_cheaper_types_remain_by_their_dearest_offering() -> None:
-    options = [Offering("a", "s", 100), Offering("b", "s", 120), Offering("c", "m", 110), Offering("d", "l", 120)]
+    options = [
+        Offering("a", "s", 100),
+        Offering("b", "s", 120),
+        Offering("c", "m", 110),
+        Offering("d", "l", 120),
+    ]
     assert [offering.group for offering in cheaper(options, 120)] == ["c"]
     assert [offering.group for offering in cheaper(options, 121)] == ["a", "b", "c", "d"]
 
@@ -120,7 +127,8 @@ def test_merge_never_buys_a_type_that_it_removes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("savings", "disruption", "score"), [(20, 5, 4.0), (10, 10, 1.0), (5, 50, 0.1), (0, 10, 0.0), (-5, 10, 0.0)]
+    ("savings", "disruption", "score"),
+    [(20, 5, 4.0), (10, 10, 1.0), (5, 50, 0.1), (0, 10, 0.0), (-5, 10, 0.0)],
 )
 def test_balanced_scores_of_the_design(savings: float, disruption: float, score: float) -> None:
     assert balanced_score(savings, 100, disruption, 100) == pytest.approx(score)
@@ -137,7 +145,8 @@ def test_empty_nodes_go_first_and_together() -> None:
 
 
 def test_longest_prefix_that_fits_is_deleted() -> None:
-    """Any two of three would go; the binary search tries all three of which none stays, so it needs a purchase."""
+    """Any two of three would go; the binary search tries all three of which none
+    stays, so it needs a purchase."""
     builder = cluster(("a", "m"), ("b", "m"), ("c", "m"), grow="")
     for name in "abc":
         pods(builder, name, 2)
@@ -152,7 +161,12 @@ def test_merge_into_one_cheaper_node_is_launched_first() -> None:
         pods(builder, name, 1)
     made = command(builder.snapshot())
     assert made is not None
-    assert (made.nodes, made.group, made.price, made.cost) == (("a", "b", "c"), "s", 600_000, 100_000)
+    assert (made.nodes, made.group, made.price, made.cost) == (
+        ("a", "b", "c"),
+        "s",
+        600_000,
+        100_000,
+    )
 
 
 def test_node_is_replaced_by_a_cheaper_one_but_not_by_an_equal_one() -> None:
@@ -230,7 +244,8 @@ def test_policy_when_empty_leaves_needed_nodes_alone() -> None:
 
 
 def test_balanced_refuses_savings_below_half_of_the_disruption() -> None:
-    """0.10 of 0.40 for 3 of 12 is score 1; for 7 of 16 it is 0.57; with k = 1 the second is refused."""
+    """0.10 of 0.40 for 3 of 12 is score 1; for 7 of 16 it is 0.57; with k =
+    1 the second is refused."""
     few = beside_full(2)
     assert command(few.snapshot(), balanced=1.0) is not None
     many = pods(cluster(("a", "m"), ("full", "m")), "full", 8).running("a", 6, "250m", "1Gi")
@@ -239,7 +254,8 @@ def test_balanced_refuses_savings_below_half_of_the_disruption() -> None:
 
 
 def test_rules_between_pods_hold_in_the_simulation() -> None:
-    """Three pods that repel each other need three nodes; without the rule one new node takes them all."""
+    """Three pods that repel each other need three nodes; without the rule one
+    new node takes them all."""
     apart = near("kubernetes.io/hostname", having(app="rs"))
     builder = cluster(("a", "m"), ("b", "m"), ("c", "m"))
     for name in "abc":

@@ -16,8 +16,8 @@ _OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 
 
 def _lists(*, on_c: int = 0, **changes: Any) -> dict[str, list[Any]]:
-    """Nodes a, b, c of 1920m; a and b have one pod each of 900m, c has one of that many millicores. changes: of a's
-    pod."""
+    """Nodes a, b, c of 1920m; a and b have one pod each of 900m, c has one of that many
+    millicores. changes: of a's pod."""
     spec: dict[str, Any] = {"containers": [container(900)], **changes.pop("spec", {})}
     pods = [
         pod(
@@ -32,13 +32,26 @@ def _lists(*, on_c: int = 0, **changes: Any) -> dict[str, list[Any]]:
     ]
     pods[0]["metadata"].update(changes)
     if on_c:
-        pods.append(pod("c", "ns0", {"containers": [container(on_c)]}, {"app": "c"}, ("ReplicaSet", "c"), "c"))
+        pods.append(
+            pod(
+                "c",
+                "ns0",
+                {"containers": [container(on_c)]},
+                {"app": "c"},
+                ("ReplicaSet", "c"),
+                "c",
+            )
+        )
     budget = {
         "metadata": {"namespace": "ns0", "name": "web"},
         "status": {"disruptionsAllowed": 2},
         "spec": {"selector": {"matchLabels": {"app": "web"}}},
     }
-    return {"nodes": [node(name, "g", _OFFER, {}, ()) for name in "abc"], "pods": pods, "pdbs": [budget]}
+    return {
+        "nodes": [node(name, "g", _OFFER, {}, ()) for name in "abc"],
+        "pods": pods,
+        "pdbs": [budget],
+    }
 
 
 def _gone(to: str = "c", **evict: tuple[str, ...]) -> Plan:
@@ -49,7 +62,10 @@ def _gone(to: str = "c", **evict: tuple[str, ...]) -> Plan:
         cluster="c",
         at=NOW,
         unneeded=tuple(chosen),
-        removals=tuple(Removal(name, "g", "drain", pods, dict.fromkeys(pods, to)) for name, pods in chosen.items()),
+        removals=tuple(
+            Removal(name, "g", "drain", pods, dict.fromkeys(pods, to))
+            for name, pods in chosen.items()
+        ),
     )
 
 
@@ -68,7 +84,9 @@ def test_removal_referee_accepts_a_correct_plan() -> None:
         pytest.param(_gone(a=("ns0/web-a", "ns0/web-b")), id="a pod of another node"),
         pytest.param(_gone("b"), id="to a node that goes too"),
         pytest.param(_gone("nowhere"), id="to a node that is not there"),
-        pytest.param(msgspec.structs.replace(_gone(), unneeded=("a",)), id="a node that was not unneeded"),
+        pytest.param(
+            msgspec.structs.replace(_gone(), unneeded=("a",)), id="a node that was not unneeded"
+        ),
     ],
 )
 def test_removal_referee_detects_inconsistent_bookkeeping(plan: Plan) -> None:

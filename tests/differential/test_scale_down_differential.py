@@ -1,8 +1,9 @@
-"""Compares upstream's recorded scale-down decisions on 200 half-empty clusters with ours: we find as many nodes or
-more, or docs/differences.md gives the reason, and all found nodes can be removed.
+"""Compares upstream's recorded scale-down decisions on 200 half-empty clusters with ours: we find
+as many nodes or more, or docs/differences.md gives the reason, and all found nodes can be removed.
 
-The table is checked in both directions: an unlisted difference fails, and so does a row that no longer applies. `python
--m tests.differential.scale_down` and `python -m tests.differential.scale_down_checker` print more.
+The table is checked in both directions: an unlisted difference fails, and so does a row that no
+longer applies. `python -m tests.differential.scale_down` and `python -m
+tests.differential.scale_down_checker` print more.
 """
 
 from __future__ import annotations
@@ -40,14 +41,19 @@ PARTS = [
 ]
 _SECTION = re.compile(r"^## Scale-down$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (\d+) \| (\d+ nodes) \| ([\w ]+) \| ([^|]*) \|$", re.MULTILINE)
-_HARD = Policy(name="hard", options=msgspec.structs.replace(ALL, scale_down_utilization_threshold=1.0))
+_HARD = Policy(
+    name="hard", options=msgspec.structs.replace(ALL, scale_down_utilization_threshold=1.0)
+)
 
 
 def listed() -> dict[tuple[int, str, str], str]:
     """The exceptions listed in the document, each with its reason."""
     section = _SECTION.search(DIFFERENCES.read_text("utf-8"))
     assert section is not None, "docs/differences.md has a section Scale-down"
-    return {(int(seed), ours, theirs): why.strip() for seed, ours, theirs, why in _ROW.findall(section.group(1))}
+    return {
+        (int(seed), ours, theirs): why.strip()
+        for seed, ours, theirs, why in _ROW.findall(section.group(1))
+    }
 
 
 # -- as many nodes as upstream
@@ -92,7 +98,8 @@ def test_every_listed_scale_down_difference_has_a_reason() -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
 def test_unneeded_node_is_unneeded_in_the_next_pass(seeds: range) -> None:
-    """Otherwise no timer would ever expire, since a node not confirmed in a pass loses its timer."""
+    """Otherwise no timer would ever expire, since a node not confirmed in a pass loses its
+    timer."""
     make, lost = generator().make_down, {}
     for seed in seeds:
         _, _, snapshot = cluster_of(seed, make)
@@ -114,13 +121,20 @@ def test_unneeded_nodes_stay_unneeded_after_some_were_removed() -> None:
         _, _, snapshot = cluster_of(seed, make)
         memory, before, now = Memory(), set[str](), NOW
         for turn in range(4):
-            plan, memory = plan_cluster(snapshot, Policy(name="turn"), memory, now, 0, assume_unneeded_for=86_400.0)
+            plan, memory = plan_cluster(
+                snapshot, Policy(name="turn"), memory, now, 0, assume_unneeded_for=86_400.0
+            )
             kept = {
-                verdict.node for verdict in plan.unremovable if verdict.reason.code is not ReasonCode.GROUP_MIN_SIZE
+                verdict.node
+                for verdict in plan.unremovable
+                if verdict.reason.code is not ReasonCode.GROUP_MIN_SIZE
             }
             if missing := (before - set(plan.unneeded)) & kept:
                 lost[seed, turn] = sorted(missing)
-            before, now = set(plan.unneeded) - {removal.node for removal in plan.removals}, now + 60.0
+            before, now = (
+                set(plan.unneeded) - {removal.node for removal in plan.removals},
+                now + 60.0,
+            )
             snapshot = _without(snapshot, plan)
     assert lost == {}
 
@@ -133,7 +147,9 @@ def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
     for group in snapshot.groups:
         left = tuple(instance for instance in group.instances if instance.node not in gone)
         groups.append(
-            msgspec.structs.replace(group, target=group.target - len(group.instances) + len(left), instances=left)
+            msgspec.structs.replace(
+                group, target=group.target - len(group.instances) + len(left), instances=left
+            )
         )
     return msgspec.structs.replace(
         snapshot,
@@ -190,8 +206,16 @@ def test_all_unneeded_nodes_can_be_removed_if_every_node_is_a_candidate() -> Non
 @pytest.mark.more
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_all_unneeded_nodes_can_be_removed_with_every_pod_and_node_rule_in_use(first: int) -> None:
-    assert {seed: found for seed in range(first, first + examples(50, 100)) if (found := wrong(*wild(seed)))} == {}
-    assert {seed: found for seed in range(first, first + examples(10, 20)) if (found := hard(wild(seed)))} == {}
+    assert {
+        seed: found
+        for seed in range(first, first + examples(50, 100))
+        if (found := wrong(*wild(seed)))
+    } == {}
+    assert {
+        seed: found
+        for seed in range(first, first + examples(10, 20))
+        if (found := hard(wild(seed)))
+    } == {}
 
 
 def test_all_unneeded_nodes_can_be_removed_with_rules_across_many_nodes() -> None:
@@ -212,8 +236,12 @@ def test_all_unneeded_nodes_of_a_large_rule_rich_cluster_can_be_removed(first: i
 @pytest.mark.shared
 @pytest.mark.parametrize("nodes", [100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", ["plain", "affinity"])
-def test_all_unneeded_nodes_of_the_benchmark_input_can_be_removed(nodes: int, variant: str, tmp_path: Path) -> None:
-    folder = generate(tmp_path / "down", nodes=nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=variant)
+def test_all_unneeded_nodes_of_the_benchmark_input_can_be_removed(
+    nodes: int, variant: str, tmp_path: Path
+) -> None:
+    folder = generate(
+        tmp_path / "down", nodes=nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=variant
+    )
     lists = {
         path.stem: msgspec.json.decode(path.read_bytes())["items"]
         for path in folder.glob("*.json")

@@ -1,8 +1,8 @@
-"""Compares upstream's recorded decisions on 500 random clusters with ours: ours are equal or better, or
-docs/differences.md gives the reason.
+"""Compares upstream's recorded decisions on 500 random clusters with ours: ours are equal or
+better, or docs/differences.md gives the reason.
 
-The table is checked in both directions: an unlisted difference fails, and so does a row that no longer applies. `python
--m tests.differential.compare` prints the differences.
+The table is checked in both directions: an unlisted difference fails, and so does a row that no
+longer applies. `python -m tests.differential.compare` prints the differences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def listed() -> dict[Row, str]:
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "first",
-    [pytest.param(first, marks=[pytest.mark.slow] if first >= QUICK else []) for first in range(0, SEEDS, PART)],
+    [
+        pytest.param(first, marks=[pytest.mark.slow] if first >= QUICK else [])
+        for first in range(0, SEEDS, PART)
+    ],
 )
 def test_every_option_is_as_good_as_upstreams_or_listed(first: int) -> None:
     cases, make = upstream(), generator().make
@@ -74,5 +77,7 @@ def test_every_listed_scale_up_difference_has_a_reason() -> None:
     ],
     ids=["equal", "fewer nodes", "more pods", "more nodes", "fewer pods"],
 )
-def test_more_pods_or_as_many_on_no_more_nodes_is_as_good(ours: Figure, theirs: Figure, good: bool) -> None:
+def test_more_pods_or_as_many_on_no_more_nodes_is_as_good(
+    ours: Figure, theirs: Figure, good: bool
+) -> None:
     assert as_good(ours, theirs) is good

@@ -1,18 +1,20 @@
-"""Checks the effects of our requests on the cluster from outside, request by request (the invariants of a run).
+"""Checks the effects of our requests on the cluster from outside, request by request
+(the invariants of a run).
 
-    size        our requests move no group above its maximum or below its minimum; nothing is bought without a planned
-                operation, and no operation's instances are bought twice; after an executor died, nothing is bought for
-                pods none of which waits any more
-    victims     a lowered size removes only instances that an operation named; their nodes have no pod that the last
-                read saw and that should have been moved
-    evictions   only through the eviction API, only within the pod's budget, and no protected pod, unless its machine
-                is taken back
+    size        our requests move no group above its maximum or below its minimum; nothing is bought
+                without a planned operation, and no operation's instances are bought twice; after an
+                executor died, nothing is bought for pods none of which waits any more
+    victims     a lowered size removes only instances that an operation named; their nodes have no
+                pod that the last read saw and that should have been moved
+    evictions   only through the eviction API, only within the pod's budget, and no protected pod,
+                unless its machine is taken back
     cordons     a user's cordon stays
     nodes       no Node object is deleted: that is its cloud's work, once the machine is gone
-    replacements  see replacement_audit.py, and for nodes that are sick, old, outdated or taken back due_nodes_audit.py
+    replacements  see replacement_audit.py, and for nodes that are sick, old, outdated or
+                  taken back due_nodes_audit.py
 
-The state is read before and after each changing request, in the same thread, so each difference is the effect of that
-request.
+The state is read before and after each changing request, in the same thread, so each difference is
+the effect of that request.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class AuditLimit(msgspec.Struct, frozen=True):
 
 
 class AuditWatch(msgspec.Struct, frozen=True):
-    """A request and the sizes before it. query: for a list of all pods, the only part that is examined."""
+    """A request and the sizes before it. query: for a list of all pods, the
+    only part that is examined."""
 
     method: str
     path: str
@@ -61,13 +64,15 @@ class AuditWatch(msgspec.Struct, frozen=True):
 
 
 class Audit:
-    """faults: broken invariants, as text. bounds: group -> its bounds over time, maintained by the caller that changes
-    them.
+    """faults: broken invariants, as text. bounds: group -> its bounds over time, maintained by the
+    caller that changes them.
 
     planned: id -> (kind, from, to, handles) of an operation, None where there is no such operation.
     """
 
-    def __init__(self, kube: ObjectStore, clock: Callable[[], float], process: Callable[[], Process | None]) -> None:
+    def __init__(
+        self, kube: ObjectStore, clock: Callable[[], float], process: Callable[[], Process | None]
+    ) -> None:
         self._kube, self._clock, self._process = kube, clock, process
         self.start = clock()
         self.faults: list[str] = []
@@ -77,17 +82,23 @@ class Audit:
         self.by_hand: dict[str, int] = {}  # group -> size set by a user
         self.seen: dict[str, tuple[float, frozenset[str]]] = {}  # node -> its pods at our last read
         self.tainted: dict[str, bool] = {}  # node -> whether our last read of it saw our taint
-        self.protected: dict[str, frozenset[str]] = {}  # node -> pods protected at the time of our taint
+        # node -> pods protected at the time of our taint
+        self.protected: dict[str, frozenset[str]] = {}
         self.cordoned_by_users: set[str] = set()
-        self.taken_over: set[str] = set()  # nodes whose taint a user removed: the user has to undo the cordon
+        # nodes whose taint a user removed: the user has to undo the cordon
+        self.taken_over: set[str] = set()
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
-        self.repaired_beside: Callable[[Json], str] = lambda _: ""  # another node that leaves the group of a repair
+        # another node that leaves the group of a repair
+        self.repaired_beside: Callable[[Json], str] = lambda _: ""
         self.replacements: ReplacementAudit | None = None  # where nodes are replaced
         self.due_nodes: DueNodesAudit | None = None
-        self._evicted_of: dict[str, list[str]] = {}  # owner -> its evicted pods that waited and have no successor yet
-        self._replaced: dict[str, list[tuple[float, int]]] = {}  # group -> nodes bought for replacements
-        self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
+        # owner -> its evicted pods that waited and have no successor yet
+        self._evicted_of: dict[str, list[str]] = {}
+        # group -> nodes bought for replacements
+        self._replaced: dict[str, list[tuple[float, int]]] = {}
+        # uid of a pod -> when we last saw it without a node that will stay
+        self.waiting: dict[str, float] = {}
 
     def fault(self, text: str) -> None:
         """Records a broken invariant."""
@@ -157,20 +168,30 @@ class Audit:
                 if pod["spec"].get("nodeName", "") in homeless:
                     self._waits_now(pod)
         parts, process = watch.path.strip("/").split("/"), self._process()
-        if parts[2:3] == ["namespaces"] and parts[4:5] == ["pods"] and len(parts) == 6 and process is not None:
+        if (
+            parts[2:3] == ["namespaces"]
+            and parts[4:5] == ["pods"]
+            and len(parts) == 6
+            and process is not None
+        ):
             key = f"{parts[3]}/{parts[5]}"
             if self._waits(key):
                 process.waiting.add(key)
         for selector in watch.query.get("fieldSelector", ()):
-            name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
+            name = next(
+                (part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), ""
+            )
             if name and watch.path == _PODS and made.status == 200:
-                uids = frozenset(each["metadata"]["uid"] for each in msgspec.json.decode(made.body)["items"])
+                uids = frozenset(
+                    each["metadata"]["uid"] for each in msgspec.json.decode(made.body)["items"]
+                )
                 self.seen[name] = (self._clock(), uids)
                 if process is not None:
                     process.seen[name] = self.seen[name]
 
     def _waits_now(self, pod: KubeObject) -> None:
-        """Note a pod without a node that will stay. One that comes in place of an evicted one waits in its stead."""
+        """Note a pod without a node that will stay. One that comes in place of an
+        evicted one waits in its stead."""
         uid, owner = pod["metadata"]["uid"], _owner(pod)
         before = self._evicted_of.get(owner)
         if uid not in self.waiting and before:
@@ -190,7 +211,11 @@ class Audit:
         """The nodes whose pods need another one, and no node."""
         if self.due_nodes is not None:
             self.due_nodes.look()
-        return {"", *self.leaving(), *(self.due_nodes.at_risk if self.due_nodes is not None else ())}
+        return {
+            "",
+            *self.leaving(),
+            *(self.due_nodes.at_risk if self.due_nodes is not None else ()),
+        }
 
     def _note_taint(self, name: str, node: KubeObject) -> None:
         self.tainted[name] = taint_of(node, TO_BE_DELETED) is not None
@@ -211,11 +236,13 @@ class Audit:
             self._size_lowered(group, before, after, known)
 
     def _within_bounds(self, group: str, before: int, after: int, began: float, kind: str) -> None:
-        """Bounds in force at any time since the process began are accepted. The minimum does not protect instances that
-        could not be created (docs/reference/node-groups.md "Repairs")."""
+        """Bounds in force at any time since the process began are accepted. The minimum does not
+        protect instances that could not be created (docs/reference/node-groups.md "Repairs")."""
         history = self.bounds.get(group, [])
         current = [
-            each for index, each in enumerate(history) if index + 1 == len(history) or history[index + 1].since >= began
+            each
+            for index, each in enumerate(history)
+            if index + 1 == len(history) or history[index + 1].since >= began
         ]
         most, least = max(each.most for each in current), min(each.least for each in current)
         if after > before and after > most:
@@ -229,7 +256,10 @@ class Audit:
         if wanted != ("grow", before, after):
             self.fault(f"{group} grew from {before} to {after}, but {operation} is {wanted}")
         if operation in self.bought:
-            self.fault(f"{operation} bought twice: {self.bought[operation]} machines, and {after - before} again")
+            self.fault(
+                f"{operation} bought twice: {self.bought[operation]} machines, and "
+                f"{after - before} again"
+            )
         self.bought[operation] = after - before
         if known.get("replacement"):
             self._replaced.setdefault(group, []).append((self._clock(), after - before))
@@ -237,16 +267,24 @@ class Audit:
                 self.replacements.bought(known["replacement"], group, after - before)
         process = self._process()
         seen = process.waiting if process else frozenset[str]()
-        paused = process is not None and process.disturbed  # its request may have begun before the other executor
+        # its request may have begun before the other executor
+        paused = process is not None and process.disturbed
         needs_pods = known.get("broken") and not known.get("replacement")
-        if needs_pods and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
-            self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
+        if (
+            needs_pods
+            and not paused
+            and not any(pod in seen or self._waits(pod) for pod in known["pods"])
+        ):
+            self.fault(
+                f"{group} grew to {after} by {operation}, whose executor had died, and none of its "
+                "pods waits"
+            )
         self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
-        """Each upcoming instance needs a pending pod or a replacement, summed over all plans. Failed instances no
-        longer count, and those requested by a user are not expected: without a request of ours they are not upcoming
-        nodes."""
+        """Each upcoming instance needs a pending pod or a replacement, summed over all plans.
+        Failed instances no longer count, and those requested by a user are not expected: without a
+        request of ours they are not upcoming nodes."""
         machines = [
             each
             for each in self._kube.list("machines", group=fields.GROUP)
@@ -255,14 +293,19 @@ class Audit:
         settled = sum(
             1
             for each in machines
-            if "deletionTimestamp" not in each["metadata"]  # one that leaves takes no place of one that is to come
+            # one that leaves takes no place of one that is to come
+            if "deletionTimestamp" not in each["metadata"]
             if fields.node_name(each) or fields.FAULT in marks_of(each)
         )
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
-        pods += sum(nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED)
+        pods += sum(
+            nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED
+        )
         coming = after - max(settled, self.by_hand.get(group, 0))
         if coming > pods:
-            self.fault(f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait")
+            self.fault(
+                f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait"
+            )
 
     def forgive(self, group: str, size: int) -> None:
         """Accepts a size changed by a user: an operation that sets its size again corrects it."""
@@ -270,8 +313,8 @@ class Audit:
         self.by_hand[group] = size
 
     def note_machine_deleted(self, group: str) -> None:
-        """Accept the machine that the group makes in place of one that a user deletes: no request of ours expects
-        it."""
+        """Accept the machine that the group makes in place of one that a user deletes: no
+        request of ours expects it."""
         self.by_hand[group] = max(self.by_hand.get(group, 0), self._sizes()[group])
 
     # -- removed instances
@@ -291,8 +334,8 @@ class Audit:
             self.fault(f"{group} shrank from {before} to {after} by a {known['kind']}")
 
     def _going(self, group: str, machines: list[KubeObject], size: int) -> list[KubeObject]:
-        """The machines that a group of this size gives up. Outdated ones are of several sets, each of which chooses by
-        itself."""
+        """The machines that a group of this size gives up. Outdated ones are of several sets, each
+        of which chooses by itself."""
         mine: dict[str, list[KubeObject]] = {}
         for machine in machines:
             mine.setdefault(machine["metadata"]["ownerReferences"][0]["name"], []).append(machine)
@@ -306,9 +349,12 @@ class Audit:
         }
         newest = max(sets, key=lambda name: int(marks_of(sets[name])[fields.REVISION]))
         staying = {
-            name: sum("deletionTimestamp" not in each["metadata"] for each in mine.get(name, ())) for name in sets
+            name: sum("deletionTimestamp" not in each["metadata"] for each in mine.get(name, ()))
+            for name in sets
         }
-        asked = {name: SetSize(name, each["spec"]["replicas"], 0) for name, each in sorted(sets.items())}
+        asked = {
+            name: SetSize(name, each["spec"]["replicas"], 0) for name, each in sorted(sets.items())
+        }
         old = [each for name, each in asked.items() if name != newest and each.asked]
         sizes = dict.fromkeys(sets, 0) | on_delete(size, asked[newest], old, staying)
         return [
@@ -331,7 +377,9 @@ class Audit:
             return  # requested by a user
         planned = self.planned(mark.split("/")[1])
         if planned is None or name not in planned["handles"]:
-            self.fault(f"machine {name} goes by the mark {mark}, of an operation that does not name it")
+            self.fault(
+                f"machine {name} goes by the mark {mark}, of an operation that does not name it"
+            )
         elif node is not None:
             self._node_goes(node, planned)
 
@@ -340,7 +388,11 @@ class Audit:
         return self._kube.peek("nodes", name) if name else None
 
     def _node_goes(self, node: KubeObject, planned: Json) -> None:
-        name, kind, reason = node["metadata"]["name"], planned["kind"], planned.get("reason") or "unneeded"
+        name, kind, reason = (
+            node["metadata"]["name"],
+            planned["kind"],
+            planned.get("reason") or "unneeded",
+        )
         self.count(f"node gone by {kind}")
         self.count(f"node gone as {reason}")
         if kind == "discard":
@@ -352,10 +404,12 @@ class Audit:
             self.count("nodes gone though somebody took their taint off")
         if self._is_taken_back(planned, "after"):
             return  # with the pods that their budgets have held: nothing can be waited for any more
-        # Its own look counts, where it had one: what another function saw while this one was stopped in the middle of
-        # its request cannot reach it any more.
+        # Its own look counts, where it had one: what another function saw while this one was
+        # stopped in the middle of its request cannot reach it any more.
         process = self._process()
-        at, uids = (process.seen if process is not None else {}).get(name) or self.seen.get(name, (0.0, frozenset()))
+        at, uids = (process.seen if process is not None else {}).get(name) or self.seen.get(
+            name, (0.0, frozenset())
+        )
         if not at:
             self.fault(f"node {name} goes and nobody looked at its pods")
         left = [pod for pod in self._kube.pods_on(name) if must_move(pod)]
@@ -366,17 +420,23 @@ class Audit:
         if left and not known:
             self.count("pods that came after the last look")
             if age > _STALE_AFTER:
-                self.fault(f"node {name} goes with {len(left)} pods; the last look at it was {age:.0f} s ago")
+                self.fault(
+                    f"node {name} goes with {len(left)} pods; the last look at it was {age:.0f} s "
+                    "ago"
+                )
 
     # -- pods and nodes
 
     def _known(self) -> Json:
         """The operation of the running process, empty without one."""
         process = self._process()
-        return (self.planned(process.operation) if process is not None and process.operation else None) or {}
+        return (
+            self.planned(process.operation) if process is not None and process.operation else None
+        ) or {}
 
     def _is_taken_back(self, known: Json, when: str) -> bool:
-        """Whether the operation evacuates a node, and it is before, or after, the instant at which the node leaves."""
+        """Whether the operation evacuates a node, and it is before, or after, the instant
+        at which the node leaves."""
         if known.get("reason") != "interrupted":
             return False
         left = float(known["leaves_at"]) - self._clock()
@@ -395,9 +455,13 @@ class Audit:
             if self._is_taken_back(known, "before"):
                 self.count("protected pods evicted from a node that is taken back")
             else:
-                self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
+                self.fault(
+                    f"pod {meta['name']} was protected when {node} was tainted, and was evicted"
+                )
         if self.replacements is not None and known.get("reason") == "consolidation" and owner:
-            pods = [each for each in self._kube.list("pods", meta["namespace"]) if _owner(each) == owner]
+            pods = [
+                each for each in self._kube.list("pods", meta["namespace"]) if _owner(each) == owner
+            ]
             self.replacements.moved(owner, len(pods))
 
     def _patched(self, before: KubeObject) -> None:
@@ -415,7 +479,10 @@ class Audit:
                 self.count(f"tainted as {known['reason']}")
                 self.due_nodes.planned(known["reason"], name, known["planned_at"])
             if known.get("reason") == "repair" and (other := self.repaired_beside(known)):
-                self.fault(f"node {name} is repaired before its successor comes, and {other} was not gone yet")
+                self.fault(
+                    f"node {name} is repaired before its successor comes, and {other} was not gone "
+                    "yet"
+                )
             if self.replacements is not None and known.get("replacement"):
                 self.replacements.tainted(known["replacement"], name, known["planned_at"])
         if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:

@@ -1,5 +1,5 @@
-"""The initial cluster of every run: three small groups, pods of four shapes, and timers short enough for removals,
-failures and backoff within an hour of virtual time."""
+"""The initial cluster of every run: three small groups, pods of four shapes, and timers short
+enough for removals, failures and backoff within an hour of virtual time."""
 
 from __future__ import annotations
 
@@ -116,8 +116,9 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def objects(*, consolidates: bool = False) -> list[KubeObject]:
-    """The initial objects. consolidates: nodes have instance types, named as their groups, that have prices; those of
-    SPOT_GROUP may be taken back; a changed template changes no machine by itself."""
+    """The initial objects. consolidates: nodes have instance types, named as their
+    groups, that have prices; those of SPOT_GROUP may be taken back; a changed template
+    changes no machine by itself."""
     groups = [
         cluster_objects.machine_deployment(
             name,
@@ -153,11 +154,16 @@ def policy(
     prices: Mapping[str, int] | None = None,
     at_once: bool = False,
 ) -> str:
-    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. prices: of
-    nodes; where they are given, nodes are replaced. at_once: replacements begin when they are first wanted. JSON is
-    valid YAML."""
+    """The document in force. options: added to OPTIONS. reports: with notifications and recorded
+    decisions. prices: of nodes; where they are given, nodes are replaced. at_once: replacements
+    begin when they are first wanted. JSON is valid YAML."""
     groups = [
-        {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
+        {
+            "provider": "clusterapi",
+            "id": f"MachineDeployment/default/{name}",
+            "min": least,
+            "max": most,
+        }
         for name, (least, most) in sorted(bounds.items())
     ]
     return json.dumps(
@@ -180,9 +186,15 @@ def policy(
 
 
 def _consolidation(prices: Mapping[str, int], *, at_once: bool) -> Mapping[str, Any]:
-    on_demand = {name: (2 if name == SPOT_GROUP else 1) * price / 100 for name, price in prices.items()}
+    on_demand = {
+        name: (2 if name == SPOT_GROUP else 1) * price / 100 for name, price in prices.items()
+    }
     return {
-        "prices": {"instanceTypes": on_demand, "spot": {SPOT_GROUP: prices[SPOT_GROUP] / 100}, "currency": "EUR"},
+        "prices": {
+            "instanceTypes": on_demand,
+            "spot": {SPOT_GROUP: prices[SPOT_GROUP] / 100},
+            "currency": "EUR",
+        },
         "spot": {},
         "nodeLifecycle": LIFECYCLE,
         "consolidation": {**CONSOLIDATION, **({"confirmAfter": "0s"} if at_once else {})},

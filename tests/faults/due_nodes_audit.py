@@ -1,14 +1,15 @@
 """Checks from outside that a node that goes as interrupted, sick, too old or outdated is so.
 
-    interrupted     its vendor's notice held when its removal was planned; until the announced end, and no longer,
-                    protected pods may be evicted
-    repair          it had one of the conditions for the policy's time when its removal was planned, and no more nodes
-                    of its group were sick than the policy allows
+    interrupted     its vendor's notice held when its removal was planned; until the announced end,
+                    and no longer, protected pods may be evicted
+    repair          it had one of the conditions for the policy's time when its removal was planned,
+                    and no more nodes of its group were sick than the policy allows
     expired         it was older than its own limit
     drifted         its group had another template
 
-Nodes are seen at the end of each invocation and of each step, conditions with the instants of their changes. All times
-are those of the cluster: a process whose clock is wrong may be SKEW early, and one that was paused LATE late.
+Nodes are seen at the end of each invocation and of each step, conditions with the instants of their
+changes. All times are those of the cluster: a process whose clock is wrong may be SKEW early, and
+one that was paused LATE late.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tests.faults.replacement_audit import LATE, SKEW, AuditedNode
 
 
 class DueNodesLimits(msgspec.Struct, frozen=True):
-    """The policy. conditions: type -> (statuses, seconds), of conditions that make a node sick; an interruption that is
-    no longer than flap does not count. most_sick: share of a group."""
+    """The policy. conditions: type -> (statuses, seconds), of conditions that make a node sick; an
+    interruption that is no longer than flap does not count. most_sick: share of a group."""
 
     cluster: str
     max_age: float
@@ -53,8 +54,9 @@ class DueNodesAudit:
         self._outdated: dict[str, float] = {}  # node -> when it was last outdated
         self._noticed: dict[str, float] = {}  # node -> until when its notice has held
         self._at_risk: frozenset[str] = frozenset()
-        self._calm: dict[str, float] = {}  # group -> when it was last seen without too many sick nodes
-        # node, condition -> begin, last instant, whether it had ended then
+        # group -> when it was last seen without too many sick nodes node, condition -> begin, last
+        # instant, whether it had ended then
+        self._calm: dict[str, float] = {}
         self._sick: dict[tuple[str, str], tuple[float, float, bool]] = {}
 
     @property
@@ -76,7 +78,11 @@ class DueNodesAudit:
             for condition in self._limits.conditions:
                 self._note_condition(name, node, condition, now)
         self._at_risk = frozenset(at_risk)
-        self._calm.update((group, now) for group in {n.group for n in nodes.values()} if not self.too_many_sick(group))
+        self._calm.update(
+            (group, now)
+            for group in {n.group for n in nodes.values()}
+            if not self.too_many_sick(group)
+        )
 
     def too_many_sick(self, group: str) -> bool:
         """Return whether more nodes of a group are sick than may be repaired."""
@@ -84,7 +90,10 @@ class DueNodesAudit:
         sick = [
             node
             for node in nodes
-            if any(node.conditions.get(each, ("",))[0] in on for each, (on, _) in self._limits.conditions.items())
+            if any(
+                node.conditions.get(each, ("",))[0] in on
+                for each, (on, _) in self._limits.conditions.items()
+            )
         ]
         return len(sick) > max(1, int(self._limits.most_sick * len(nodes)))
 
@@ -121,7 +130,9 @@ class DueNodesAudit:
             self._fault(f"node {name} is drained as {reason}, and {problem}")
 
     def _is_noticed(self, name: str, planned_at: float) -> str:
-        return "" if self._noticed.get(name, 0.0) >= planned_at - LATE else "no notice has held since"
+        return (
+            "" if self._noticed.get(name, 0.0) >= planned_at - LATE else "no notice has held since"
+        )
 
     def _is_sick(self, name: str, planned_at: float) -> str:
         node = self._read().get(name)
@@ -138,7 +149,15 @@ class DueNodesAudit:
 
     def _is_old(self, name: str, planned_at: float) -> str:
         age, limit = planned_at - self._created.get(name, 0.0), self._limits.age(name)
-        return "" if age >= limit - SKEW else f"was {age:.0f} s old when that was planned; its limit is {limit:.0f} s"
+        return (
+            ""
+            if age >= limit - SKEW
+            else f"was {age:.0f} s old when that was planned; its limit is {limit:.0f} s"
+        )
 
     def _is_outdated(self, name: str, planned_at: float) -> str:
-        return "" if self._outdated.get(name, 0.0) >= planned_at - LATE else "is as its group is defined"
+        return (
+            ""
+            if self._outdated.get(name, 0.0) >= planned_at - LATE
+            else "is as its group is defined"
+        )

@@ -1,7 +1,7 @@
 """Fault schedule: single faults at a future I/O, fault periods, and faults of messages.
 
-A rule schedules every fault in advance, and the functions' I/O counts it down. A run is therefore its list of steps,
-and a shorter list (hypothesis shrinks it) is a shorter run.
+A rule schedules every fault in advance, and the functions' I/O counts it down. A run is therefore
+its list of steps, and a shorter list (hypothesis shrinks it) is a shorter run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ KILL, FAIL, LOSE, PAUSE = "kill", "fail", "lose", "pause"
 TABLE, API, QUEUE, VENDOR = "table", "api", "queue", "vendor"
 
 
-_REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout"), (0, ""))
+_REFUSALS = (
+    (429, "TooManyRequests"),
+    (500, "InternalError"),
+    (503, "ServiceUnavailable"),
+    (504, "Timeout"),
+    (0, ""),
+)
 _PAGE = (200, "<html>a proxy's page</html>")
 
 
 class Io(msgspec.Struct, frozen=True):
-    """One I/O of a function. door: TABLE, API, QUEUE or VENDOR; verb: its method; what: path or queue; writes: whether
-    it changes something."""
+    """One I/O of a function. door: TABLE, API, QUEUE or VENDOR; verb: its method; what: path or
+    queue; writes: whether it changes something."""
 
     function: str
     door: str
@@ -37,9 +43,10 @@ class Io(msgspec.Struct, frozen=True):
 class Strike(msgspec.Struct):
     """A fault at the `countdown`-th matching I/O, once.
 
-    kind: KILL the process; FAIL instead of the call; LOSE the answer of a call that was made; PAUSE: the process is
-    paused for `seconds` while other processes work and `meanwhile` happens. after: after the call instead of before it.
-    door, function: "" for any; writing: only calls that change something.
+    kind: KILL the process; FAIL instead of the call; LOSE the answer of a call that was made;
+    PAUSE: the process is paused for `seconds` while other processes work and `meanwhile` happens.
+    after: after the call instead of before it. door, function: "" for any; writing: only calls that
+    change something.
     """
 
     kind: str
@@ -53,7 +60,11 @@ class Strike(msgspec.Struct):
 
     def meets(self, io: Io) -> bool:
         """Counts down at a matching I/O; whether the countdown has ended."""
-        met = self.door in ("", io.door) and self.function in ("", io.function) and (io.writes or not self.writing)
+        met = (
+            self.door in ("", io.door)
+            and self.function in ("", io.function)
+            and (io.writes or not self.writing)
+        )
         if not met:
             return False
         self.countdown -= 1
@@ -73,8 +84,8 @@ class Writes(Strike):
 
 
 class Weather:
-    """strikes: scheduled faults; down, flaky: door -> until when it fails always, or sometimes; tricks: for the next
-    sent messages.
+    """strikes: scheduled faults; down, flaky: door -> until when it fails always, or sometimes;
+    tricks: for the next sent messages.
 
     skew: the maximum error, in seconds, of a process clock. dice: for flaky doors and skews.
     """
@@ -103,7 +114,8 @@ class Weather:
         return self.flaky.get(io.door, 0.0) > now and self._dice.random() < 0.3
 
     def before(self, io: Io) -> Strike | None:
-        """The fault at this call, if any; one of kind LOSE, or with `after`, applies after the call."""
+        """The fault at this call, if any; one of kind LOSE, or with
+        `after`, applies after the call."""
         for strike in self.strikes:
             if strike.meets(io):
                 self.strikes.remove(strike)
@@ -111,7 +123,8 @@ class Weather:
         return None
 
     def refusal(self, io: Io) -> Response:
-        """A failure of the cluster's API: overloaded, internal error, an unexpected answer, or no answer."""
+        """A failure of the cluster's API: overloaded, internal error, an
+        unexpected answer, or no answer."""
         code, reason = self._dice.choice((*_REFUSALS, _PAGE))
         if not code:
             return Response(0, close=True)

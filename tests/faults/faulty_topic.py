@@ -1,4 +1,6 @@
-"""A topic that often fails: it refuses, or accepts without an answer. What it has accepted is kept."""
+"""A topic that often fails: it refuses, or accepts without an answer. What
+it has accepted is kept.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from chalicelib.aws.sns import NotPublished
 
 
 class FaultyTopic:
-    """accepted: the events in order. healthy: whether it works; the weather sets it for the end of a run."""
+    """accepted: the events in order. healthy: whether it works; the weather sets
+    it for the end of a run."""
 
     def __init__(self, dice: Random) -> None:
         self._dice = dice
@@ -29,8 +32,8 @@ class FaultyTopic:
             raise NotPublished("ReadTimeoutError")
 
     def problems(self) -> list[str]:
-        """What a subscriber that deduplicates by id would complain about: an end without a beginning, a beginning
-        twice."""
+        """What a subscriber that deduplicates by id would complain about: an end without a
+        beginning, a beginning twice."""
         found: list[str] = []
         opened: set[str] = set()
         seen: set[str] = set()

@@ -1,5 +1,5 @@
-"""LocalWorld with I/O interceptors: every I/O of every function can be hit by a fault, and the audit checks its
-effect."""
+"""LocalWorld with I/O interceptors: every I/O of every function can be hit by a fault, and the
+audit checks its effect."""
 
 from __future__ import annotations
 
@@ -53,15 +53,22 @@ _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
 
 
 _LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger.name).level)
-"""How the functions' log was before any of these worlds: they are not always closed in the order they were opened."""
+"""How the functions' log was before any of these worlds: they are not always closed in
+the order they were opened."""
 
 
 class FaultWorld(LocalWorld):
-    """weather: the faults; audit: the checks; trace: what happened, as text; process: the running process;
-    topic: receives notifications; accounts: of vendors that are attached to the cluster."""
+    """weather: the faults; audit: the checks; trace: what happened, as text; process:
+    the running process; topic: receives notifications; accounts: of vendors that are
+    attached to the cluster."""
 
     def __init__(
-        self, dice: Random, *, pace: Pace, grain: float, accounts: Sequence[AttachedAccount[Any, Any]] = ()
+        self,
+        dice: Random,
+        *,
+        pace: Pace,
+        grain: float,
+        accounts: Sequence[AttachedAccount[Any, Any]] = (),
     ) -> None:
         self.trace: list[str] = []
         self.process: Process | None = None
@@ -70,11 +77,15 @@ class FaultWorld(LocalWorld):
         self._audited: tuple[tuple[int, ...], Mapping[str, AuditedNode]] = (), {}
         self._left = -1, set[str]()
         self._accounts = tuple(accounts)
-        super().__init__(quick=True, pace=pace, grain=grain, clouds=cast(Sequence[CloudBeside], self._accounts))
+        super().__init__(
+            quick=True, pace=pace, grain=grain, clouds=cast(Sequence[CloudBeside], self._accounts)
+        )
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
         self.audit.planned, self.audit.leaving = self.planned_operation, self.leaving_nodes
-        self.stalls = Stalls(self.clock, self._stored, lambda: self.queues.sent, self.audit.fault, self.audit.count)
+        self.stalls = Stalls(
+            self.clock, self._stored, lambda: self.queues.sent, self.audit.fault, self.audit.count
+        )
         self.queues.tamper = self._tampered
         self._watched = WatchedApi(self.server.api, self)
         self.server.api = cast(Api, self._watched)
@@ -87,14 +98,19 @@ class FaultWorld(LocalWorld):
             moves=int(cluster.CONSOLIDATION["movesPerPodPerDay"]),
         )
         audit = self.audit
-        audit.replacements = ReplacementAudit(self.clock, audit.fault, audit.count, limits, self._replacements)
+        audit.replacements = ReplacementAudit(
+            self.clock, audit.fault, audit.count, limits, self._replacements
+        )
         lifecycle = cluster.LIFECYCLE
         due = DueNodesLimits(
             self.name,
             parse_duration(lifecycle["maxNodeAge"]),
             float(lifecycle["jitter"].rstrip("%")) / 100,
             {
-                rule["condition"]: (frozenset(rule.get("status", ["True"])), parse_duration(rule["after"]))
+                rule["condition"]: (
+                    frozenset(rule.get("status", ["True"])),
+                    parse_duration(rule["after"]),
+                )
                 for rule in lifecycle["repair"]
             },
             float(lifecycle["maxUnhealthy"].rstrip("%")) / 100,
@@ -116,7 +132,9 @@ class FaultWorld(LocalWorld):
 
     def _read_nodes(self) -> Mapping[str, AuditedNode]:
         outdated = outdated_sets(self.kube.list("machinesets", group=fields.GROUP))
-        machines = {fields.node_name(each): each for each in self.kube.list("machines", group=fields.GROUP)}
+        machines = {
+            fields.node_name(each): each for each in self.kube.list("machines", group=fields.GROUP)
+        }
         nodes = {}
         for node in self.kube.list("nodes"):
             name = node["metadata"]["name"]
@@ -125,7 +143,9 @@ class FaultWorld(LocalWorld):
                     machine["metadata"]["labels"][fields.DEPLOYMENT_NAME],
                     min(created_at(node), created_at(machine)),
                     ready=is_ready(node),
-                    outdated=any(owner["uid"] in outdated for owner in machine["metadata"]["ownerReferences"]),
+                    outdated=any(
+                        owner["uid"] in outdated for owner in machine["metadata"]["ownerReferences"]
+                    ),
                     noticed=taint_of(node, NOTICE) is not None,
                     conditions=conditions_of(node),
                 )
@@ -141,7 +161,9 @@ class FaultWorld(LocalWorld):
         found = self.store.operations.get(self.name, operation)
         if found is None:
             return None
-        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.spec.targets]
+        handles = [
+            (target.handle or target.instance).rpartition("/")[2] for target in found.spec.targets
+        ]
         return {
             "kind": found.spec.kind.value,
             "from": found.spec.from_size,
@@ -158,11 +180,13 @@ class FaultWorld(LocalWorld):
         }
 
     def leaving_nodes(self) -> set[str]:
-        """The nodes that open operations remove. Cached, because every list of pods queries it, while the table changes
-        far less often."""
+        """The nodes that open operations remove. Cached, because every list of pods queries it,
+        while the table changes far less often."""
         changes = self.changes
         if self._left[0] != changes:
-            nodes = {target.node for operation in self.operations() for target in operation.spec.targets}
+            nodes = {
+                target.node for operation in self.operations() for target in operation.spec.targets
+            }
             self._left = changes, nodes
         return self._left[1]
 
@@ -188,7 +212,11 @@ class FaultWorld(LocalWorld):
         try:
             made = super().invoke(function, event)
             # A paused process does not keep others from running.
-            lasted = 0.0 if outer is not None or self.process.disturbed else self.clock() - self.process.began
+            lasted = (
+                0.0
+                if outer is not None or self.process.disturbed
+                else self.clock() - self.process.began
+            )
             self.stalls.ended(self.process, lasted, killed=bool(made.killed_at))
             self.audit.look()
         finally:
@@ -218,10 +246,19 @@ class FaultWorld(LocalWorld):
     def new_runtime(self) -> Runtime:
         """See LocalWorld: with I/O interceptors and a clock that may be wrong."""
         base, life = super().new_runtime(), Life(self._dies_at)
-        gate = IoInterceptor(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
+        gate = IoInterceptor(
+            self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell
+        )
         self._watched.gate = gate
         table = self.store.table
-        client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal, lambda _: lost_answer())
+        client = Doors(
+            table.client,
+            gate,
+            TABLE,
+            _TABLE_READS,
+            self.weather.table_refusal,
+            lambda _: lost_answer(),
+        )
         store = Store(
             table.name,
             clock=self._skewed,
@@ -298,7 +335,8 @@ class FaultWorld(LocalWorld):
 
 
 class WatchedApi:
-    """The simulated API server behind the interceptor and the audit. gate: of the calling process."""
+    """The simulated API server behind the interceptor and the audit. gate: of the calling
+    process."""
 
     def __init__(self, api: Api, world: FaultWorld) -> None:
         self._api, self._world = api, world
@@ -331,7 +369,8 @@ class WatchedApi:
 
 
 class _Listener(logging.Handler):
-    """Collects logged errors: those without an expected class are findings, the others come from injected faults."""
+    """Collects logged errors: those without an expected class are findings, the others
+    come from injected faults."""
 
     def __init__(self, audit: Audit) -> None:
         super().__init__(logging.ERROR)

@@ -1,7 +1,9 @@
-"""Final checks after all faults have stopped: within an hour and a half the system is idle in a correct state.
+"""Final checks after all faults have stopped: within an hour and a half the system is
+idle in a correct state.
 
-The simulated scheduler, which shares no code with the planner, decides which pods could be placed: a pod may stay
-pending only if no node accepts it, nor would an empty new node of a group that may still scale up.
+The simulated scheduler, which shares no code with the planner, decides which pods could
+be placed: a pod may stay pending only if no node accepts it, nor would an empty new node of a
+group that may still scale up.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.machines import outdated_sets
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.scheduler import waits
 from infra.emulators.kube.objects import KubeObject
@@ -50,7 +57,14 @@ def finish(m: FaultRun) -> None:
         complaints = [*restless(m), *_unfinished(m, begun)]
         quiet = 0 if complaints else quiet + 1
         if complaints and m.world.clock() - began > LIMIT:
-            raise Broken(m.report([f"{LIMIT / 60:.0f} minutes after the last fault: {each}" for each in complaints]))
+            raise Broken(
+                m.report(
+                    [
+                        f"{LIMIT / 60:.0f} minutes after the last fault: {each}"
+                        for each in complaints
+                    ]
+                )
+            )
     wrong = m.world.topic.problems()
     if wrong:
         raise Broken(m.report([f"notifications: {each}" for each in wrong]))
@@ -60,14 +74,19 @@ def restless(m: FaultRun) -> Iterator[str]:
     """Returns what is not in its final state."""
     operations, audit = m.world.operations(), m.world.audit
     leaving = {target.node for operation in operations for target in operation.spec.targets}
-    machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
+    machines = {
+        each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)
+    }
     for node in m.world.kube.list("nodes"):
         name = node["metadata"]["name"]
         if name in leaving or "deletionTimestamp" in machines.get(name, node)["metadata"]:
             continue
         if taint_of(node, HARD) is not None:
             yield f"node {name} still carries our taint"
-        if node["spec"].get("unschedulable") and name not in audit.cordoned_by_users | audit.taken_over:
+        if (
+            node["spec"].get("unschedulable")
+            and name not in audit.cordoned_by_users | audit.taken_over
+        ):
             yield f"node {name} is cordoned, and no person did it"
     yield from (f"the vendor takes {name} back in a moment" for name in m.notices)
     yield from _waiting(m)
@@ -81,7 +100,11 @@ def _sick(m: FaultRun) -> Iterator[str]:
     if audit is None:
         return
     nodes = m.world.audited_nodes()
-    failed = {name for row in m.world.store.memory.look(m.world.name).replacements.values() for name in row.nodes}
+    failed = {
+        name
+        for row in m.world.store.memory.look(m.world.name).replacements.values()
+        for name in row.nodes
+    }
     for name, node in nodes.items():
         due = audit.sick_since(name)
         if due is None or due > now or not m.machine_stays(name):
@@ -91,15 +114,23 @@ def _sick(m: FaultRun) -> Iterator[str]:
         stuck = is_fixed or _is_of_another_set(m, name) or audit.too_many_sick(node.group)
         pods = [pod for pod in m.world.kube.pods_on(name) if must_move(pod)]
         has_to_wait = m.world.size(node.group) >= most and _has_more_than_budgets_allow(m, pods)
-        held = stuck or has_to_wait or name in failed or _is_held(m, name) or not _fit_one_node(m, pods, node.group)
+        held = (
+            stuck
+            or has_to_wait
+            or name in failed
+            or _is_held(m, name)
+            or not _fit_one_node(m, pods, node.group)
+        )
         if not held:
             yield f"node {name} should have been repaired {now - due:.0f} s ago"
 
 
 def _is_of_another_set(m: FaultRun, name: str) -> bool:
-    """Whether the group of a node has machines of several templates, and would give up another one than this: only
-    those of the one outdated set can be chosen."""
-    machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
+    """Whether the group of a node has machines of several templates, and would give up another one
+    than this: only those of the one outdated set can be chosen."""
+    machines = {
+        each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)
+    }
     owner_of = {key: each["metadata"]["ownerReferences"][0] for key, each in machines.items()}
     label = machines[name]["metadata"]["labels"][fields.DEPLOYMENT_NAME]
     used = {
@@ -112,17 +143,19 @@ def _is_of_another_set(m: FaultRun, name: str) -> bool:
 
 
 def _has_more_than_budgets_allow(m: FaultRun, pods: Iterable[KubeObject]) -> bool:
-    """Whether these pods cannot all be away at once: those of a node that goes before its successor comes are."""
+    """Whether these pods cannot all be away at once: those of a node that goes before
+    its successor comes are."""
     of_app = Counter((pod["metadata"].get("labels") or {}).get("app") for pod in pods)
     return any(
-        of_app[each["spec"]["selector"]["matchLabels"]["app"]] > (each.get("status") or {}).get("disruptionsAllowed", 0)
+        of_app[each["spec"]["selector"]["matchLabels"]["app"]]
+        > (each.get("status") or {}).get("disruptionsAllowed", 0)
         for each in m.world.kube.list("poddisruptionbudgets", group="policy")
     )
 
 
 def _fit_one_node(m: FaultRun, pods: Iterable[KubeObject], group: str) -> bool:
-    """Whether an empty new node of a group takes all these pods: those that a person bound to their node may not fit
-    any, and then no successor is bought."""
+    """Whether an empty new node of a group takes all these pods: those that a person bound to their
+    node may not fit any, and then no successor is bought."""
     fresh, others = _new_node(group), [read_node(node) for node in m.world.kube.list("nodes")]
     placed: list[PodView] = []
     for pod in pods:
@@ -147,7 +180,10 @@ def _is_held(m: FaultRun, name: str) -> bool:
     return (
         node is None
         or SCALE_DOWN_DISABLED in marks_of(node)
-        or any(is_protected(pod) or (pod["metadata"].get("labels") or {}).get("app") in spent for pod in pods)
+        or any(
+            is_protected(pod) or (pod["metadata"].get("labels") or {}).get("app") in spent
+            for pod in pods
+        )
     )
 
 
@@ -170,8 +206,15 @@ def _unfinished(m: FaultRun, begun: Collection[str]) -> Iterator[str]:
         age = m.world.clock() - operation.spec.created_at
         if operation.spec.id in begun or age > LONGEST:
             step = operation.status.step or "its beginning"
-            yield f"operation {operation.spec.id} is {operation.status.state.value} at {step} after {age:.0f} s"
-    yield from (f"replacement {name} is {state}" for name, state in _replacements(m).items() if name in begun)
+            yield (
+                f"operation {operation.spec.id} is {operation.status.state.value} at {step} after "
+                f"{age:.0f} s"
+            )
+    yield from (
+        f"replacement {name} is {state}"
+        for name, state in _replacements(m).items()
+        if name in begun
+    )
 
 
 def _replacements(m: FaultRun) -> dict[str, str]:
@@ -192,7 +235,10 @@ def _waiting(m: FaultRun) -> Iterator[str]:
         fresh = _new_node(name)
         for pod in pending:
             if _fits(pod, fresh, nodes, pods):
-                yield f"pod {pod.name} waits although group {name} ({size} of {m.bounds[name][1]}) could take it"
+                yield (
+                    f"pod {pod.name} waits although group {name} ({size} of {m.bounds[name][1]}) "
+                    "could take it"
+                )
 
 
 def _new_node(name: str) -> NodeView:
@@ -204,7 +250,9 @@ def _new_node(name: str) -> NodeView:
             f"{int(group.cpu) * 1000 - 100}m",
             "15Gi",
             labels=group.labels,
-            taints=[{"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints],
+            taints=[
+                {"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints
+            ],
         )
     )
 

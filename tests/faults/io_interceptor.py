@@ -1,8 +1,9 @@
-"""Intercepts every I/O of a function on the table, the cluster's API and the queues, to refuse it, cut it off or kill
-the process.
+"""Intercepts every I/O of a function on the table, the cluster's API and the queues, to refuse it,
+cut it off or kill the process.
 
-A process is one invocation. Its clock may be wrong, it lives as long as Lambda allows, and it may be paused in the
-middle of a call while other processes work. This test is about its actions after it resumes.
+A process is one invocation. Its clock may be wrong, it lives as long as Lambda allows, and it
+may be paused in the middle of a call while other processes work. This test is about its
+actions after it resumes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ LIFETIME = {"reconcile": 120.0}
 
 @dataclass
 class Process:
-    """One invocation. operation: the one in its message. began: true time. skew: error of its clock, seconds. counts:
-    number of its I/O calls. first_message: number of messages that were sent before it. disturbed: whether a fault
-    other than its death hit it. waiting: pods that it read while they waited for a node. seen: by node, when it last
-    read the node's pods, and which they were."""
+    """One invocation. operation: the one in its message. began: true time. skew: error of its
+    clock, seconds. counts: number of its I/O calls. first_message: number of messages that were
+    sent before it. disturbed: whether a fault other than its death hit it. waiting: pods that it
+    read while they waited for a node. seen: by node, when it last read the node's pods, and which
+    they were."""
 
     function: str
     operation: str
@@ -44,7 +46,8 @@ class Process:
 
 
 class IoInterceptor:
-    """The interceptor of one runtime. life: of its process; now: true time; process: the running invocation.
+    """The interceptor of one runtime. life: of its process; now: true time;
+    process: the running invocation.
 
     pause: lets other processes run while this one is paused.
     """
@@ -67,9 +70,12 @@ class IoInterceptor:
         process = self._process()
         return process.function if process else ""
 
-    def through(self, io: Io, call: Callable[[], T], refuse: Callable[[], T], lose: Callable[[T], T]) -> T:
-        """Makes the call or injects the fault. refuse: the answer of a failed call; lose: the replacement for an answer
-        that never arrives. Both usually raise. Raises Killed where the process dies."""
+    def through(
+        self, io: Io, call: Callable[[], T], refuse: Callable[[], T], lose: Callable[[T], T]
+    ) -> T:
+        """Makes the call or injects the fault. refuse: the answer of a failed call; lose:
+        the replacement for an answer that never arrives. Both usually raise. Raises
+        Killed where the process dies."""
         process = self._process()
         if process is None:  # no process: an observer
             return call()
@@ -77,7 +83,10 @@ class IoInterceptor:
         self._alive(process)
         strike = self._weather.before(io)
         if strike is not None:
-            self._tell(f"{strike.kind} {'after' if strike.after else 'at'} {io.door} {io.verb} {io.what[-80:]}")
+            self._tell(
+                f"{strike.kind} {'after' if strike.after else 'at'} {io.door} {io.verb} "
+                f"{io.what[-80:]}"
+            )
             if not strike.after and strike.kind != LOSE:
                 self._strike(strike, process, io)
         if self._weather.out(io) or (strike is not None and strike.kind == FAIL):
@@ -111,8 +120,8 @@ class IoInterceptor:
 
 
 class Doors:
-    """A client whose methods pass the interceptor. reads: methods that change nothing. refuse, lose: by the method's
-    name, the error of a failed call, and of one whose answer is lost."""
+    """A client whose methods pass the interceptor. reads: methods that change nothing. refuse,
+    lose: by the method's name, the error of a failed call, and of one whose answer is lost."""
 
     def __init__(
         self,
@@ -138,7 +147,13 @@ class Doors:
             def lose(_: Any) -> Any:
                 raise self._lose(name)
 
-            io = Io(self._gate.function, self._door, name, str(args[0]) if args else "", name not in self._reads)
+            io = Io(
+                self._gate.function,
+                self._door,
+                name,
+                str(args[0]) if args else "",
+                name not in self._reads,
+            )
             return self._gate.through(io, lambda: found(*args, **kwargs), refuse, lose)
 
         return call

@@ -1,4 +1,6 @@
-"""What happens to nodes by itself: notices of their vendor, sickness, and other templates of their groups."""
+"""What happens to nodes by itself: notices of their vendor, sickness, and other
+templates of their groups.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def _set_taint(m: FaultRun, name: str, *, present: bool) -> None:
     if node is None or (taint_of(node, NOTICE) is not None) == present:
         return
     others = [each for each in node["spec"].get("taints") or () if each["key"] != NOTICE]
-    node["spec"]["taints"] = [*others, {"key": NOTICE, "effect": "NoSchedule"}] if present else others
+    node["spec"]["taints"] = (
+        [*others, {"key": NOTICE, "effect": "NoSchedule"}] if present else others
+    )
     m.world.kube.update("nodes", node)
     m.world.settle()
 
@@ -63,7 +67,11 @@ def sicken(m: FaultRun, dice: Random) -> str:
     if not (sick if heals else well):
         return ""
     node = clone(dice.choice(sick if heals else well))
-    told = {"type": DEADLOCK, "status": str(not heals), "reason": "DockerHung" if not heals else "KernelHasNoDeadlock"}
+    told = {
+        "type": DEADLOCK,
+        "status": str(not heals),
+        "reason": "DockerHung" if not heals else "KernelHasNoDeadlock",
+    }
     node.setdefault("status", {})["conditions"] = with_conditions(node, m.world.clock(), told)
     m.world.kube.update("nodes", node)
     m.world.settle()
@@ -76,14 +84,18 @@ def _has_deadlock(m: FaultRun, name: str) -> bool:
 
 
 def template(m: FaultRun, dice: Random) -> str:
-    """Gives a group another template, maybe an earlier one; its machines stay. While they are of two earlier ones,
-    Outscaler removes none of them, so that this comes seldom."""
+    """Gives a group another template, maybe an earlier one; its machines stay. While they are of
+    two earlier ones, Outscaler removes none of them, so that this comes seldom."""
     name = dice.choice(sorted(GROUPS))
-    if dice.random() < 0.75 and any(each.outdated for each in m.world.audited_nodes().values() if each.group == name):
+    if dice.random() < 0.75 and any(
+        each.outdated for each in m.world.audited_nodes().values() if each.group == name
+    ):
         return ""
     held = m.world.kube.peek("machinedeployments", name, "default", fields.GROUP)
     assert held is not None
-    version = dice.choice([each for each in VERSIONS if each != held["spec"]["template"]["spec"]["version"]])
+    version = dice.choice(
+        [each for each in VERSIONS if each != held["spec"]["template"]["spec"]["version"]]
+    )
     m.world.cluster.capi.change_template(f"default/{name}", version)
     m.world.settle()
     return f"new machines of {name} get {version}"

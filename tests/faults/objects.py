@@ -26,7 +26,10 @@ def owner_kind(obj: KubeObject) -> str:
 
 def must_move(pod: KubeObject) -> bool:
     """Whether the pod is alive and must run elsewhere if its node is removed."""
-    over = dig(pod, "status", "phase") in {"Succeeded", "Failed"} or "deletionTimestamp" in pod["metadata"]
+    over = (
+        dig(pod, "status", "phase") in {"Succeeded", "Failed"}
+        or "deletionTimestamp" in pod["metadata"]
+    )
     return not over and owner_kind(pod) != "DaemonSet"
 
 
@@ -38,7 +41,9 @@ def is_protected(pod: KubeObject) -> bool:
 
 def taint_of(node: KubeObject, key: str) -> KubeObject | None:
     """The taint with that key."""
-    return next((dict(each) for each in node["spec"].get("taints") or () if each["key"] == key), None)
+    return next(
+        (dict(each) for each in node["spec"].get("taints") or () if each["key"] == key), None
+    )
 
 
 def is_ready(node: KubeObject) -> bool:

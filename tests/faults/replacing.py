@@ -26,12 +26,16 @@ PRICE, COST = 400_000, 200_000
 
 
 def replace_one_large_node(
-    context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
+    context: DisruptionContext,
+    commands: Sequence[DisruptionCommand],
+    nodes: Mapping[str, NodeMemory],
 ) -> ConsolidationResult:
-    """Want a small node in place of a large one as long as there are two large ones, and find nothing wrong with it
-    later. See consolidate."""
+    """Want a small node in place of a large one as long as there are two large ones, and find
+    nothing wrong with it later. See consolidate."""
     state = context.state
-    large = sorted(node.name for node in state.groups[LARGE].nodes if node.name not in state.leaving)
+    large = sorted(
+        node.name for node in state.groups[LARGE].nodes if node.name not in state.leaving
+    )
     wanted = len(state.groups[LARGE].nodes) > 1 and large and not state.memory.replacements
     advanced = advance(
         state,
@@ -58,10 +62,14 @@ def _judged(nodes: Sequence[str], cost: int, state: ClusterState) -> JudgedMove 
     return _move(nodes, cost, state)
 
 
-def _move(nodes: Sequence[str], cost: int, state: ClusterState, purchases: dict[str, int] | None = None) -> JudgedMove:
+def _move(
+    nodes: Sequence[str], cost: int, state: ClusterState, purchases: dict[str, int] | None = None
+) -> JudgedMove:
     by_name = {node.name: node for node in state.snapshot.nodes}
     removals = tuple(
-        SimulatedRemoval(by_name[name], state.group_of[name], tuple(p.key for p in state.occupancy.on(name)), {})
+        SimulatedRemoval(
+            by_name[name], state.group_of[name], tuple(p.key for p in state.occupancy.on(name)), {}
+        )
         for name in nodes
     )
     return JudgedMove(removals, purchases or {}, PRICE * len(nodes), cost, 3.0, 10_000, 1.0, LARGE)
@@ -71,7 +79,9 @@ class ReplacementRun(FaultRun):
     """A run with consolidation, and without removals of unneeded nodes."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed, consolidates=True, age=0.0, scaleDownUnneededTime="3h", scaleDownUnreadyTime="3h")
+        super().__init__(
+            seed, consolidates=True, age=0.0, scaleDownUnneededTime="3h", scaleDownUnreadyTime="3h"
+        )
 
 
 @contextmanager

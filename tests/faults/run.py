@@ -1,8 +1,9 @@
-"""Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [--consolidation] [-v]`.
+"""Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2]
+[--consolidation] [-v]`.
 
-For every broken seed the report has the invariant, every step, and the command that repeats it; -v also lists the
-successful runs. The exit code is 1 if any seed broke an invariant. Runs are not shrunk here; hypothesis shrinks those
-it finds itself (stateful.py).
+For every broken seed the report has the invariant, every step, and the command that repeats it; -v
+also lists the successful runs. The exit code is 1 if any seed broke an invariant. Runs are not
+shrunk here; hypothesis shrinks those it finds itself (stateful.py).
 """
 
 from __future__ import annotations
@@ -49,8 +50,13 @@ def play(seed: int, steps: int = STEPS, *, consolidates: bool = False) -> Played
         except Exception as error:  # an error in the emulation itself is reported like any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
         more = " --consolidation" if consolidates else ""
-        again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps}{more} -v\n"
-        return Played(seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace))
+        again = (
+            f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps}{more} "
+            "-v\n"
+        )
+        return Played(
+            seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace)
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,7 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell every run")
-    parser.add_argument("--consolidation", action="store_true", help="replace nodes by cheaper ones")
+    parser.add_argument(
+        "--consolidation", action="store_true", help="replace nodes by cheaper ones"
+    )
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
@@ -70,12 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
         counts.update(played.counts)
         if played.broken:
             broken.append(played.seed)
-            print(f"--- {played.broken if given.verbose else ' | '.join(played.broken.splitlines()[:2])}", flush=True)
+            print(
+                "--- "
+                f"{played.broken if given.verbose else ' | '.join(played.broken.splitlines()[:2])}",
+                flush=True,
+            )
         elif given.verbose:
             print("\n".join([f"--- seed {played.seed}", *played.trace]))
     seconds = time.monotonic() - began
     print(
-        f"seeds {given.seeds}: {len(broken)} of {len(seeds)} broken {broken[:50]} in {seconds:.0f} s; "
+        f"seeds {given.seeds}: {len(broken)} of {len(seeds)} broken {broken[:50]} in {seconds:.0f} "
+        "s; "
         f"seen: {dict(sorted(counts.items()))}"
     )
     return 1 if broken else 0
@@ -85,7 +98,9 @@ def _all(seeds: Iterable[int], playing: Callable[[int], Played], jobs: int) -> I
     if jobs == 1:
         yield from map(playing, seeds)
         return
-    with ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+    with ProcessPoolExecutor(
+        jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
         yield from pool.map(playing, seeds, chunksize=5)
 
 

@@ -19,9 +19,11 @@ PLANNED_LATER = frozenset({"expired", "drifted", "consolidation"})
 SAYS_IT_ALL = 10
 """Every so many seeds also keep the status ConfigMap, which costs as much as everything else."""
 BEGINS_AT_ONCE = 2
-"""Every so many seeds begin replacements without a confirmation by a later pass, which leaves time for more of them."""
+"""Every so many seeds begin replacements without a confirmation by a later pass, which
+leaves time for more of them."""
 REPORTS_ITSELF = 5
-"""Every so many seeds have notifications by a topic that fails, and record decisions in a place that fails."""
+"""Every so many seeds have notifications by a topic that fails, and record
+decisions in a place that fails."""
 
 
 class Broken(AssertionError):
@@ -29,16 +31,21 @@ class Broken(AssertionError):
 
 
 class FaultRun:
-    """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
-    replaced, or taken back by their vendor, fall sick and grow old. age: of the first nodes then, seconds. options:
-    added to those of the policy.
+    """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates:
+    whether nodes are replaced, or taken back by their vendor, fall sick and grow old. age: of the
+    first nodes then, seconds. options: added to those of the policy.
 
-    mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
-    does not report. notices: node -> when its vendor takes its machine.
+    mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent:
+    nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
     """
 
     def __init__(
-        self, seed: int = 0, *, consolidates: bool = False, age: float = cluster.AGE, **options: object
+        self,
+        seed: int = 0,
+        *,
+        consolidates: bool = False,
+        age: float = cluster.AGE,
+        **options: object,
     ) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
@@ -69,7 +76,10 @@ class FaultRun:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.world.close()
 
@@ -79,7 +89,12 @@ class FaultRun:
             self.world.audit.replacements.note_prices(self.prices)
         prices = self.prices if self.consolidates else None
         document = cluster.policy(
-            self.mode, self.bounds, self._options, reports=self._reports, prices=prices, at_once=self._at_once
+            self.mode,
+            self.bounds,
+            self._options,
+            reports=self._reports,
+            prices=prices,
+            at_once=self._at_once,
         )
         self.world.apply_policy(document)
 
@@ -126,10 +141,14 @@ class FaultRun:
         return "\n".join([*faults, "", "how it came to that:", *self.world.trace])
 
     def _repaired_beside(self, known: dict[str, Any]) -> str:
-        """The node that was leaving the group already when the repair of a node without a successor was planned, empty
-        if there was none. Such a repair has no places for its pods. A pass plans it before it decides what is renewed,
-        consolidated or drained by replacements."""
-        plans = (entry for entry in self.world.store.journal.recent(self.world.name, 100) if entry.kind == "plan")
+        """The node that was leaving the group already when the repair of a node without a successor
+        was planned, empty if there was none. Such a repair has no places for its pods. A pass plans
+        it before it decides what is renewed, consolidated or drained by replacements."""
+        plans = (
+            entry
+            for entry in self.world.store.journal.recent(self.world.name, 100)
+            if entry.kind == "plan"
+        )
         plan: dict[str, Any] = next(
             (body for entry in plans if (body := json.loads(entry.body))["id"] == known["plan"]), {}
         )
@@ -153,7 +172,8 @@ class FaultRun:
                 target.node
                 for each in self.world.operations()
                 if each.spec.group in groups and each.spec.created_at <= known["planned_at"]
-                if each.spec.plan != known["plan"] or not (each.spec.replacement or each.spec.reason in PLANNED_LATER)
+                if each.spec.plan != known["plan"]
+                or not (each.spec.replacement or each.spec.reason in PLANNED_LATER)
                 for target in each.spec.targets
                 if target.node not in targets
                 # An operation is open for a while after its node has gone.

@@ -1,7 +1,8 @@
-"""The steps of a run: time, messages, single faults, periods of faults, and user actions (user_actions.py).
+"""The steps of a run: time, messages, single faults, periods of faults, and user
+actions (user_actions.py).
 
-A rule takes the run and a source of choices, does one thing, and returns a description of it. The same rules are driven
-by a seed and by hypothesis.
+A rule takes the run and a source of choices, does one thing, and returns a description of it. The
+same rules are driven by a seed and by hypothesis.
 """
 
 from __future__ import annotations
@@ -63,19 +64,26 @@ def out_of_order(m: FaultRun, dice: Random) -> str:
 
 
 def once_more(m: FaultRun, dice: Random) -> str:
-    """Delivers an old message again, whatever its outcome was; SQS does so only after the message's delay."""
-    sent = [message for message in m.world.queues.sent[-12:] if message.visible_at <= m.world.clock()]
+    """Delivers an old message again, whatever its outcome was; SQS does so only
+    after the message's delay."""
+    sent = [
+        message for message in m.world.queues.sent[-12:] if message.visible_at <= m.world.clock()
+    ]
     if not sent:
         return ""
     message = dice.choice(sent)
-    record = sqs_record(message.queue, f"again-{m.steps}", "receipt", message.body, {"ApproximateReceiveCount": "2"})
+    record = sqs_record(
+        message.queue, f"again-{m.steps}", "receipt", message.body, {"ApproximateReceiveCount": "2"}
+    )
     m.world.invoke(message.queue, sqs_event(record))
     return f"an old message to {message.queue} again"
 
 
 def trick(m: FaultRun, dice: Random) -> str:
     """Loses, duplicates or delays one of the next messages."""
-    name, made = dice.choice((("lost", lost), ("twice", twice), ("60 s late", late(60.0)), ("5 min late", late(300.0))))
+    name, made = dice.choice(
+        (("lost", lost), ("twice", twice), ("60 s late", late(60.0)), ("5 min late", late(300.0)))
+    )
     skipped = dice.randrange(3)
     m.world.weather.tricks.extend([*[lambda message: (message,)] * skipped, made])
     return f"message {skipped + 1} from now: {name}"
@@ -101,7 +109,9 @@ def rubbish(m: FaultRun, dice: Random) -> str:
 # -- single faults
 
 
-def _strike(m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
+def _strike(
+    m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)
+) -> Strike:
     strike = Strike(
         kind,
         dice.randint(1, 30),
@@ -118,7 +128,8 @@ def _strike(m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("
 
 def _reported(strike: Strike) -> str:
     return (
-        f"{strike.kind} {'after' if strike.after else 'at'} {'write' if strike.writing else 'call'} "
+        f"{strike.kind} {'after' if strike.after else 'at'} "
+        f"{'write' if strike.writing else 'call'} "
         f"{strike.countdown} of {strike.function or 'anybody'} to {strike.door or 'any door'}"
     )
 
@@ -173,7 +184,10 @@ def skew(m: FaultRun, dice: Random) -> str:
 
 def bad_machines(m: FaultRun, dice: Random) -> str:
     """Makes the next instances of a group fail or come slowly."""
-    name, kind = dice.choice(sorted(GROUPS)), dice.choice(("never-joins", "provisioning-failure", "slow"))
+    name, kind = (
+        dice.choice(sorted(GROUPS)),
+        dice.choice(("never-joins", "provisioning-failure", "slow")),
+    )
     count = dice.randint(1, 2)
     m.world.cluster.capi.fail_next(f"default/{name}", kind, count)
     return f"the next {count} machines of {name}: {kind}"
@@ -194,13 +208,16 @@ def silence(m: FaultRun, dice: Random) -> str:
 
 
 def market(m: FaultRun, dice: Random) -> str:
-    """Changes prices, and leaves time for a few passes: most of a replacement's story comes between other steps."""
+    """Changes prices, and leaves time for a few passes: most of a replacement's story
+    comes between other steps."""
     return f"{user_actions.reprice(m, dice)}; {_pass(m, dice.choice((60.0, 120.0, 180.0)))}"
 
 
 def a_node(m: FaultRun, dice: Random) -> str:
     """Lets something happen to a node, and leaves time for it: it is acted on within minutes."""
-    (rule,) = dice.choices([rule for _, rule in node_events.RULES], [weight for weight, _ in node_events.RULES])
+    (rule,) = dice.choices(
+        [rule for _, rule in node_events.RULES], [weight for weight, _ in node_events.RULES]
+    )
     said = rule(m, dice)
     return f"{said}; {_pass(m, dice.choice((15.0, 30.0, 60.0, 75.0)))}" if said else ""
 

@@ -1,8 +1,9 @@
-"""Checks that an operation whose executor was killed goes on soon: its next step begins within LIMIT seconds.
+"""Checks that an operation whose executor was killed goes on soon: its next step
+begins within LIMIT seconds.
 
-A kill is not counted where another fault hit the same operation in the same time: a message that was lost or delayed, a
-refusal of the table or of a queue, a paused process. A process that was killed before it sent a message has begun no
-step; SQS or the tick delivers its message again.
+A kill is not counted where another fault hit the same operation in the same time: a message that
+was lost or delayed, a refusal of the table or of a queue, a paused process. A process that was
+killed before it sent a message has begun no step; SQS or the tick delivers its message again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ LIMIT = 30.0
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """A killed executor: its operation's attempt, when it was killed, and when the next step must have begun."""
+    """A killed executor: its operation's attempt, when it was killed, and when the
+    next step must have begun."""
 
     attempt: int
     at: float
@@ -30,10 +32,11 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Stalls:
-    """operation: id -> the stored operation. messages: all that were sent. Instants are true epoch seconds.
+    """operation: id -> the stored operation. messages: all that were sent.
+    Instants are true epoch seconds.
 
-    busy: seconds that functions have lasted so far: the emulation runs one at a time, so that others are late by them.
-    skew: the largest error of a clock so far.
+    busy: seconds that functions have lasted so far: the emulation runs one at a time, so that
+    others are late by them. skew: the largest error of a clock so far.
     """
 
     def __init__(
@@ -64,14 +67,18 @@ class Stalls:
         self.busy += lasted
         if not name or not killed or self._disturbed.get(name, 0.0) >= process.began:
             return
-        if not any(_about(message) == name for message in self._messages()[process.first_message :]):
+        if not any(
+            _about(message) == name for message in self._messages()[process.first_message :]
+        ):
             self._kills.pop(name, None)
             return
         found, now = self._operation(name), self._now()
         if found is None or not found.is_open:
             return
         due = now if found.status.state is OperationState.RUNNING else max(now, found.status.due_at)
-        self._kills[name] = Kill(found.status.attempt, now, due + LIMIT + 2.0 * self.skew - self.busy)
+        self._kills[name] = Kill(
+            found.status.attempt, now, due + LIMIT + 2.0 * self.skew - self.busy
+        )
 
     def check(self) -> None:
         """Report operations whose next step has not begun in time."""
@@ -84,7 +91,10 @@ class Stalls:
             return
         found, late = self._operation(name), began > kill.until + self.busy
         if late:
-            self._fault(f"{name} was killed in attempt {kill.attempt}; {began - kill.at:.0f} s later there is no other")
+            self._fault(
+                f"{name} was killed in attempt {kill.attempt}; {began - kill.at:.0f} s later there "
+                "is no other"
+            )
         elif found is not None and found.is_open and found.status.attempt == kill.attempt:
             return
         else:

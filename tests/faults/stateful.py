@@ -1,4 +1,6 @@
-"""The same rules as a hypothesis state machine, which shrinks a failure to the shortest sequence of steps."""
+"""The same rules as a hypothesis state machine, which shrinks a failure to the
+shortest sequence of steps.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ class StatefulFaults(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = FaultRun(1)  # without the status ConfigMap, which costs as much as everything else
+        # without the status ConfigMap, which costs as much as everything else
+        self.machine = FaultRun(1)
         self.machine.__enter__()
         self.broken = True  # until the last step has finished
 
     def take(self, chosen: run_steps.Rule, dice: Random) -> None:
-        """Runs one step and advances time: hypothesis has no weights, and most effects need time to pass."""
+        """Runs one step and advances time: hypothesis has no weights, and most
+        effects need time to pass."""
         self.broken = True
         self.machine.take(chosen, dice)
         self.machine.take(run_steps.while_, dice)
@@ -59,4 +63,8 @@ def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
 
 _WEATHER = [chosen for _, chosen in run_steps.RULES if chosen is not run_steps.a_user]
 for _chosen in [*_WEATHER, *(_of_users(chosen) for _, chosen in user_actions.RULES)]:
-    setattr(StatefulFaults, _chosen.__name__, rule(dice=st.randoms(use_true_random=False))(_method(_chosen)))
+    setattr(
+        StatefulFaults,
+        _chosen.__name__,
+        rule(dice=st.randoms(use_true_random=False))(_method(_chosen)),
+    )

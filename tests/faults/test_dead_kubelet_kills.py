@@ -1,6 +1,6 @@
-"""Functions are killed while a node is repaired whose kubelet does not answer, at each vendor: its pod is evicted once,
-the machine goes at its vendor before its Node, once, and nothing is deleted by force (docs/reference/node-lifecycle.md
-"Dead kubelets")."""
+"""Functions are killed while a node is repaired whose kubelet does not answer, at each vendor: its
+pod is evicted once, the machine goes at its vendor before its Node, once, and nothing is deleted by
+force (docs/reference/node-lifecycle.md "Dead kubelets")."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ LIFECYCLE = {
     "maxUnhealthy": "100%",
 }
 STEP, LIMIT, AFTERWARDS = 10.0, 1200.0, 90.0
-"""Virtual seconds: between two looks, until the machine is gone, and for which all stays at rest afterwards."""
+"""Virtual seconds: between two looks, until the machine is gone, and for which all
+stays at rest afterwards."""
 OF_VENDORS = (("request", False), ("request", True), ("poll", False), ("end", True))
 KILLS = [
     *(("clusterapi", *kill) for kill in (("taint", True), ("eviction", False), *OF_VENDORS)),
     *((provider, *kill) for provider in VENDORS if provider != "clusterapi" for kill in OF_VENDORS),
 ]
-"""Kills of `make test`: provider, at which call, and whether after it. What happens before the vendor is asked is the
-same at each vendor. `make test-slow` has all calls."""
+"""Kills of `make test`: provider, at which call, and whether after it. What happens before the
+vendor is asked is the same at each vendor. `make test-slow` has all calls."""
 AGAIN = 3
 """Calls of executors from a kill to the next one: it hits the executor that takes over."""
 
@@ -77,7 +78,9 @@ class DeadKubelet:
         pods = objects.deployment(NAME, replicas=SIZE, cpu="2500m", memory="1Gi")
         world.seed(objects.node("system", cpu="1"), pods, objects.pdb(NAME, max_unavailable=1))
         world.step(120.0)
-        victim = min(world.kube.list("pods", "default"), key=lambda pod: str(pod["spec"]["nodeName"]))
+        victim = min(
+            world.kube.list("pods", "default"), key=lambda pod: str(pod["spec"]["nodeName"])
+        )
         self.dead, self.pod = victim["spec"]["nodeName"], victim["metadata"]["uid"]
         self.pod_name = victim["metadata"]["name"]
         self.others = self.machines() - {self.dead}
@@ -88,7 +91,10 @@ class DeadKubelet:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.world.close()
 
@@ -105,12 +111,18 @@ class DeadKubelet:
         self.world.audit.look()
         assert self.world.audit.faults == [], self.world.trace
         assert self.others <= self.machines(), "another machine goes"
-        is_leaving = any(target.node == self.dead for op in self.world.operations() for target in op.spec.targets)
+        is_leaving = any(
+            target.node == self.dead for op in self.world.operations() for target in op.spec.targets
+        )
         if self.dead in self.machines():
             assert self.node() is not None, "its machine is there"
-            assert self._pod_stays() or is_ready(self.node() or {}), "a partitioned node still runs it"
+            assert self._pod_stays() or is_ready(self.node() or {}), (
+                "a partitioned node still runs it"
+            )
             ended = self._was_leaving and not is_leaving
-            assert not ended or self.is_given_back(), "the operation has ended, and its machine is there"
+            assert not ended or self.is_given_back(), (
+                "the operation has ended, and its machine is there"
+            )
         self._was_leaving = is_leaving
 
     def _pod_stays(self) -> bool:
@@ -118,7 +130,11 @@ class DeadKubelet:
 
     def is_given_back(self) -> bool:
         node = self.node()
-        return node is not None and taint_of(node, HARD) is None and not node["spec"].get("unschedulable")
+        return (
+            node is not None
+            and taint_of(node, HARD) is None
+            and not node["spec"].get("unschedulable")
+        )
 
     def play(self, until: Callable[[], bool], limit: float = LIMIT) -> float:
         """Steps until something is true. Returns the seconds since the kubelet died."""
@@ -143,13 +159,21 @@ class DeadKubelet:
         assert self.world.audit.counts.get("evicted", 0) <= 1
         names = {node["metadata"]["name"] for node in self.world.kube.list("nodes")}
         assert names == self.machines() | {"system"}
-        assert [taint for node in self.world.kube.list("nodes") if (taint := taint_of(node, HARD))] == []
-        running = [pod for pod in self.world.kube.list("pods", "default") if pod["status"].get("phase") == "Running"]
+        assert [
+            taint for node in self.world.kube.list("nodes") if (taint := taint_of(node, HARD))
+        ] == []
+        running = [
+            pod
+            for pod in self.world.kube.list("pods", "default")
+            if pod["status"].get("phase") == "Running"
+        ]
         assert len(running) == SIZE
 
     def spend_budget(self) -> None:
         """Lets the pods' budget allow no eviction."""
-        budget = clone(self.world.kube.peek("poddisruptionbudgets", NAME, "default", "policy") or {})
+        budget = clone(
+            self.world.kube.peek("poddisruptionbudgets", NAME, "default", "policy") or {}
+        )
         budget["spec"]["maxUnavailable"] = 0
         self.world.kube.update("poddisruptionbudgets", budget, "policy")
         self.world.settle()
@@ -158,7 +182,9 @@ class DeadKubelet:
         """Class and message of the operations that have failed."""
         entries = self.world.store.journal.recent(self.world.name, 100)
         facts = [entry.facts for entry in entries if entry.kind == "operation"]
-        return [(fact["class"], str(fact["message"])) for fact in facts if fact["state"] == "failed"]
+        return [
+            (fact["class"], str(fact["message"])) for fact in facts if fact["state"] == "failed"
+        ]
 
     def killed(self) -> int:
         return len([made for made in self.world.invocations if made.killed_at])
@@ -190,13 +216,17 @@ def undisturbed(provider: str) -> tuple[Io, ...]:
 def number_of(provider: str, kind: str) -> int:
     """The number of the executors' first call of a kind, from the removal on."""
     calls = undisturbed(provider)
-    taint = _number(calls, 0, lambda io: io.door == API and io.verb == "PATCH" and "/nodes/" in io.what)
+    taint = _number(
+        calls, 0, lambda io: io.door == API and io.verb == "PATCH" and "/nodes/" in io.what
+    )
     request = _number(calls, taint, _asks_the_vendor)
     kinds = {
         "taint": lambda: taint,
         "eviction": lambda: _number(calls, taint, lambda io: io.what.endswith("/eviction")),
         "request": lambda: request,
-        "poll": lambda: _number(calls, request, lambda io: io.door in (API, VENDOR) and not io.writes),
+        "poll": lambda: _number(
+            calls, request, lambda io: io.door in (API, VENDOR) and not io.writes
+        ),
         "end": lambda: _number(calls, request, lambda io: io.verb == "transact_write_items"),
     }
     return kinds[kind]()
@@ -221,11 +251,17 @@ def test_a_young_node_whose_kubelet_died_is_repaired_in_minutes(provider: str) -
 
 
 @pytest.mark.parametrize(
-    ("provider", "kind", "after"), KILLS, ids=lambda value: {False: "at", True: "after"}.get(value, value)
+    ("provider", "kind", "after"),
+    KILLS,
+    ids=lambda value: {False: "at", True: "after"}.get(value, value),
 )
-def test_a_repair_of_a_dead_node_killed_twice_evicts_and_deletes_once(provider: str, kind: str, *, after: bool) -> None:
+def test_a_repair_of_a_dead_node_killed_twice_evicts_and_deletes_once(
+    provider: str, kind: str, *, after: bool
+) -> None:
     number = number_of(provider, kind)
-    run = repaired(provider, kill(provider, number, after=after), kill(provider, number + AGAIN, after=after))
+    run = repaired(
+        provider, kill(provider, number, after=after), kill(provider, number + AGAIN, after=after)
+    )
     assert run.killed() == 2
 
 
@@ -235,7 +271,9 @@ def test_a_repair_whose_messages_come_twice_evicts_and_deletes_once(provider: st
 
 
 @pytest.mark.parametrize("provider", VENDORS)
-def test_a_paused_request_that_another_executor_makes_too_deletes_no_other_machine(provider: str) -> None:
+def test_a_paused_request_that_another_executor_makes_too_deletes_no_other_machine(
+    provider: str,
+) -> None:
     number = number_of(provider, "request")
     repaired(provider, Strike(PAUSE, number, function=f"act_{provider}", seconds=55.0))
 
@@ -254,19 +292,24 @@ def test_a_kubelet_that_answers_during_its_drain_keeps_its_machine(provider: str
         run.world.cluster.kubelets.revive(run.dead)
         run.play(lambda: not run.world.operations())
         assert run.is_given_back()
-        run.rest(machines=SIZE + 1)  # its successor, which is removed when nobody has needed it for long
+        # its successor, which is removed when nobody has needed it for long
+        run.rest(machines=SIZE + 1)
         assert run.dead in run.machines()
 
 
 def held_by(run: DeadKubelet) -> dict[str, Any]:
     """Why the last plan does not repair the node."""
-    [verdict] = [verdict for verdict in run.world.plans()[-1]["lifecycle"] if verdict["node"] == run.dead]
+    [verdict] = [
+        verdict for verdict in run.world.plans()[-1]["lifecycle"] if verdict["node"] == run.dead
+    ]
     held: dict[str, Any] = verdict["held"]
     return held
 
 
 @pytest.mark.parametrize("provider", VENDORS)
-def test_a_budget_without_room_holds_a_dead_node_and_the_reason_names_pod_and_budget(provider: str) -> None:
+def test_a_budget_without_room_holds_a_dead_node_and_the_reason_names_pod_and_budget(
+    provider: str,
+) -> None:
     with DeadKubelet(provider) as run:
         run.spend_budget()
         run.play(lambda: run.world.clock() - run.began >= 240.0)
@@ -287,14 +330,18 @@ def test_a_budget_that_is_spent_before_the_eviction_gives_the_dead_node_back(pro
         assert (run.is_evicted(), run.is_given_back()) == (False, True)
         [(error_class, message)] = run.failures()
         assert error_class == "EvictionBlocked"
-        assert f"pod default/{run.pod_name} holds it: NotEnoughPdb (budget default/{NAME})" in message
+        assert (
+            f"pod default/{run.pod_name} holds it: NotEnoughPdb (budget default/{NAME})" in message
+        )
         assert run.machines() >= {run.dead, *run.others}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["at", "after"])
 @pytest.mark.parametrize("provider", VENDORS)
-def test_a_repair_killed_at_any_call_of_its_removal_evicts_and_deletes_once(provider: str, *, after: bool) -> None:
+def test_a_repair_killed_at_any_call_of_its_removal_evicts_and_deletes_once(
+    provider: str, *, after: bool
+) -> None:
     first, last = number_of(provider, "taint"), number_of(provider, "end")
     assert last - first > 50
     for number in range(first, last + 1):

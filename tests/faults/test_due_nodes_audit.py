@@ -1,4 +1,6 @@
-"""The audit of nodes that are due detects each removal that was not, and accepts those that were."""
+"""The audit of nodes that are due detects each removal that was not, and
+accepts those that were.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ DEADLOCK = "KernelDeadlock"
 
 
 class ForgedNodes:
-    """Nodes `a` and `b` of a group, which a test changes as it likes; `a` is looked at when it is drained."""
+    """Nodes `a` and `b` of a group, which a test changes as it likes; `a` is
+    looked at when it is drained."""
 
     def __init__(self) -> None:
         self.clock, self.faults = ManualClock(START), list[str]()
@@ -126,7 +129,9 @@ def long_after_the_template_was_taken_back(nodes: ForgedNodes) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_removal_of_a_node_that_is_not_due_is_detected(history: Callable[[ForgedNodes], None], words: str) -> None:
+def test_removal_of_a_node_that_is_not_due_is_detected(
+    history: Callable[[ForgedNodes], None], words: str
+) -> None:
     forged = ForgedNodes()
     history(forged)
     assert [fault for fault in forged.faults if words in fault], forged.faults

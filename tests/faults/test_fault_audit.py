@@ -122,7 +122,9 @@ def test_audit_detects_a_delete_annotation_of_another_operation(culprit: Culprit
 
 
 def test_audit_detects_recently_seen_pods_on_a_removed_node(culprit: Culprit) -> None:
-    pod = next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName"))
+    pod = next(
+        each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName")
+    )
     node = pod["spec"]["nodeName"]
     group = node.split("-")[0]
     culprit.request("GET", f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")
@@ -198,15 +200,23 @@ def test_audit_detects_removal_of_a_users_cordon(culprit: Culprit) -> None:
 def test_protected_pod_may_only_be_evicted_until_its_machine_is_taken(
     culprit: Culprit, reason: str, left: float, *, is_fault: bool
 ) -> None:
-    pod = clone(next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName")))
+    pod = clone(
+        next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName"))
+    )
     pod["metadata"].setdefault("annotations", {})[SAFE_TO_EVICT] = "false"
     culprit.kube.update("pods", pod)
     leaves_at = culprit.machine.world.clock() + left
     culprit.audit.planned = lambda _: {"kind": "remove", "reason": reason, "leaves_at": leaves_at}
     taint = {"key": HARD, "value": "1", "effect": "NoSchedule"}
-    culprit.request("PATCH", f"/api/v1/nodes/{pod['spec']['nodeName']}", {"spec": {"taints": [taint]}})
+    culprit.request(
+        "PATCH", f"/api/v1/nodes/{pod['spec']['nodeName']}", {"spec": {"taints": [taint]}}
+    )
     name = pod["metadata"]["name"]
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": "default"},
+    }
     culprit.request("POST", f"/api/v1/namespaces/default/pods/{name}/eviction", body)
     assert bool(culprit.faults(f"pod {name} was protected")) is is_fault
 
@@ -215,7 +225,9 @@ def test_audit_detects_a_second_repair_of_a_full_group(culprit: Culprit) -> None
     culprit.audit.planned = lambda _: {"kind": "remove", "reason": "repair"}
     culprit.audit.repaired_beside = lambda _: "another"
     taint = {"key": HARD, "value": "1", "effect": "NoSchedule"}
-    culprit.request("PATCH", f"/api/v1/nodes/{culprit.machine.world.nodes()[0]}", {"spec": {"taints": [taint]}})
+    culprit.request(
+        "PATCH", f"/api/v1/nodes/{culprit.machine.world.nodes()[0]}", {"spec": {"taints": [taint]}}
+    )
     assert culprit.faults("is repaired before its successor comes, and another was not gone yet")
 
 
@@ -249,7 +261,9 @@ def test_final_checks_detect_a_sick_node_that_nobody_repairs() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "is_complaint"), [(1, False), (2, True)])
-def test_final_checks_let_a_sick_node_of_a_full_group_wait_for_a_budget(allowed: int, *, is_complaint: bool) -> None:
+def test_final_checks_let_a_sick_node_of_a_full_group_wait_for_a_budget(
+    allowed: int, *, is_complaint: bool
+) -> None:
     with FaultRun(1, consolidates=True, age=0.0) as machine:
         node = _sick_node(machine)
         machine.bounds[node.partition("-")[0]] = (0, 2)
@@ -263,7 +277,9 @@ def test_final_checks_let_a_sick_node_of_a_full_group_wait_for_a_budget(allowed:
 
 
 @pytest.mark.parametrize(("cpu", "is_complaint"), [("100m", True), ("8", False)])
-def test_final_checks_let_a_sick_node_wait_whose_pods_fit_no_new_one(cpu: str, *, is_complaint: bool) -> None:
+def test_final_checks_let_a_sick_node_wait_whose_pods_fit_no_new_one(
+    cpu: str, *, is_complaint: bool
+) -> None:
     with FaultRun(1, consolidates=True, age=0.0) as machine:
         node = _sick_node(machine)
         machine.world.kube.create("pods", _bound_pod("one-1", node, cpu))
@@ -281,9 +297,20 @@ def _sick_node(machine: FaultRun) -> str:
 
 
 def _bound_pod(name: str, node: str, cpu: str) -> KubeObject:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "one", "uid": "uid-one", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "one",
+        "uid": "uid-one",
+        "controller": True,
+    }
     return {
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": "one"}, "ownerReferences": [owner]},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": "one"},
+            "ownerReferences": [owner],
+        },
         "spec": {
             "nodeName": node,
             "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
@@ -292,7 +319,9 @@ def _bound_pod(name: str, node: str, cpu: str) -> KubeObject:
 
 
 def _complaints(machine: FaultRun) -> Iterator[str]:
-    return (complaint for complaint in restless(machine) if "should have been repaired" in complaint)
+    return (
+        complaint for complaint in restless(machine) if "should have been repaired" in complaint
+    )
 
 
 def test_final_checks_detect_leftovers(culprit: Culprit) -> None:
@@ -315,7 +344,11 @@ def test_final_checks_detect_a_pod_pending_without_a_reason(culprit: Culprit) ->
         "pods",
         {
             "metadata": {"name": "alone", "namespace": "default"},
-            "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}]},
+            "spec": {
+                "containers": [
+                    {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}
+                ]
+            },
         },
     )
     waiting = [each for each in restless(culprit.machine) if "alone" in each]
@@ -333,7 +366,9 @@ def test_final_checks_detect_an_operation_that_never_ends(monkeypatch: pytest.Mo
     """All messages to operations are lost and never sent again."""
     monkeypatch.setattr(scan_scheduler, "resend_operations", lambda *_: ())
     with FaultRun() as machine:
-        machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
+        machine.world.queues.tamper = lambda message: (
+            () if message.queue.startswith("act") else (message,)
+        )
         machine.world.step(180.0)
         machine.world.queues.tamper = machine.world.weather.tamper
         with pytest.raises(Broken, match=r"operation \S+ is (planned|waiting|running)"):

@@ -1,4 +1,5 @@
-"""The fault test: many seeds of many steps, and the same rules under hypothesis, which finds the shortest sequence.
+"""The fault test: many seeds of many steps, and the same rules under hypothesis, which
+finds the shortest sequence.
 
 The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps. The
 last test uses hypothesis with few and short runs, for its shrinking.
@@ -35,7 +36,8 @@ REPLACED = (
 
 
 def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
-    """Runs all of these seeds and checks that events happened in them, since an empty run proves nothing."""
+    """Runs all of these seeds and checks that events happened in them, since an
+    empty run proves nothing."""
     seen = Counter[str]()
     for seed in range(first, first + count):
         played = play(seed, consolidates=consolidates)

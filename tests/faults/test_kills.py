@@ -1,5 +1,5 @@
-"""The executors of removals are killed at each of their writes: the next step begins within 30 seconds, also if the
-next executor is killed, too, and nodes go once and without a taint left."""
+"""The executors of removals are killed at each of their writes: the next step begins within 30
+seconds, also if the next executor is killed, too, and nodes go once and without a taint left."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ KINDS = {
 }
 """Kinds of writes, with words that only they have."""
 LATER = {"once": (), "again-before-it-takes-over": (1,), "again-after-its-step": (4,)}
-"""Writes from the kill to further ones: the next executor sends its watch, claims, changes something, and records."""
+"""Writes from the kill to further ones: the next executor sends its watch, claims,
+changes something, and records."""
 ONCE = (("once", False), ("once", True))
 AGAIN = (("again-before-it-takes-over", True), ("again-after-its-step", False))
 KILLS = [(kind, *kill) for at, kind in enumerate(KINDS) for kill in (*ONCE, AGAIN[at % len(AGAIN)])]
-"""Kills of `make test`: at which write, when again, and whether after the write. `make test-slow` has all of them."""
+"""Kills of `make test`: at which write, when again, and whether after the write. `make
+test-slow` has all of them."""
 
 
 class Listener(Strike):
-    """A strike that kills nothing. It lists the writes of executors, and of their claims (operation, executor) those
-    that stand before their watch is in the queue."""
+    """A strike that kills nothing. It lists the writes of executors, and of their claims
+    (operation, executor) those that stand before their watch is in the queue."""
 
     world: FaultWorld | None = None
     writes: list[str] = msgspec.field(default_factory=list)
@@ -64,13 +66,16 @@ class Listener(Strike):
             if operation.status.state is OperationState.RUNNING
         } - self.claims
         if claims:
-            messages = [decode(message.body) for message in self.world.queues.sent if message.queue == ACT]
+            messages = [
+                decode(message.body) for message in self.world.queues.sent if message.queue == ACT
+            ]
             self.unwatched |= claims - {(message.operation, message.watch) for message in messages}
             self.claims |= claims
 
 
 def removals(strikes: list[Strike]) -> tuple[FaultRun, Listener]:
-    """Plays a cluster that removes nodes, and returns the run. Every claim has its watch. Raises Broken."""
+    """Plays a cluster that removes nodes, and returns the run. Every claim has
+    its watch. Raises Broken."""
     with FaultRun(1) as run:
         listener = Listener(KILL, 1, world=run.world)
         run.world.weather.strikes.extend([listener, *strikes])
@@ -93,9 +98,13 @@ def undisturbed() -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "later", "after"), KILLS, ids=lambda value: {False: "at", True: "after"}.get(value, value)
+    ("kind", "later", "after"),
+    KILLS,
+    ids=lambda value: {False: "at", True: "after"}.get(value, value),
 )
-def test_removal_killed_at_a_write_of_each_kind_goes_on_in_time(kind: str, later: str, *, after: bool) -> None:
+def test_removal_killed_at_a_write_of_each_kind_goes_on_in_time(
+    kind: str, later: str, *, after: bool
+) -> None:
     number = next(number for number, write in enumerate(undisturbed(), 1) if KINDS[kind] in write)
     _killed(number, LATER[later], after=after)
 
@@ -112,5 +121,7 @@ def test_removal_killed_at_any_write_once_and_twice_goes_on_in_time(number: int)
 def _killed(number: int, later: tuple[int, ...], *, after: bool) -> None:
     """Kills executors at that write, and so many writes later."""
     numbers = [number, *(number + each for each in later)]
-    run, _ = removals([Strike(KILL, each, function=ACT, writing=True, after=after) for each in numbers])
+    run, _ = removals(
+        [Strike(KILL, each, function=ACT, writing=True, after=after) for each in numbers]
+    )
     assert len([made for made in run.world.invocations if made.killed_at]) == len(numbers)

@@ -1,5 +1,5 @@
-"""The audit of replacements detects each invariant when a forged history breaks it, and accepts the history that is
-right."""
+"""The audit of replacements detects each invariant when a forged history breaks it, and accepts
+the history that is right."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ GROUP = "MachineDeployment/default/{}"
 
 
 class ForgedHistory:
-    """A cluster with the old nodes `old-1` and `old-2` of large and the new one `new-1` of small, and the rows that it
-    stores, which a test changes as it likes."""
+    """A cluster with the old nodes `old-1` and `old-2` of large and the new one `new-1` of small,
+    and the rows that it stores, which a test changes as it likes."""
 
     def __init__(self) -> None:
         self.clock, self.faults, self.counts = ManualClock(START), list[str](), list[str]()
@@ -31,15 +31,30 @@ class ForgedHistory:
         }
         limits = ReplacementLimits(surge=2, min_node_age=90.0, moves=2)
         self.audit = ReplacementAudit(
-            self.clock, self.faults.append, self.counts.append, limits, lambda: (dict(self.rows), dict(self.nodes))
+            self.clock,
+            self.faults.append,
+            self.counts.append,
+            limits,
+            lambda: (dict(self.rows), dict(self.nodes)),
         )
         self.audit.note_prices({"small": 10, "large": 20})
 
-    def row(self, name: str = "r", state: str = "buying", *nodes: str, buys: int = 1, **more: Any) -> None:
+    def row(
+        self, name: str = "r", state: str = "buying", *nodes: str, buys: int = 1, **more: Any
+    ) -> None:
         """Stores a row."""
         purchase = PurchasedNodes(GROUP.format("small"), buys, 10, names=more.pop("names", ()))
         made = Replacement(
-            name, ReplacementState(state), nodes, (purchase,), 20, 1.0, 1.0, START, START, bought_at=START
+            name,
+            ReplacementState(state),
+            nodes,
+            (purchase,),
+            20,
+            1.0,
+            1.0,
+            START,
+            START,
+            bought_at=START,
         )
         self.rows[name] = msgspec.structs.replace(made, **more)
         self.audit.look()
@@ -174,13 +189,18 @@ def moved_too_often(history: ForgedHistory) -> None:
         (ends_with_a_node_left, "was waiting and has ended, and old-1 stays"),
         (ends_after_it_has_bought, "was buying and has ended, and old-1 stays"),
         (ends_dearer, "has ended and did not lower the price"),
-        (bought_and_drained_by_another, "node new-1 was bought by replacement r, and s drains it already"),
+        (
+            bought_and_drained_by_another,
+            "node new-1 was bought by replacement r, and s drains it already",
+        ),
         (too_many_at_once, "3 nodes of MachineDeployment/default/small are bought by replacements"),
         (moved_too_often, "pods of ReplicaSet/web were moved 5 times within a day"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_forged_history_of_a_replacement_is_detected(history: Callable[[ForgedHistory], None], words: str) -> None:
+def test_forged_history_of_a_replacement_is_detected(
+    history: Callable[[ForgedHistory], None], words: str
+) -> None:
     forged = ForgedHistory()
     history(forged)
     assert [fault for fault in forged.faults if words in fault], forged.faults
@@ -222,7 +242,9 @@ def drained_by_another_when_old_enough(history: ForgedHistory) -> None:
 def dearer_because_its_nodes_were_too_old(history: ForgedHistory) -> None:
     history.audit.note_prices({"small": 30, "large": 20})
     history.clock.advance(600.0)
-    history.row("r", "draining", "old-1", bought_at=history.clock(), reason=DisruptionReason.EXPIRED)
+    history.row(
+        "r", "draining", "old-1", bought_at=history.clock(), reason=DisruptionReason.EXPIRED
+    )
     del history.nodes["old-1"], history.rows["r"]
     history.audit.look()
 
@@ -249,7 +271,9 @@ def sick_soon_after_it_was_bought(history: ForgedHistory) -> None:
         drained_by_another_when_old_enough,
     ],
 )
-def test_right_history_of_a_replacement_is_accepted(history: Callable[[ForgedHistory], None]) -> None:
+def test_right_history_of_a_replacement_is_accepted(
+    history: Callable[[ForgedHistory], None],
+) -> None:
     right = ForgedHistory()
     history(right)
     assert right.faults == []

@@ -1,5 +1,6 @@
-"""Functions are killed at every write of a replacement's life: one node is bought, the old one is drained once, after
-its replacement is ready, and nothing is left behind (docs/reference/consolidation.md, CONS_50)."""
+"""Functions are killed at every write of a replacement's life: one node is bought, the old one is
+drained once, after its replacement is ready, and nothing is left behind
+(docs/reference/consolidation.md, CONS_50)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ KINDS = {
 
 
 def replaced(*strikes: Strike) -> tuple[ReplacementRun, list[str]]:
-    """Plays a replacement to its end. One node was bought, one drained, and the row is gone. Raises Broken."""
+    """Plays a replacement to its end. One node was bought, one drained, and the
+    row is gone. Raises Broken."""
     with replacing() as run:
         writes = Writes(KILL, 1)
         run.world.weather.strikes.extend([writes, *strikes])
@@ -60,19 +62,33 @@ def undisturbed() -> tuple[str, ...]:
 def number_of(kind: str) -> int:
     """The number of the first write of a kind."""
     function, word = KINDS[kind]
-    return next(at for at, write in enumerate(undisturbed(), 1) if write.startswith(function) and word in write)
+    return next(
+        at
+        for at, write in enumerate(undisturbed(), 1)
+        if write.startswith(function) and word in write
+    )
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["at", "after"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_cons_50_replacement_killed_at_a_write_of_each_kind_buys_and_drains_once(kind: str, *, after: bool) -> None:
+def test_cons_50_replacement_killed_at_a_write_of_each_kind_buys_and_drains_once(
+    kind: str, *, after: bool
+) -> None:
     run, _ = replaced(Strike(KILL, number_of(kind), writing=True, after=after))
     assert len([made for made in run.world.invocations if made.killed_at]) == 1
 
 
 def test_replacement_survives_lost_answers_of_the_table() -> None:
-    number = undisturbed().index(next(write for write in undisturbed() if "transact_write_items" in write)) + 1
-    replaced(Strike(LOSE, number, door=TABLE, writing=True), Strike(FAIL, number + 9, door=TABLE, writing=True))
+    number = (
+        undisturbed().index(
+            next(write for write in undisturbed() if "transact_write_items" in write)
+        )
+        + 1
+    )
+    replaced(
+        Strike(LOSE, number, door=TABLE, writing=True),
+        Strike(FAIL, number + 9, door=TABLE, writing=True),
+    )
 
 
 @pytest.mark.slow

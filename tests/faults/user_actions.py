@@ -1,4 +1,6 @@
-"""Actions of users and their programs on a cluster during scaling, each as one write to the simulated API."""
+"""Actions of users and their programs on a cluster during scaling, each as one
+write to the simulated API.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _annotate(key: str, value: str | None) -> Change:
     return change
 
 
-def _one(m: FaultRun, dice: Random, plural: str, group: str = "", namespace: str | None = None) -> KubeObject | None:
+def _one(
+    m: FaultRun, dice: Random, plural: str, group: str = "", namespace: str | None = None
+) -> KubeObject | None:
     found = m.world.kube.list(plural, namespace, group)
     return dice.choice(found) if found else None
 
@@ -49,7 +53,9 @@ def create(m: FaultRun, dice: Random) -> str:
     m.made += 1
     shape, replicas = dice.choice(SHAPES), dice.randint(1, 4)
     name = f"{shape.name}-{m.made}"
-    m.world.seed(objects.deployment(name, replicas=replicas, cpu=shape.cpu, memory="128Mi", **shape.spec))
+    m.world.seed(
+        objects.deployment(name, replicas=replicas, cpu=shape.cpu, memory="128Mi", **shape.spec)
+    )
     return f"create deployment {name} x{replicas}"
 
 
@@ -88,7 +94,13 @@ def budget(m: FaultRun, dice: Random) -> str:
         kube.delete("poddisruptionbudgets", name, "default", "policy")
         m.world.settle()
         return f"delete budget {name}"
-    _edit(m, "poddisruptionbudgets", there, "policy", lambda obj: obj["spec"].update(maxUnavailable=allowed))
+    _edit(
+        m,
+        "poddisruptionbudgets",
+        there,
+        "policy",
+        lambda obj: obj["spec"].update(maxUnavailable=allowed),
+    )
     return f"budget {name}: now maxUnavailable {allowed}"
 
 
@@ -103,9 +115,13 @@ def delete_pod(m: FaultRun, dice: Random) -> str:
 
 
 def bind_pod(m: FaultRun, dice: Random) -> str:
-    """Binds one more pod of a Deployment, as a scheduler that has not seen a taint yet; to a tainted node if there is
-    one."""
-    models = [pod for pod in m.world.kube.list("pods", "default") if pod["metadata"].get("ownerReferences")]
+    """Binds one more pod of a Deployment, as a scheduler that has not seen a taint yet; to a
+    tainted node if there is one."""
+    models = [
+        pod
+        for pod in m.world.kube.list("pods", "default")
+        if pod["metadata"].get("ownerReferences")
+    ]
     nodes = [node["metadata"]["name"] for node in m.world.kube.list("nodes")]
     marked = [name for name in nodes if m.is_marked(name)]
     if not models or not nodes:
@@ -116,7 +132,9 @@ def bind_pod(m: FaultRun, dice: Random) -> str:
     if deployment is None:
         return ""
     m.made += 1
-    meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
+    meta = {
+        key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")
+    }
     m.world.kube.create(
         "pods",
         {
@@ -124,7 +142,13 @@ def bind_pod(m: FaultRun, dice: Random) -> str:
             "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])},
         },
     )
-    _edit(m, "deployments", deployment, "apps", lambda obj: obj["spec"].update(replicas=obj["spec"]["replicas"] + 1))
+    _edit(
+        m,
+        "deployments",
+        deployment,
+        "apps",
+        lambda obj: obj["spec"].update(replicas=obj["spec"]["replicas"] + 1),
+    )
     return f"bind pod bound-{m.made} of {app} to {node}"
 
 
@@ -177,7 +201,11 @@ def steal_taint(m: FaultRun, dice: Random) -> str:
     if not marked:
         return ""
     node = dice.choice(marked)
-    kept = [each for each in node["spec"].get("taints") or () if each["key"] != "ToBeDeletedByClusterAutoscaler"]
+    kept = [
+        each
+        for each in node["spec"].get("taints") or ()
+        if each["key"] != "ToBeDeletedByClusterAutoscaler"
+    ]
     m.world.audit.taken_over.add(node["metadata"]["name"])
     _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(taints=kept))
     return f"take our taint off {node['metadata']['name']}"
@@ -204,7 +232,9 @@ def replicas(m: FaultRun, dice: Random) -> str:
     least, most = m.bounds[name]
     count = min(most, max(least, found["spec"]["replicas"] + dice.choice((-1, 1, 2))))
     m.world.audit.forgive(name, count)
-    _edit(m, "machinedeployments", found, fields.GROUP, lambda obj: obj["spec"].update(replicas=count))
+    _edit(
+        m, "machinedeployments", found, fields.GROUP, lambda obj: obj["spec"].update(replicas=count)
+    )
     return f"scale group {name} to {count} by hand"
 
 
@@ -242,7 +272,9 @@ def reprice(m: FaultRun, dice: Random) -> str:
     for name in sorted(m.prices):
         m.prices[name] = dice.choice((5, 8, 12, 20, 35))
     m.apply_policy()
-    return "policy: " + ", ".join(f"{name} costs {price}" for name, price in sorted(m.prices.items()))
+    return "policy: " + ", ".join(
+        f"{name} costs {price}" for name, price in sorted(m.prices.items())
+    )
 
 
 Rule = Callable[[FaultRun, Random], str]

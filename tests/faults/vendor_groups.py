@@ -1,4 +1,6 @@
-"""One group of two nodes at each vendor, with a common interface: tests of all vendors' removals are written once."""
+"""One group of two nodes at each vendor, with a common interface: tests of all vendors'
+removals are written once.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,14 @@ class VendorGroup:
             **spec,
         }
         metadata = {"name": world.name}
-        return json.dumps({"apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": metadata, "spec": spec})
+        return json.dumps(
+            {
+                "apiVersion": "outscaler.dev/v1",
+                "kind": "Cluster",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
 
 
 class ClusterApiGroup(VendorGroup):
@@ -93,7 +102,9 @@ class AlicloudGroup(VendorGroup):
 
     def __init__(self) -> None:
         times = AlicloudDurations(create=20.0, remove=15.0)
-        self.account = self._account = AlicloudAccount(times=times, ways=AlicloudRegistrationOptions(boot=JOIN))
+        self.account = self._account = AlicloudAccount(
+            times=times, ways=AlicloudRegistrationOptions(boot=JOIN)
+        )
 
     def begin(self, world: FaultWorld) -> None:
         """See VendorGroup."""
@@ -140,7 +151,9 @@ class ExoscaleGroup(VendorGroup):
 
     def __init__(self) -> None:
         times = ExoscaleDurations(operation=30.0, create=20.0, destroy=20.0)
-        self.account = self._account = ExoscaleAccount(times=times, ways=ExoscaleRegistrationOptions(boot=JOIN))
+        self.account = self._account = ExoscaleAccount(
+            times=times, ways=ExoscaleRegistrationOptions(boot=JOIN)
+        )
 
     def begin(self, world: FaultWorld) -> None:
         """See VendorGroup."""
@@ -164,7 +177,9 @@ class HuaweiGroup(VendorGroup):
 
     def __init__(self) -> None:
         times = CceDurations(order=5.0, build=10.0, install=10.0, delete=20.0)
-        self.account = self._account = HuaweiAccount(times=times, ways=CceRegistrationOptions(boot=JOIN))
+        self.account = self._account = HuaweiAccount(
+            times=times, ways=CceRegistrationOptions(boot=JOIN)
+        )
 
     def begin(self, world: FaultWorld) -> None:
         """See VendorGroup."""
@@ -181,5 +196,6 @@ class HuaweiGroup(VendorGroup):
 
 
 VENDORS: Mapping[str, type[VendorGroup]] = {
-    each.provider: each for each in (ClusterApiGroup, AlicloudGroup, CherryGroup, ExoscaleGroup, HuaweiGroup)
+    each.provider: each
+    for each in (ClusterApiGroup, AlicloudGroup, CherryGroup, ExoscaleGroup, HuaweiGroup)
 }

@@ -1,4 +1,6 @@
-"""An emulated vendor behind the interceptor: each of its requests can be hit by a fault, as those of the cluster."""
+"""An emulated vendor behind the interceptor: each of its requests can be hit by a fault,
+as those of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ class WatchedVendor:
     """gate: of the calling process."""
 
     def __init__(
-        self, server: VendorServer[Any, Any], weather: Weather, gate: Callable[[], IoInterceptor | None]
+        self,
+        server: VendorServer[Any, Any],
+        weather: Weather,
+        gate: Callable[[], IoInterceptor | None],
     ) -> None:
         self._server, self._weather, self._gate = server, weather, gate
 
@@ -28,7 +33,9 @@ class WatchedVendor:
             return self._server.answer(incoming)
         verb = action_of(incoming) or incoming.method
         io = Io(gate.function, VENDOR, verb, incoming.target, writes(incoming))
-        return gate.through(io, lambda: self._server.answer(incoming), lambda: BUSY, lambda _: NO_ANSWER)
+        return gate.through(
+            io, lambda: self._server.answer(incoming), lambda: BUSY, lambda _: NO_ANSWER
+        )
 
 
 def action_of(incoming: Incoming) -> str:

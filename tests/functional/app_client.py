@@ -1,4 +1,6 @@
-"""Test client of the routes: the real app on an emulated table, with a clock that the test controls."""
+"""Test client of the routes: the real app on an emulated table, with a
+clock that the test controls.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,16 @@ class Outbox:
 
     def scans(self) -> list[tuple[ReconcileMessage, int]]:
         """Reconcile messages with their delays."""
-        return [(decode_reconcile(body), delay) for queue, body, delay in self.sent if queue == "reconcile"]
+        return [
+            (decode_reconcile(body), delay)
+            for queue, body, delay in self.sent
+            if queue == "reconcile"
+        ]
 
 
 class Premises:
-    """Objects that a module's tests share because they are slow to create: a table, clients, a clock that only
-    advances."""
+    """Objects that a module's tests share because they are slow to create: a table, clients, a
+    clock that only advances."""
 
     def __init__(self, aws: LocalAws, clock: ManualClock | None = None) -> None:
         self.aws = aws
@@ -63,9 +69,14 @@ class Premises:
         aws.create_table(self.table)
         self.clock = clock or ManualClock(START)
         self.store = Store(
-            self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint, client=in_process("dynamodb")
+            self.table,
+            clock=self.clock,
+            region="us-east-1",
+            endpoint=aws.endpoint,
+            client=in_process("dynamodb"),
         )
-        self.secrets = in_process("secretsmanager")  # the same emulation without a socket; test_package_*.py uses HTTP
+        # the same emulation without a socket; test_package_*.py uses HTTP
+        self.secrets = in_process("secretsmanager")
         self.parameters = in_process("ssm")
 
     def desk(self) -> AppClient:
@@ -88,8 +99,15 @@ class AppClient:
     runtime: Runtime
     client: Client = field(default_factory=lambda: Client(app))
 
-    def cluster(self, *, mode: str = "active", secret: object = None, spec: Mapping[str, object] | None = None) -> str:
-        """Creates a cluster with a stored policy; secret: its webhook secret, by default with both types of key."""
+    def cluster(
+        self,
+        *,
+        mode: str = "active",
+        secret: object = None,
+        spec: Mapping[str, object] | None = None,
+    ) -> str:
+        """Creates a cluster with a stored policy; secret: its webhook secret, by
+        default with both types of key."""
         name = f"shop-{uuid.uuid4().hex[:10]}"
         secret = {"hmac": HMAC, "bearer": BEARER} if secret is None else secret
         self.put_secret(f"outscaler/{name}/webhook", secret)
@@ -110,7 +128,9 @@ class AppClient:
         except client.exceptions.ResourceExistsException:
             client.put_secret_value(SecretId=name, SecretString=text)
 
-    def apply(self, name: str, *, mode: str = "active", spec: Mapping[str, object] | None = None) -> None:
+    def apply(
+        self, name: str, *, mode: str = "active", spec: Mapping[str, object] | None = None
+    ) -> None:
         """Stores a policy, as the next version if there is one already."""
         document = {
             "apiVersion": "outscaler.dev/v1",
@@ -132,14 +152,24 @@ class AppClient:
         current = self.store.policies.current(name)
         self.store.policies.put(name, text, digest(text), current.version if current else None)
 
-    def signed(self, name: str, body: bytes, *, key: str = HMAC, at: float | None = None) -> dict[str, str]:
+    def signed(
+        self, name: str, body: bytes, *, key: str = HMAC, at: float | None = None
+    ) -> dict[str, str]:
         """Headers with a signature for this cluster, made now or at that instant."""
         timestamp = str(int(self.clock() if at is None else at))
-        return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign(key.encode(), name, timestamp, body)}
+        return {
+            "X-Outscaler-Timestamp": timestamp,
+            "X-Outscaler-Signature": sign(key.encode(), name, timestamp, body),
+        }
 
-    def post(self, name: str, body: bytes, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+    def post(
+        self, name: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> HTTPResponse:
         """POST /clusters/{name}/events, signed unless headers are given."""
-        given = {"Content-Type": "application/json", **(self.signed(name, body) if headers is None else headers)}
+        given = {
+            "Content-Type": "application/json",
+            **(self.signed(name, body) if headers is None else headers),
+        }
         return self.client.http.post(f"/clusters/{name}/events", headers=given, body=body)
 
     def get(self, path: str) -> HTTPResponse:

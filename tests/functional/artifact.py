@@ -1,7 +1,8 @@
-"""The artifact under test, built once per state of the sources by the first of the parallel workers.
+"""The artifact under test, built once per state of the sources by the first
+of the parallel workers.
 
-Packaging takes a quarter of a minute, so the result is kept in build/.cache under a fingerprint of all its inputs, and
-a lock makes the other workers wait for the first.
+Packaging takes a quarter of a minute, so the result is kept in build/.cache under a fingerprint of
+all its inputs, and a lock makes the other workers wait for the first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ KEPT = 3  # artifacts of earlier sources and of the other processor
 
 
 class Artifact:
-    """The output of infra.aws.package: templates by stage, the zip, and its contents as unpacked by Lambda."""
+    """The output of infra.aws.package: templates by stage, the zip, and its
+    contents as unpacked by Lambda."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.zip, self.task = folder, folder / "deployment.zip", folder / "task"
@@ -43,7 +45,8 @@ class Artifact:
         return made
 
     def translated(self, stage: str) -> dict[str, Any]:
-        """The CloudFormation template that SAM makes of a stage's template; a copy that the caller may change."""
+        """The CloudFormation template that SAM makes of a stage's template; a copy
+        that the caller may change."""
         return copy.deepcopy(_translated(self, stage))
 
     def published(self, stage: str) -> dict[str, Any]:
@@ -65,8 +68,8 @@ def _published(built: Artifact, stage: str) -> dict[str, Any]:
 def artifact(architecture: str = "") -> Artifact:
     """The artifact of the current sources; both stages have the same code.
 
-    architecture: empty for this machine's processor. The other one only has the zip and stage prod's template, since
-    its functions cannot run here.
+    architecture: empty for this machine's processor. The other one only has the zip and stage
+    prod's template, since its functions cannot run here.
     """
     architecture = architecture or host_architecture()
     CACHE.mkdir(parents=True, exist_ok=True)

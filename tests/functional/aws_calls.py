@@ -19,8 +19,8 @@ _SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
 
 
 class AwsCall(NamedTuple):
-    """One call. service: as botocore names it. given: the members of the request, including those of the path. verb and
-    path: of HTTP, as used in API Gateway's permissions."""
+    """One call. service: as botocore names it. given: the members of the request, including those
+    of the path. verb and path: of HTTP, as used in API Gateway's permissions."""
 
     service: str
     operation: str
@@ -61,7 +61,11 @@ def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
         found = pattern.fullmatch(path) if method == verb else None
         if found is not None:
             return AwsCall(
-                service, name, content | {key: unquote(value) for key, value in found.groupdict().items()}, verb, path
+                service,
+                name,
+                content | {key: unquote(value) for key, value in found.groupdict().items()},
+                verb,
+                path,
             )
     raise LookupError(f"{service} {verb} {path}")
 

@@ -1,4 +1,6 @@
-"""Clusters on the simulated API server for the tests of `outscaler capture`, and what a plan says about them."""
+"""Clusters on the simulated API server for the tests of `outscaler capture`, and
+what a plan says about them.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ _CONTAINER = {
 def served(
     folder: Path, objects: Sequence[Mapping[str, Any]], rules: Sequence[RbacRule] | None = None
 ) -> Iterator[tuple[ApiServer, Path]]:
-    """A server with these objects, and the kubeconfig of an administrator or, with rules, of an account limited to
-    them."""
+    """A server with these objects, and the kubeconfig of an administrator or, with rules, of an
+    account limited to them."""
     store = ObjectStore(lambda: 1_800_000_000.0)
     for each in objects:
         kind = str(each["kind"])
@@ -56,7 +58,8 @@ def saved_objects(folder: Path) -> list[dict[str, Any]]:
 
 
 def confidential(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Copies with a marker in every place that no plan reads: containers, annotations, managed fields, volumes."""
+    """Copies with a marker in every place that no plan reads: containers, annotations,
+    managed fields, volumes."""
     marked = []
     for each in copy.deepcopy(list(objects)):
         made: dict[str, Any] = dict(each)
@@ -69,7 +72,10 @@ def confidential(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             spec["initContainers"] = [{"name": "init", **_CONTAINER}]
             spec["volumes"] = [
                 *(spec.get("volumes") or ()),
-                {"name": "v", "csi": {"driver": "d.test", "volumeAttributes": {"password": SECRET}}},
+                {
+                    "name": "v",
+                    "csi": {"driver": "d.test", "volumeAttributes": {"password": SECRET}},
+                },
             ]
         marked.append(made)
     return marked

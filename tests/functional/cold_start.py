@@ -2,8 +2,9 @@
 
     python -m tests.functional.cold_start [FOLDER]
 
-prints the table of docs/performance.md for the artifact of this tree, or for another one unzipped in FOLDER. Ratios of
-CPU times of interleaved processes are comparable across machines and under load.
+prints the table of docs/performance.md for the artifact of this tree, or for another one
+unzipped in FOLDER. Ratios of CPU times of interleaved processes are comparable across
+machines and under load.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ importlib.import_module({module!r})
 os._exit(0)
 """
 
-#: : Variables set by Lambda and the template; the names do not exist, and a start makes no AWS call.
+#: : Variables set by Lambda and the template; the names do not exist, and a
+#: start makes no AWS call.
 ENVIRONMENT: Mapping[str, str] = {
     "AWS_LAMBDA_FUNCTION_NAME": "outscaler",
     "AWS_REGION": "eu-central-1",
@@ -55,7 +57,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "OUTSCALER_BATCH_FAILURES": "reported",
 }
 
-#: : Handler module -> the maximum CPU for the start of its functions, in imports of botocore's session.
+#: : Handler module -> the maximum CPU for the start of its functions, in
+#: imports of botocore's session.
 LIMITS: Mapping[str, float] = {
     "app": 1.7,
     "chalicelib.handlers.tick": 1.7,
@@ -72,8 +75,8 @@ class Used(NamedTuple):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A process after its start. collects: whether garbage collection is on. frozen: objects that it skips. threads: of
-    OpenBLAS."""
+    """A process after its start. collects: whether garbage collection is on. frozen: objects that
+    it skips. threads: of OpenBLAS."""
 
     modules: list[str]
     collects: bool
@@ -92,7 +95,8 @@ def session(task: Path) -> Used:
 
 
 def start(task: Path, handler: str) -> Used:
-    """Runs a process in which Lambda starts this function of the artifact in `task`, up to its first event."""
+    """Runs a process in which Lambda starts this function of the artifact in
+    `task`, up to its first event."""
     return _used([*_PYTHON, "-c", _script(task, handler)])
 
 
@@ -116,7 +120,8 @@ def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list
 
 def _used(command: Sequence[str]) -> Used:
     process = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone, which Popen does not provide
+    # the usage of this child alone, which Popen does not provide
+    _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, command
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
@@ -131,15 +136,20 @@ def _environment() -> dict[str, str]:
 
 
 def table(task: Path, rounds: int = 9) -> list[str]:
-    """The table as text: per function the ratio, milliseconds and MB, each the median of the rounds; then sizes."""
+    """The table as text: per function the ratio, milliseconds and MB, each the median
+    of the rounds; then sizes."""
     names = {handler: function for function, handler in HANDLERS.items()}
     got = in_turns(task, list(names), rounds)
     unit = median(one.cpu for one in got[""])
     lines = ["| Function | x botocore's session | CPU ms | Peak MB |", "|---|---|---|---|"]
     for handler, runs in got.items():
         cpu = median(one.cpu for one in runs)
-        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""  # less than this process uses
-        lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} |")
+        # less than this process uses
+        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""
+        lines.append(
+            f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} "
+            "|"
+        )
     size = sum(path.stat().st_size for path in task.rglob("*") if path.is_file())
     return [*lines, f"unzipped: {size / 1e6:.1f} MB"]
 

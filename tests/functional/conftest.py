@@ -1,5 +1,5 @@
-"""One emulated AWS for all functional tests of a worker, one table per module, one app client per test; and an account
-with empty tables for a test of commands."""
+"""One emulated AWS for all functional tests of a worker, one table per module, one app client per
+test; and an account with empty tables for a test of commands."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ACCOUNT_TABLE = "outscaler-cli"
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """An account of its own at a fixed instant: empty tables that the environment names, and a deployment's settings
-    without permissions beyond the defaults."""
+    """An account of its own at a fixed instant: empty tables that the environment names, and a
+    deployment's settings without permissions beyond the defaults."""
     for name, value in {
         "AWS_DEFAULT_REGION": "eu-central-2",
         "AWS_ACCESS_KEY_ID": "testing",

@@ -1,4 +1,6 @@
-"""Permissions that the deployer's calls need, and whether a policy of literal statements grants them."""
+"""Permissions that the deployer's calls need, and whether a policy of
+literal statements grants them.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def arn(service: str, name: str) -> str:
 
 
 class DeployerRightsReader:
-    """Derives permissions from calls in their order; keeps the function of each mapping and the contents of stacks."""
+    """Derives permissions from calls in their order; keeps the function of each mapping
+    and the contents of stacks."""
 
     def __init__(self) -> None:
         self._stacks: dict[str, dict[str, Any]] = {}
@@ -67,7 +70,11 @@ class DeployerRightsReader:
     def _dynamodb(self, call: AwsCall, _: object) -> Iterator[Need]:
         row = call.given.get("Key") or call.given.get("Item") or {}
         context = {LEADING_KEYS: row[PARTITION_KEY]["S"]} if row else {}
-        yield Need(f"dynamodb:{call.operation}", arn("dynamodb", f"table/{call.given['TableName']}"), context)
+        yield Need(
+            f"dynamodb:{call.operation}",
+            arn("dynamodb", f"table/{call.given['TableName']}"),
+            context,
+        )
 
     def _sqs(self, call: AwsCall, _: object) -> Iterator[Need]:
         name = call.given.get("QueueName") or call.given["QueueUrl"].rpartition("/")[2]
@@ -90,7 +97,9 @@ class DeployerRightsReader:
         if given.get("Tags") and call.operation == "CreateFunction":
             yield Need("lambda:TagResource", function)
         if given.get("Role"):
-            yield Need("iam:PassRole", given["Role"], {"iam:PassedToService": "lambda.amazonaws.com"})
+            yield Need(
+                "iam:PassRole", given["Role"], {"iam:PassedToService": "lambda.amazonaws.com"}
+            )
 
     def _iam(self, call: AwsCall, _: object) -> Iterator[Need]:
         yield Need(f"iam:{call.operation}", f"arn:aws:iam::{ACCOUNT}:role/{call.given['RoleName']}")
@@ -101,22 +110,33 @@ class DeployerRightsReader:
             yield Need("apigateway:PUT", f"arn:aws:apigateway:{REGION}::/tags/{call.path}")
 
     def _events(self, call: AwsCall, _: object) -> Iterator[Need]:
-        yield Need(f"events:{call.operation}", arn("events", f"rule/{call.given.get('Name') or call.given['Rule']}"))
+        yield Need(
+            f"events:{call.operation}",
+            arn("events", f"rule/{call.given.get('Name') or call.given['Rule']}"),
+        )
 
     def _logs(self, call: AwsCall, _: object) -> Iterator[Need]:
         group = call.given.get("logGroupName")
-        yield Need(f"logs:{call.operation}", arn("logs", f"log-group:{group}" if group else "log-group:*"))
+        yield Need(
+            f"logs:{call.operation}", arn("logs", f"log-group:{group}" if group else "log-group:*")
+        )
         if call.given.get("tags"):
             yield Need("logs:TagResource", arn("logs", f"log-group:{group}"))
 
     def _cloudformation(self, call: AwsCall, _: object) -> Iterator[Need]:
         name = call.given["StackName"]
-        yield Need(f"cloudformation:{call.operation}", arn("cloudformation", f"stack/{name}/some-id"))
+        yield Need(
+            f"cloudformation:{call.operation}", arn("cloudformation", f"stack/{name}/some-id")
+        )
         before: Mapping[str, Any] = self._stacks.get(name, {})
         if "TemplateBody" in call.given:
             self._stacks[name] = json.loads(call.given["TemplateBody"])["Resources"]
             removed = [one for logical, one in before.items() if logical not in self._stacks[name]]
-            yield from (Need(action, _of_resource(one)) for one in removed for action in DELETED.get(one["Type"], ()))
+            yield from (
+                Need(action, _of_resource(one))
+                for one in removed
+                for action in DELETED.get(one["Type"], ())
+            )
         done: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "CreateStack": CREATED,
             "UpdateStack": CREATED,
@@ -152,15 +172,18 @@ def _function(name: str) -> str:
 def _of_resource(resource: Mapping[str, Any]) -> str:
     properties = resource["Properties"]
     if resource["Type"] == "AWS::CloudWatch::Alarm":
-        return arn("cloudwatch", "alarm:outscaler-any")  # CloudFormation derives its name from the stack's
+        # CloudFormation derives its name from the stack's
+        return arn("cloudwatch", "alarm:outscaler-any")
     if resource["Type"] == "AWS::CloudWatch::Dashboard":
         return f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{properties['DashboardName']}"
     if resource["Type"].startswith("AWS::S3::"):
-        name = properties.get("BucketName", "outscaler-any")  # a policy names its bucket by reference
+        # a policy names its bucket by reference
+        name = properties.get("BucketName", "outscaler-any")
         return f"arn:aws:s3:::{name}"
     if "TableName" in properties:
         return arn("dynamodb", f"table/{properties['TableName']}")
-    return arn("sqs", properties.get("QueueName", "outscaler-any"))  # a policy names its queues by reference
+    # a policy names its queues by reference
+    return arn("sqs", properties.get("QueueName", "outscaler-any"))
 
 
 class Statements:
@@ -192,11 +215,14 @@ def _many(value: str | list[str]) -> Iterable[str]:
     return value if isinstance(value, list) else [value]
 
 
-def _holds(condition: Mapping[str, Mapping[str, str | list[str]]], context: Mapping[str, str]) -> bool:
+def _holds(
+    condition: Mapping[str, Mapping[str, str | list[str]]], context: Mapping[str, str]
+) -> bool:
     assert condition.keys() <= {"StringEquals", "ArnLike", "ForAllValues:StringEquals", "Null"}
     assert all(absent == "false" for absent in condition.get("Null", {}).values())
     return all(
-        key in context and (operator == "Null" or any(matches(each, context[key]) for each in _many(pattern)))
+        key in context
+        and (operator == "Null" or any(matches(each, context[key]) for each in _many(pattern)))
         for operator, keys in condition.items()
         for key, pattern in keys.items()
     )

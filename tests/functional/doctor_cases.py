@@ -1,4 +1,6 @@
-"""Clusters for the tests of `outscaler doctor`: a simulated API server, rights of infra/kubernetes, and a context."""
+"""Clusters for the tests of `outscaler doctor`: a simulated API server, rights of
+infra/kubernetes, and a context.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def manifests(*files: str) -> list[dict[str, Any]]:
 
 
 def rules_of(*files: str) -> list[RbacRule]:
-    """What files in infra/kubernetes grant to the account of Outscaler, one for each rule of a role."""
+    """What files in infra/kubernetes grant to the account of Outscaler, one
+    for each rule of a role."""
     return granted(manifests(*files), ACCOUNT)
 
 
@@ -68,14 +71,18 @@ def cluster(
 def client(server: ApiServer, user: str) -> KubeClient:
     access = KubernetesAccess(kubeconfig_secret="kubeconfig")
     config = server.kubeconfig(user)
-    return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
+    return connect(
+        access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5
+    )
 
 
 def context(kube: KubeClient | None, policy: Policy = ACTIVE, **fields: Any) -> DoctorContext:
     """A context; the snapshot is read unless it is given."""
     if kube is not None and "snapshot" not in fields:
         fields["snapshot"] = read_live_cluster(policy.name, kube, lambda _: ((), ()), NOW)
-    return DoctorContext(policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=kube, **fields)
+    return DoctorContext(
+        policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=kube, **fields
+    )
 
 
 def no_secret(name: str) -> str:
@@ -84,8 +91,12 @@ def no_secret(name: str) -> str:
 
 def grouped(snapshot: Snapshot, group: str = "web", **fields: Any) -> Snapshot:
     """The snapshot with one group of all its nodes."""
-    instances = tuple(Instance(id=node.provider_id or node.name, node=node.name) for node in snapshot.nodes)
-    made = NodeGroup(group, "exoscale", **{"max": 10, "target": len(instances), "instances": instances, **fields})
+    instances = tuple(
+        Instance(id=node.provider_id or node.name, node=node.name) for node in snapshot.nodes
+    )
+    made = NodeGroup(
+        group, "exoscale", **{"max": 10, "target": len(instances), "instances": instances, **fields}
+    )
     return msgspec.structs.replace(snapshot, groups=(*snapshot.groups, made))
 
 

@@ -16,7 +16,8 @@ LONG = ("--assume-unneeded-for", "11m")
 
 
 class CliExplainNodeEntry(msgspec.Struct, frozen=True):
-    """code: of node n-0; says: words in the answer, including the remedy; nodes, pods: in addition to n-0 and n-1."""
+    """code: of node n-0; says: words in the answer, including the remedy; nodes, pods: in
+    addition to n-0 and n-1."""
 
     code: ReasonCode
     says: tuple[str, ...]
@@ -34,10 +35,19 @@ class CliExplainNodeEntry(msgspec.Struct, frozen=True):
 
 
 def _node(
-    name: str, group: str = "g", *, ready: bool = True, created: str = "", taints: Any = (), **marks: str
+    name: str,
+    group: str = "g",
+    *,
+    ready: bool = True,
+    created: str = "",
+    taints: Any = (),
+    **marks: str,
 ) -> dict[str, Any]:
     made = node(name, group)
-    made["metadata"] |= {"annotations": marks, **({"creationTimestamp": created} if created else {})}
+    made["metadata"] |= {
+        "annotations": marks,
+        **({"creationTimestamp": created} if created else {}),
+    }
     made["spec"] |= {"taints": list(taints)} if taints else {}
     made["status"]["conditions"][0]["status"] = "True" if ready else "False"
     return made
@@ -57,7 +67,9 @@ def _budget(name: str, allowed: int) -> dict[str, Any]:
 
 
 def _many(group: str, count: int, *, ready: bool = True) -> tuple[dict[str, Any], ...]:
-    return tuple(_node(f"{group}-{'r' if ready else 'u'}{at}", group, ready=ready) for at in range(count))
+    return tuple(
+        _node(f"{group}-{'r' if ready else 'u'}{at}", group, ready=ready) for at in range(count)
+    )
 
 
 def _twin(name: str, other: str) -> dict[str, Any]:
@@ -94,7 +106,9 @@ OPERATION = {
 }
 
 
-LEAVING = {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]}
+LEAVING = {
+    "taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]
+}
 
 
 BLOCKED = ReasonCode.BLOCKED_BY_POD
@@ -139,7 +153,9 @@ ROWS = (
         until="2026-11-21T07:40:54Z",
     ),
     CliExplainNodeEntry(
-        ReasonCode.GROUP_MIN_SIZE, ("size 2, min 2", "lower the group's minimum"), groups=(_group(least=2),)
+        ReasonCode.GROUP_MIN_SIZE,
+        ("size 2, min 2", "lower the group's minimum"),
+        groups=(_group(least=2),),
     ),
     CliExplainNodeEntry(
         ReasonCode.MINIMAL_RESOURCE_LIMIT,
@@ -155,10 +171,14 @@ ROWS = (
         memory={"operations": [OPERATION]},
     ),
     CliExplainNodeEntry(
-        ReasonCode.BEING_DELETED, ("currently being deleted", "taken off by the next pass"), first=LEAVING
+        ReasonCode.BEING_DELETED,
+        ("currently being deleted", "taken off by the next pass"),
+        first=LEAVING,
     ),
     CliExplainNodeEntry(
-        ReasonCode.IDENTITY_CONTESTED, ("which machine it is cannot be known", "n-0, n-9"), nodes=(_twin("n-9", "n-0"),)
+        ReasonCode.IDENTITY_CONTESTED,
+        ("which machine it is cannot be known", "n-0, n-9"),
+        nodes=(_twin("n-9", "n-0"),),
     ),
     CliExplainNodeEntry(
         ReasonCode.NOT_UNDERUTILIZED,
@@ -167,14 +187,21 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         ReasonCode.RECENTLY_UNREMOVABLE,
-        ("no place to move its pods (shop/move: Insufficient cpu)", "07:25:00Z", "make room for the pod"),
+        (
+            "no place to move its pods (shop/move: Insufficient cpu)",
+            "07:25:00Z",
+            "make room for the pod",
+        ),
         until="2026-11-21T07:25:00Z",
         holds="shop/move",
         memory={
             "nodes": {
                 "n-0": {
                     "unremovable_until": AT + 246,
-                    "why": {"code": "NoPlaceToMovePods", "params": {"pod": "shop/move", "what": "Insufficient cpu"}},
+                    "why": {
+                        "code": "NoPlaceToMovePods",
+                        "params": {"pod": "shop/move", "what": "Insufficient cpu"},
+                    },
                 }
             }
         },
@@ -239,11 +266,20 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         ReasonCode.DISRUPTION_BUDGET,
-        ("disruption budget freeze is used up (limit 0, until", "spec.disruptionBudgets says how many at once"),
+        (
+            "disruption budget freeze is used up (limit 0, until",
+            "spec.disruptionBudgets says how many at once",
+        ),
         args=LONG,
         policy={
             "disruptionBudgets": [
-                {"name": "freeze", "nodes": 0, "reasons": ["unneeded"], "cron": "0 0 * * *", "duration": "24h"}
+                {
+                    "name": "freeze",
+                    "nodes": 0,
+                    "reasons": ["unneeded"],
+                    "cron": "0 0 * * *",
+                    "duration": "24h",
+                }
             ]
         },
         until="2026-11-22T00:00:00Z",
@@ -251,7 +287,10 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         ReasonCode.DISRUPTION_BRAKE,
-        ("the circuit breaker is tripped until somebody releases it", "then: outscaler release edge"),
+        (
+            "the circuit breaker is tripped until somebody releases it",
+            "then: outscaler release edge",
+        ),
         args=LONG,
         policy={"maxDisruption": {"share": 0.3}},
         nodes=_many("g", 3),
@@ -273,17 +312,28 @@ ROWS = (
         verdict="unneeded",
         until="2026-11-21T07:25:54Z",
         memory={
-            "groups": {"g": {"failed_removals": {"n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}
+            "groups": {
+                "g": {
+                    "failed_removals": {
+                        "n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}
+                    }
+                }
+            }
         },
     ),
     CliExplainNodeEntry(
         ReasonCode.BOUGHT_BACK,
-        ("nodes were bought back (for pods of shop/ReplicaSet/rs, tried again after", "removals wait"),
+        (
+            "nodes were bought back (for pods of shop/ReplicaSet/rs, tried again after",
+            "removals wait",
+        ),
         args=LONG,
         pods=(MOVES,),
         verdict="unneeded",
         until="2026-11-21T08:20:54Z",
-        memory={"groups": {"g": {"drained": {"shop/ReplicaSet/rs": {"until": AT + 3600, "times": 1}}}}},
+        memory={
+            "groups": {"g": {"drained": {"shop/ReplicaSet/rs": {"until": AT + 3600, "times": 1}}}}
+        },
     ),
     CliExplainNodeEntry(
         ReasonCode.GROUP_GROWING,
@@ -291,11 +341,22 @@ ROWS = (
         args=LONG,
         verdict="unneeded",
         memory={
-            "operations": [{**OPERATION, "id": "grow-1", "kind": "grow", "targets": [], "from_size": 3, "to_size": 4}]
+            "operations": [
+                {
+                    **OPERATION,
+                    "id": "grow-1",
+                    "kind": "grow",
+                    "targets": [],
+                    "from_size": 3,
+                    "to_size": 4,
+                }
+            ]
         },
     ),
     CliExplainNodeEntry(
-        ReasonCode.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}
+        ReasonCode.NOT_STARTED,
+        ("has not started yet", "maxNodeStartupTime"),
+        first={"ready": False, "created": NOW},
     ),
     CliExplainNodeEntry(
         ReasonCode.PROMISED,
@@ -308,7 +369,9 @@ ROWS = (
         ("rule busy needs it (without it cpu would be at 75%, above 60%)", "raise the rule's"),
         args=LONG,
         verdict="unneeded",
-        policy={"rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]},
+        policy={
+            "rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]
+        },
     ),
     CliExplainNodeEntry(
         ReasonCode.HEADROOM,
@@ -331,7 +394,11 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         BLOCKED,
-        ("ControllerNotFound", "its controller does not exist", "delete the pod, or create its controller"),
+        (
+            "ControllerNotFound",
+            "its controller does not exist",
+            "delete the pod, or create its controller",
+        ),
         pods=(pod("orphan", "100m", on="n-0", owner="ReplicaSet/gone"),),
         holds="shop/orphan",
     ),

@@ -1,4 +1,6 @@
-"""Modules that a function may not load before its first event: each costs CPU or memory at every cold start."""
+"""Modules that a function may not load before its first event: each costs CPU or
+memory at every cold start.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from chalicelib.dispatch.messages import PROVIDERS
 
-#: : Forbidden in all functions: tools, servers, the packager, modules not in the zip, and modules no function uses.
+#: : Forbidden in all functions: tools, servers, the packager, modules not in the zip, and
+#: modules no function uses.
 NEVER = frozenset(
     {
         "kubernetes",
@@ -58,7 +61,9 @@ _PLANNER = frozenset(
     }
 )
 _CLUSTER = frozenset({"requests", "idna", "chalicelib.kube.client", "chalicelib.net.http_session"})
-_MESSENGER = _SOLVER | _CLOUDS | _PLANNER | _CLUSTER | {"chalicelib.plan", "chalicelib.operations.steps"}
+_MESSENGER = (
+    _SOLVER | _CLOUDS | _PLANNER | _CLUSTER | {"chalicelib.plan", "chalicelib.operations.steps"}
+)
 
 #: : Handler module -> modules that its functions do not need at the start.
 _BY: Mapping[str, frozenset[str]] = {
@@ -75,4 +80,6 @@ def unwanted(handler: str, loaded: Iterable[str]) -> list[str]:
     """The modules among `loaded` that the function of this Handler may not load at its start."""
     module, _, function = handler.rpartition(".")
     not_by = NEVER | _BY[module] - {f"chalicelib.providers.{function.removeprefix('act_')}"}
-    return sorted(name for name in loaded if any(f"{name}.".startswith(f"{one}.") for one in not_by))
+    return sorted(
+        name for name in loaded if any(f"{name}.".startswith(f"{one}.") for one in not_by)
+    )

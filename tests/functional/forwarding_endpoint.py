@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Admit = Callable[[str, str, Message, bytes], bool]
-"""(method, path, headers, body) -> whether the request is passed on; if not, the line is closed without an answer."""
+"""(method, path, headers, body) -> whether the request is passed on; if not, the line is
+closed without an answer."""
 
 _NOT_PASSED_ON = ("transfer-encoding", "content-length", "connection", "date", "server")
 

@@ -1,7 +1,9 @@
-"""A deployed stage whose functions run under Lambda's runtime client, with a cluster and four vendors.
+"""A deployed stage whose functions run under Lambda's runtime client, with a
+cluster and four vendors.
 
-Hosted functions connect to no loopback address, and to vendors only with TLS. Therefore the cluster and the vendors are
-served on another address of this machine, with a certificate authority that is in the functions' copy of certifi.
+Hosted functions connect to no loopback address, and to vendors only with TLS. Therefore the cluster
+and the vendors are served on another address of this machine, with a certificate authority that is
+in the functions' copy of certifi.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ GROWS = ("alicloud", "exoscale", "cherryservers", "huaweicloud")
 
 
 class HostedStage:
-    """aws, hosted, kube: the account, its functions, the cluster's objects. pools: vendor -> the label of its pool."""
+    """aws, hosted, kube: the account, its functions, the cluster's objects. pools: vendor
+    -> the label of its pool."""
 
     def __init__(self, place: Path, stack: ExitStack, patch: pytest.MonkeyPatch, host: str) -> None:
         self.clock, self._host, self._place = Ahead(), host, place
@@ -60,7 +63,8 @@ class HostedStage:
         self.aws.reset()
         for name, value in {**self.aws.env, "OUTSCALER_PREFIX": PREFIX}.items():
             patch.setenv(name, value)
-        # The emulated Lambda only stores the code: `Hosted` runs the artifact, and test_deploy_stage.py uploads it.
+        # The emulated Lambda only stores the code: `Hosted` runs the artifact, and
+        # test_deploy_stage.py uploads it.
         self.wrong = deploy(small_package(place), place / "deployed")
         authority = CertificateAuthority()
         self.kube = ObjectStore(self.clock)
@@ -75,7 +79,9 @@ class HostedStage:
             stack.callback(cloud.stop)
             cloud.start()
         self._permit_endpoints()
-        self.hosted = stack.enter_context(Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem))
+        self.hosted = stack.enter_context(
+            Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem)
+        )
 
     def _accounts(self, tls: Any) -> dict[str, Any]:
         return {
@@ -91,8 +97,8 @@ class HostedStage:
         }
 
     def _permit_endpoints(self) -> None:
-        """Permits the endpoints as a deployment permits its own proxy: by a variable of every function and in the
-        published settings, by which `apply` judges."""
+        """Permits the endpoints as a deployment permits its own proxy: by a variable of every
+        function and in the published settings, by which `apply` judges."""
         hosts = ",".join(cloud.server.host for cloud in self.clouds.values())
         functions = self.aws.client("lambda")
         for one in functions.list_functions()["Functions"]:
@@ -113,7 +119,9 @@ class HostedStage:
         burst = ali.cloud.add_group("burst", most=3, machine_tags={f"{TAGS}label/pool": "alicloud"})
         sks = exo.zone.add_cluster("shop")
         exo_pool = exo.zone.add_nodepool(sks.id, "sks", labels={"pool": "exoscale"})
-        cce = huawei.cloud.add_pool(huawei.cluster.uid, "cce", most=3, labels={"pool": "huaweicloud"})
+        cce = huawei.cloud.add_pool(
+            huawei.cluster.uid, "cce", most=3, labels={"pool": "huaweicloud"}
+        )
         return [
             {"provider": "alicloud", "id": burst.id, "min": 0, "max": 3},
             {"provider": "exoscale", "id": exo_pool.pool.id, "min": 0, "max": 3},
@@ -167,7 +175,12 @@ class HostedStage:
                     "apiVersion": "outscaler.dev/v1",
                     "kind": "Cluster",
                     "metadata": {"name": name},
-                    "spec": {"mode": "active", "kubernetes": access, "providers": providers, **spec},
+                    "spec": {
+                        "mode": "active",
+                        "kubernetes": access,
+                        "providers": providers,
+                        **spec,
+                    },
                 }
             )
         )
@@ -184,7 +197,8 @@ class HostedStage:
     # -- time
 
     def play(self, minutes: int) -> None:
-        """Advances minute by minute: the schedule, the queues, and the cluster's own controllers in between."""
+        """Advances minute by minute: the schedule, the queues, and the cluster's
+        own controllers in between."""
         for _ in range(minutes):
             made = self.hosted.tick()
             assert not made.error, made.log
@@ -199,20 +213,32 @@ class HostedStage:
         """The function's name in the account."""
         return PREFIX if name == "api_handler" else f"{PREFIX}-{name}"
 
-    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, resource: str) -> Made:
+    def request(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, resource: str
+    ) -> Made:
         """Sends a request through API Gateway to the function behind the routes."""
         parameters = {"name": target.split("/")[2]} if "{name}" in resource else {}
-        return self.hosted.invoke(PREFIX, http_event(method, target, headers, body, resource, parameters, "r-1"))
+        return self.hosted.invoke(
+            PREFIX, http_event(method, target, headers, body, resource, parameters, "r-1")
+        )
 
     def post(self, body: bytes, key: str = HMAC, cluster: str = "shop") -> Made:
         """Sends a signed POST to the webhook."""
         at = str(int(self.clock()))
-        headers = {"X-Outscaler-Timestamp": at, "X-Outscaler-Signature": sign(key.encode(), cluster, at, body)}
-        return self.request("POST", f"/clusters/{cluster}/events", headers, body, "/clusters/{name}/events")
+        headers = {
+            "X-Outscaler-Timestamp": at,
+            "X-Outscaler-Signature": sign(key.encode(), cluster, at, body),
+        }
+        return self.request(
+            "POST", f"/clusters/{cluster}/events", headers, body, "/clusters/{name}/events"
+        )
 
     def nodes(self, pool: str) -> int:
         """Nodes of the cluster with that pool's label."""
-        return sum(node["metadata"].get("labels", {}).get("pool") == pool for node in self.kube.list("nodes"))
+        return sum(
+            node["metadata"].get("labels", {}).get("pool") == pool
+            for node in self.kube.list("nodes")
+        )
 
     def replicas(self, group: str) -> int:
         """Replicas of a MachineDeployment."""
@@ -225,7 +251,9 @@ def shops(place: Path) -> Iterator[HostedStage]:
     """One shop, for a module's tests."""
     host = address()
     if not host:
-        pytest.skip("this machine has no address but loopback, to which hosted functions do not connect")
+        pytest.skip(
+            "this machine has no address but loopback, to which hosted functions do not connect"
+        )
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         shop = HostedStage(place, stack, patch, host)
         shop.connect()

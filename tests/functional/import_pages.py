@@ -7,10 +7,14 @@ import re
 from tests.reference_data import SHARED
 
 _SEEDS = SHARED / "seeds"
-_DEPLOYMENT = re.compile(r"^apiVersion: apps/v1\nkind: Deployment\n(?:[ \n].*\n|[a-z]+:.*\n)*", re.MULTILINE)
+_DEPLOYMENT = re.compile(
+    r"^apiVersion: apps/v1\nkind: Deployment\n(?:[ \n].*\n|[a-z]+:.*\n)*", re.MULTILINE
+)
 _SECRET = re.compile(r"^apiVersion: v1\nkind: Secret\n(?:[ \n].*\n|[a-z]+:.*\n)*", re.MULTILINE)
 _COMMAND = re.compile(r"^cluster-autoscaler --(?:.*\\[ ]*\n)*.*$", re.MULTILINE)
-_RULES = re.compile(r"^apiversion: autoscaling\.cce\.io/.*\n(?:[ -].*\n|[a-z]+:.*\n)*", re.MULTILINE)
+_RULES = re.compile(
+    r"^apiversion: autoscaling\.cce\.io/.*\n(?:[ -].*\n|[a-z]+:.*\n)*", re.MULTILINE
+)
 
 
 def page(number: int) -> str:
@@ -20,7 +24,8 @@ def page(number: int) -> str:
 
 
 def deployments() -> list[str]:
-    """Return the two Deployments of Alibaba Cloud's page: with keys, and with the role of the node."""
+    """Return the two Deployments of Alibaba Cloud's page: with keys, and
+    with the role of the node."""
     return _matches(_DEPLOYMENT, page(1))
 
 

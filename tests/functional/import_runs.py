@@ -15,7 +15,14 @@ from chalicelib.command.main import main
 
 Said = pytest.CaptureFixture[str]
 ALICLOUD = ("--cloud-provider=alicloud", "--nodes=1:10:asg-bp18p2yfxow2dloq0001")
-GIVEN = ("--name", "shop", "--region", "cn-hangzhou", "--credentials-secret", "outscaler/shop/alicloud")
+GIVEN = (
+    "--name",
+    "shop",
+    "--region",
+    "cn-hangzhou",
+    "--credentials-secret",
+    "outscaler/shop/alicloud",
+)
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -55,9 +62,14 @@ def written(folder: Path, text: str, name: str = "deploy.yaml") -> str:
     return str(path)
 
 
-def container(command: Iterable[Any] | None = None, args: Iterable[Any] | None = None, **more: Any) -> dict[str, Any]:
+def container(
+    command: Iterable[Any] | None = None, args: Iterable[Any] | None = None, **more: Any
+) -> dict[str, Any]:
     """Return a container of the autoscaler."""
-    found: dict[str, Any] = {"name": "cluster-autoscaler", "image": "registry.example/cluster-autoscaler:v1.35.0"}
+    found: dict[str, Any] = {
+        "name": "cluster-autoscaler",
+        "image": "registry.example/cluster-autoscaler:v1.35.0",
+    }
     if command is not None:
         found["command"] = list(command)
     if args is not None:
@@ -65,7 +77,9 @@ def container(command: Iterable[Any] | None = None, args: Iterable[Any] | None =
     return found | more
 
 
-def workload(*containers: dict[str, Any], kind: str = "Deployment", name: str = "cluster-autoscaler") -> dict[str, Any]:
+def workload(
+    *containers: dict[str, Any], kind: str = "Deployment", name: str = "cluster-autoscaler"
+) -> dict[str, Any]:
     """Return a workload with these containers."""
     spec: dict[str, Any] = {"containers": list(containers)}
     if kind != "Pod":

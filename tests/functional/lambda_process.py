@@ -1,9 +1,10 @@
-"""Runs one invocation as Lambda does: a new process with only the unzipped artifact and the standard library.
+"""Runs one invocation as Lambda does: a new process with only the unzipped artifact
+and the standard library.
 
-Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the folder that stands for
-/var/task, the handler as in the template, a file with the event. The environment is the function's. The last line of
-standard output has the handler's result, the loaded modules, those loaded from other folders, and the state of the
-garbage collection and of OpenBLAS.
+Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the
+folder that stands for /var/task, the handler as in the template, a file with the event. The
+environment is the function's. The last line of standard output has the handler's result, the loaded
+modules, those loaded from other folders, and the state of the garbage collection and of OpenBLAS.
 """
 
 from __future__ import annotations
@@ -39,13 +40,19 @@ def main(task: str, handler: str, event: str) -> None:
     module, _, name = handler.rpartition(".")
     entered = getattr(importlib.import_module(module), name)
     answer = entered(json.loads(given), LambdaProcessContext()) if given else None
-    foreign = [name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", None) or "")]
+    foreign = [
+        name
+        for name, one in sys.modules.items()
+        if "site-packages" in (getattr(one, "__file__", None) or "")
+    ]
     state = {
         "collects": gc.isenabled(),
         "frozen": gc.get_freeze_count(),
         "threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
     }
-    print(json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign, **state}))
+    print(
+        json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign, **state})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Stores policies as releases before the policy table did: in the state table, under the same keys."""
+"""Stores policies as releases before the policy table did: in the state
+table, under the same keys.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The hour of a newcomer on the emulation, as a page: `python -m tests.functional.newcomer_hour > docs/newcomer.md`.
+"""The hour of a newcomer on the emulation, as a page: `python -m
+tests.functional.newcomer_hour > docs/newcomer.md`.
 
-Each command of the page is run as written, against an emulated Kubernetes cluster with a Cluster Autoscaler at work and
-an emulated AWS account. The page shows what it printed.
+Each command of the page is run as written, against an emulated Kubernetes cluster with a Cluster
+Autoscaler at work and an emulated AWS account. The page shows what it printed.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _CHANGING = (
 
 
 class HourStep(msgspec.Struct, frozen=True):
-    """One step. text: why; command: as typed, or empty; action: what other people and programs do before it; code: the
-    expected exit code."""
+    """One step. text: why; command: as typed, or empty; action: what other people and programs do
+    before it; code: the expected exit code."""
 
     text: str
     command: str = ""
@@ -73,7 +74,8 @@ class SharedWorld(LocalWorld):
 
 
 class Hour:
-    """The world of the newcomer: a cluster, its Cluster Autoscaler, and an AWS account. folder: of the newcomer."""
+    """The world of the newcomer: a cluster, its Cluster Autoscaler, and an AWS account.
+    folder: of the newcomer."""
 
     def __init__(self, aws: LocalAws, folder: Path) -> None:
         self.aws, self.folder = aws, folder
@@ -95,23 +97,35 @@ class Hour:
         (self.folder / "cluster-autoscaler.yaml").write_text(yaml.safe_dump(autoscaler()))
         (self.folder / "admin").write_text(world.server.kubeconfig("admin"))
         world.kube.load("secrets", [_TOKEN_SECRET])
-        self.permit(*[rule for rule in rules_of("rbac-workload.yaml") if "pods/eviction" not in rule.resources])
+        self.permit(
+            *[
+                rule
+                for rule in rules_of("rbac-workload.yaml")
+                if "pods/eviction" not in rule.resources
+            ]
+        )
 
     def permit(self, *rules: RbacRule) -> None:
         """Give the account of the token these rights."""
         self.world.server.api.authority.admit(User(ACCOUNT, TOKEN), rules)
 
     def correct(self) -> None:
-        """Apply the manifests of infra/kubernetes, and reserve what the kubelet takes of each node."""
+        """Apply the manifests of infra/kubernetes, and reserve what the
+        kubelet takes of each node."""
         self.permit(*rules_of("rbac-workload.yaml", "rbac-capi-namespaced.yaml"))
         path = self.folder / "shop.yaml"
         document = yaml.safe_load(path.read_text())
-        document["spec"]["providers"]["clusterapi"] |= {"reservedCpu": "100m", "reservedMemory": "512Mi"}
+        document["spec"]["providers"]["clusterapi"] |= {
+            "reservedCpu": "100m",
+            "reservedMemory": "512Mi",
+        }
         path.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def store_secret(self) -> None:
         """Store the kubeconfig for the functions."""
-        self.world.put_secret("ssm:/outscaler/shop/kubeconfig", (self.folder / "kubeconfig.outscaler").read_text())
+        self.world.put_secret(
+            "ssm:/outscaler/shop/kubeconfig", (self.folder / "kubeconfig.outscaler").read_text()
+        )
 
     def pass_time(self) -> None:
         """Two hours with more and fewer pods, in which Cluster Autoscaler acts."""
@@ -128,7 +142,8 @@ class Hour:
         self.world.settle()
 
     def stop_autoscaler(self) -> None:
-        """`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, and a wait for its lease."""
+        """`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`,
+        and a wait for its lease."""
         self.world.other.stop()
         self.scale("cluster-autoscaler", 0, "kube-system")
         self.world.step(180)
@@ -188,12 +203,18 @@ STEPS = (
         "outscaler capture my-cluster",
     ),
     HourStep(
-        "`groups` drafts the node groups from the saved nodes and the bounds of Cluster API's objects.",
+        (
+            "`groups` drafts the node groups from the saved nodes and the bounds of Cluster API's "
+            "objects."
+        ),
         "outscaler groups my-cluster > my-cluster/manifest.json",
     ),
     HourStep("The plan: what Outscaler would do now.", "outscaler plan my-cluster"),
     HourStep(
-        "The settings of the present autoscaler become a policy. Each word of its manifest is in the report.",
+        (
+            "The settings of the present autoscaler become a policy. Each word of its manifest is "
+            "in the report."
+        ),
         "outscaler import cluster-autoscaler.yaml --name shop > shop.yaml",
     ),
     HourStep("The policy is valid.", "outscaler validate --strict shop.yaml"),
@@ -202,7 +223,8 @@ STEPS = (
         "outscaler kubeconfig > kubeconfig.outscaler",
     ),
     HourStep(
-        "The doctor asks for every right, and finds that some are missing. It ends with exit code 1 for an error; in "
+        "The doctor asks for every right, and finds that some are missing. It ends with exit code "
+        "1 for an error; in "
         "mode `shadow` rights to change are warnings.",
         DOCTOR,
         code=1,
@@ -210,30 +232,41 @@ STEPS = (
     HourStep(
         "After `outscaler manifests rbac rbac-capi | kubectl apply -f -` the rights are there. "
         "The newcomer also writes `reservedCpu: 100m` and `reservedMemory: 512Mi` into the "
-        "policy, because the kubelet of these nodes takes so much (DR15). Cluster Autoscaler is still at work, which "
+        "policy, because the kubelet of these nodes takes so much (DR15). Cluster Autoscaler is "
+        "still at work, which "
         "is no error in mode `shadow`.",
         DOCTOR,
         Hour.correct,
     ),
     HourStep(
-        "The kubeconfig is stored as the parameter `/outscaler/shop/kubeconfig` of SSM, and the policy is applied.",
+        (
+            "The kubeconfig is stored as the parameter `/outscaler/shop/kubeconfig` of SSM, and "
+            "the policy is applied."
+        ),
         "outscaler apply shop.yaml",
         Hour.store_secret,
     ),
     HourStep(
-        "Two hours later, with more and fewer pods in between: what Cluster Autoscaler did, and what Outscaler would "
+        "Two hours later, with more and fewer pods in between: what Cluster Autoscaler did, and "
+        "what Outscaler would "
         "have done. For a decision the gate wants a week.",
         "outscaler shadow shop",
         Hour.pass_time,
     ),
     HourStep(
-        "The newcomer writes `mode: active` into the policy. It is refused while Cluster Autoscaler holds its lease.",
+        (
+            "The newcomer writes `mode: active` into the policy. It is refused while Cluster "
+            "Autoscaler holds its lease."
+        ),
         "outscaler apply shop.yaml --kubeconfig kubeconfig.outscaler --vpc",
         Hour.make_active,
         code=2,
     ),
     HourStep(
-        "`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, three minutes, and the same again.",
+        (
+            "`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, three "
+            "minutes, and the same again."
+        ),
         "outscaler apply shop.yaml --kubeconfig kubeconfig.outscaler --vpc",
         Hour.stop_autoscaler,
     ),

@@ -1,8 +1,8 @@
 """Plans with the code of the artifact and only the standard library.
 
-Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the folder that stands for
-/var/task, and a file with pickled arguments of `plan_cluster`. Standard output has, as JSON, the plan and the loaded
-modules.
+Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the
+folder that stands for /var/task, and a file with pickled arguments of `plan_cluster`. Standard
+output has, as JSON, the plan and the loaded modules.
 """
 
 from __future__ import annotations

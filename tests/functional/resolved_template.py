@@ -1,5 +1,5 @@
-"""Resolves a template as CloudFormation does with given parameters: conditions are evaluated and removed parts
-omitted."""
+"""Resolves a template as CloudFormation does with given parameters: conditions are evaluated
+and removed parts omitted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 
 Template = dict[str, Any]
 
-VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "SecurityGroupIds": "sg-0123456789abcdef0"}
+VPC = {
+    "SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+    "SecurityGroupIds": "sg-0123456789abcdef0",
+}
 #: : Values that enable every optional part.
 EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
@@ -26,7 +29,9 @@ _GONE = object()
 
 def resolve(template: Template, **given: str) -> Template:
     """The template with values for some parameters and the defaults of the others."""
-    values: dict[str, Any] = {name: one.get("Default", "") for name, one in template["Parameters"].items()}
+    values: dict[str, Any] = {
+        name: one.get("Default", "") for name, one in template["Parameters"].items()
+    }
     assert given.keys() <= values.keys()
     for name, text in (values | given).items():
         listed = template["Parameters"][name]["Type"] == "CommaDelimitedList"
@@ -87,7 +92,10 @@ class _Resolver:
         text, more = (argument, {}) if isinstance(argument, str) else argument
         own = self._value(more)
         given = self._values | own
-        texts = {name: value.get("Fn::Sub") if isinstance(value, dict) else value for name, value in given.items()}
+        texts = {
+            name: value.get("Fn::Sub") if isinstance(value, dict) else value
+            for name, value in given.items()
+        }
         names = {name: str(value) for name, value in texts.items() if isinstance(value, str | int)}
         made = re.sub(r"\$\{([^}!]+)\}", lambda found: names.get(found[1], found[0]), text)
         left = {name: value for name, value in own.items() if name not in names}
@@ -100,7 +108,11 @@ class _Resolver:
     def _join(self, argument: list[Any]) -> Any:
         between, parts = argument
         found = self._value(parts)
-        return between.join(found) if all(isinstance(each, str) for each in found) else {"Fn::Join": [between, found]}
+        return (
+            between.join(found)
+            if all(isinstance(each, str) for each in found)
+            else {"Fn::Join": [between, found]}
+        )
 
     _FUNCTIONS: ClassVar[dict[str, Callable[[_Resolver, Any], Any]]] = {
         "Ref": _ref,

@@ -1,5 +1,6 @@
-"""Each shipped role with the policy that it is documented for: manifests as a person edits and applies them, an
-emulated cluster that evaluates them, an emulated account of each vendor, and the commands that are run with them."""
+"""Each shipped role with the policy that it is documented for: manifests as a person edits and
+applies them, an emulated cluster that evaluates them, an emulated account of each vendor, and the
+commands that are run with them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ from tests.source_trees import ROOT
 Json = dict[str, Any]
 OWN_GROUP = "capi.test"
 WORKLOAD, TOKENS = "rbac-workload.yaml", "rbac-bootstrap-tokens.yaml"
-NAMESPACED, EVERYWHERE, WATCHER = "rbac-capi-namespaced.yaml", "rbac-capi-management.yaml", "outscaler-watcher.yaml"
+NAMESPACED, EVERYWHERE, WATCHER = (
+    "rbac-capi-namespaced.yaml",
+    "rbac-capi-management.yaml",
+    "outscaler-watcher.yaml",
+)
 _ACCOUNTS: Mapping[str, Any] = {
     "alicloud": AlicloudAccount,
     "cherryservers": CherryAccount,
@@ -49,7 +54,8 @@ _NAME_GROUPS = ("alicloud", "cherryservers")  # the others discover theirs
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A file of infra/kubernetes. edits: (text, text in its place), as its comments tell a person to write."""
+    """A file of infra/kubernetes. edits: (text, text in its place), as its
+    comments tell a person to write."""
 
     file: str
     edits: tuple[tuple[str, str], ...] = ()
@@ -73,8 +79,9 @@ def _documents(manifest: Manifest) -> tuple[Json, ...]:
 
 
 class RoleCase(msgspec.Struct, frozen=True):
-    """A policy and its roles. workload, management: what is applied in each cluster; management is empty where there
-    is none. vendor: whose account is emulated; its section of the policy then comes from there."""
+    """A policy and its roles. workload, management: what is applied in each cluster;
+    management is empty where there is none. vendor: whose account is emulated; its section of
+    the policy then comes from there."""
 
     workload: tuple[Manifest, ...]
     spec: Mapping[str, Any] = {}
@@ -93,21 +100,27 @@ class RoleCase(msgspec.Struct, frozen=True):
 _REPAIRS: Mapping[str, Any] = {"repair": [{"condition": "KernelDeadlock", "after": "10m"}]}
 
 
-def capi_case(*, separate: bool, namespaces: Sequence[str], group: str = "", **spec: Any) -> RoleCase:
-    """A policy of Cluster API that uses all rules of its role, those for repairs included. separate: in a management
-    cluster of its own. namespaces: which the policy names, none for the whole cluster."""
+def capi_case(
+    *, separate: bool, namespaces: Sequence[str], group: str = "", **spec: Any
+) -> RoleCase:
+    """A policy of Cluster API that uses all rules of its role, those for repairs
+    included. separate: in a management cluster of its own. namespaces: which the policy
+    names, none for the whole cluster."""
     settings: Json = {"clusterName": "c1"} if len(namespaces) < 2 else {}
     if len(namespaces) == 1:
         settings["namespace"] = namespaces[0]
     elif namespaces:
-        settings["autoDiscovery"] = [f"clusterapi:namespace={each},clusterName=c1" for each in namespaces]
+        settings["autoDiscovery"] = [
+            f"clusterapi:namespace={each},clusterName=c1" for each in namespaces
+        ]
     if group:
         settings["group"] = group
     if separate:
         settings["kubeconfigSecret"] = "outscaler/prod/clusterapi"
     named = (("apiGroups: [cluster.x-k8s.io]", f"apiGroups: [{group}]"),) if group else ()
     roles = tuple(
-        Manifest(NAMESPACED, (*named, ("namespace: default", f"namespace: {each}"))) for each in namespaces
+        Manifest(NAMESPACED, (*named, ("namespace: default", f"namespace: {each}")))
+        for each in namespaces
     ) or (Manifest(EVERYWHERE, named),)
     return RoleCase(
         workload=(Manifest(WORKLOAD), *(() if separate else roles)),
@@ -120,10 +133,13 @@ def capi_case(*, separate: bool, namespaces: Sequence[str], group: str = "", **s
 
 _ONE = ("default",)
 _STATUS = (("cluster-autoscaler-status", "own-status"),)
-# Where the option `namespace` is another one: the ConfigMap, the Role and its RoleBinding, but not the account, nor the
-# Role of HorizontalNodeAutoscalers.
+# Where the option `namespace` is another one: the ConfigMap, the Role and its RoleBinding, but not
+# the account, nor the Role of HorizontalNodeAutoscalers.
 _MOVED = (
-    ("name: cluster-autoscaler-status\n  namespace: kube-system", "name: own-status\n  namespace: scaling"),
+    (
+        "name: cluster-autoscaler-status\n  namespace: kube-system",
+        "name: own-status\n  namespace: scaling",
+    ),
     (
         "kind: Role\nmetadata:\n  name: outscaler\n  namespace: kube-system",
         "kind: Role\nmetadata:\n  name: outscaler\n  namespace: scaling",
@@ -147,11 +163,19 @@ CASES: Mapping[str, RoleCase] = {
             separate=place == "elsewhere", namespaces=namespaces, group=group
         )
         for place in ("here", "elsewhere")
-        for words, namespaces in (("one namespace", ("prod",)), ("two", ("prod", "more")), ("all namespaces", ()))
+        for words, namespaces in (
+            ("one namespace", ("prod",)),
+            ("two", ("prod", "more")),
+            ("all namespaces", ()),
+        )
         for group in ("", OWN_GROUP)
     },
-    "priority expander": capi_case(separate=False, namespaces=_ONE, options={"expander": "priority"}),
-    "no status": capi_case(separate=False, namespaces=_ONE, options={"writeStatusConfigmap": False}),
+    "priority expander": capi_case(
+        separate=False, namespaces=_ONE, options={"expander": "priority"}
+    ),
+    "no status": capi_case(
+        separate=False, namespaces=_ONE, options={"writeStatusConfigmap": False}
+    ),
     "status of another name": msgspec.structs.replace(
         capi_case(separate=False, namespaces=_ONE, options={"statusConfigMapName": "own-status"}),
         workload=(Manifest(WORKLOAD, _STATUS), Manifest(NAMESPACED)),
@@ -160,7 +184,11 @@ CASES: Mapping[str, RoleCase] = {
         capi_case(
             separate=False,
             namespaces=_ONE,
-            options={"namespace": "scaling", "statusConfigMapName": "own-status", "expander": "priority"},
+            options={
+                "namespace": "scaling",
+                "statusConfigMapName": "own-status",
+                "expander": "priority",
+            },
             scaleUp={"horizontalNodeAutoscalers": True},
         ),
         workload=(Manifest(WORKLOAD, _MOVED), Manifest(NAMESPACED)),
@@ -182,24 +210,36 @@ CASES: Mapping[str, RoleCase] = {
 
 
 class RoleStage:
-    """A case on the emulation. policy: its file. commands: arguments that every command takes. secrets: name -> text.
-    servers: the workload cluster, and the management cluster where there is one."""
+    """A case on the emulation. policy: its file. commands: arguments that every command
+    takes. secrets: name -> text. servers: the workload cluster, and the management
+    cluster where there is one."""
 
-    def __init__(self, case: RoleCase, folder: Path, stack: ExitStack, mode: str = "active") -> None:
+    def __init__(
+        self, case: RoleCase, folder: Path, stack: ExitStack, mode: str = "active"
+    ) -> None:
         self.case, self.folder = case, folder
         self.secrets: dict[str, str] = {}
         self._asked: dict[int, int] = {}
         clock = ManualClock(NOW)
-        definitions = _definitions(folder / "crds", case.capi_group) if case.capi_group else crds.OWN
+        definitions = (
+            _definitions(folder / "crds", case.capi_group) if case.capi_group else crds.OWN
+        )
         stores = [ObjectStore(clock) for _ in range(2 if case.management else 1)]
-        spec: Json = {"kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"}, "mode": mode, **case.spec}
+        spec: Json = {
+            "kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"},
+            "mode": mode,
+            **case.spec,
+        }
         if case.vendor:
             spec |= self._account(stores[0], stack)
         self.servers = [
             stack.enter_context(
                 ApiServer(
                     store,
-                    users=(User("admin", "token-of-admin", (MASTERS,)), User(ACCOUNT, "token-of-account")),
+                    users=(
+                        User("admin", "token-of-admin", (MASTERS,)),
+                        User(ACCOUNT, "token-of-account"),
+                    ),
                     rbac={ACCOUNT: self.rules(at)},
                     crd_directory=definitions,
                 )
@@ -210,7 +250,12 @@ class RoleStage:
         if case.capi_group:
             _furnish_capi(stores[-1], case)
         self.policy = folder / "policy.yaml"
-        document = {"apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "spec": spec}
+        document = {
+            "apiVersion": "outscaler.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "prod"},
+            "spec": spec,
+        }
         self.policy.write_text(yaml.safe_dump(document))
         files = [folder / f"kubeconfig-{at}" for at in range(len(stores))]
         for file, server in zip(files, self.servers, strict=True):
@@ -219,14 +264,17 @@ class RoleStage:
         self.secrets["outscaler/prod/clusterapi"] = files[-1].read_text()
         self.secrets["outscaler/prod/kubeconfig-watcher"] = "0123456789abcdef" * 4
         flags = ("--kubeconfig", "--management-kubeconfig")
-        self.clusters = [word for flag, file in zip(flags, files, strict=False) for word in (flag, str(file))]
+        self.clusters = [
+            word for flag, file in zip(flags, files, strict=False) for word in (flag, str(file))
+        ]
         self.given: list[str] = []
         for number, (name, text) in enumerate(self.secrets.items()):
             (folder / f"secret-{number}").write_text(text)
             self.given += ["--secret", f"{name}={folder / f'secret-{number}'}"]
 
     def rules(self, at: int) -> list[RbacRule]:
-        """What the manifests of a cluster grant to the account. at: 0 the workload cluster, 1 the management one."""
+        """What the manifests of a cluster grant to the account. at: 0 the workload
+        cluster, 1 the management one."""
         manifests = self.case.management if at else self.case.workload
         return granted([document for each in manifests for document in each.documents()], ACCOUNT)
 
@@ -239,7 +287,8 @@ class RoleStage:
         self.servers[at].api.authority.admit(User(ACCOUNT, "token-of-account"), rules)
 
     def refused(self) -> list[str]:
-        """The requests that were answered with 403 since the call before, with the cluster's number."""
+        """The requests that were answered with 403 since the call before,
+        with the cluster's number."""
         logs = [server.requests for server in self.servers]
         new = [(at, each) for at, log in enumerate(logs) for each in log[self._asked.get(at, 0) :]]
         self._asked = {at: len(log) for at, log in enumerate(logs)}
@@ -258,7 +307,11 @@ class RoleStage:
             own = f"outscaler/prod/{vendor}-{number}"
             self.secrets[own] = value
             text = text.replace(json.dumps(name), json.dumps(own))
-        named = [{"provider": vendor, "id": group, "min": 0, "max": 3}] if vendor in _NAME_GROUPS else []
+        named = (
+            [{"provider": vendor, "id": group, "min": 0, "max": 3}]
+            if vendor in _NAME_GROUPS
+            else []
+        )
         return {"providers": {vendor: json.loads(text)}, "nodeGroups": named}
 
 
@@ -288,7 +341,11 @@ def _furnish(store: ObjectStore, case: RoleCase) -> None:
     meta = {"name": "n-0", "annotations": {OPERATION_ANNOTATION: "op-1"}}
     store.load("nodes", [{"metadata": meta, "spec": {"providerID": "c:///i-0", "taints": taints}}])
     if case.tokens:
-        meta = {"name": "bootstrap-token-outsc0", "namespace": "kube-system", "labels": {LABEL: "true"}}
+        meta = {
+            "name": "bootstrap-token-outsc0",
+            "namespace": "kube-system",
+            "labels": {LABEL: "true"},
+        }
         store.load(
             "secrets",
             [
@@ -310,7 +367,14 @@ def _furnish_capi(store: ObjectStore, case: RoleCase) -> None:
         ("machinesets", machine_set("ms", of="md-0", namespace=space)),
         (
             "machines",
-            machine("m-0", "ms", namespace=space, provider_id="c:///i-0", node="n-0", mark="outscaler/op-1/1794999000"),
+            machine(
+                "m-0",
+                "ms",
+                namespace=space,
+                provider_id="c:///i-0",
+                node="n-0",
+                mark="outscaler/op-1/1794999000",
+            ),
         ),
     )
     for plural, made in objects:

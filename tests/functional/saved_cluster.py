@@ -1,4 +1,6 @@
-"""A small cluster saved as files, for tests of the command line: every pod in it has a different verdict."""
+"""A small cluster saved as files, for tests of the command line: every pod in it
+has a different verdict.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A running pod where `on` names a node, otherwise one that the scheduler rejected. owner: empty for a bare pod."""
+    """A running pod where `on` names a node, otherwise one that the scheduler rejected.
+    owner: empty for a bare pod."""
     kind, _, controller = owner.partition("/")
     refused = {
         "type": "PodScheduled",
@@ -53,7 +56,9 @@ def pod(
             "creationTimestamp": LONG_AGO,
             "labels": labels or {},
             "annotations": annotations or {},
-            "ownerReferences": [{"kind": kind, "name": controller, "uid": f"u-{controller}", "controller": True}]
+            "ownerReferences": [
+                {"kind": kind, "name": controller, "uid": f"u-{controller}", "controller": True}
+            ]
             if owner
             else [],
         },
@@ -66,18 +71,31 @@ def pod(
     }
 
 
-def workload(kind: str, name: str, replicas: int = 1, owner: str = "", namespace: str = "shop") -> dict[str, Any]:
+def workload(
+    kind: str, name: str, replicas: int = 1, owner: str = "", namespace: str = "shop"
+) -> dict[str, Any]:
     above, _, top = owner.partition("/")
-    references = [{"kind": above, "name": top, "uid": f"u-{top}", "controller": True}] if owner else []
+    references = (
+        [{"kind": above, "name": top, "uid": f"u-{top}", "controller": True}] if owner else []
+    )
     return {
         "kind": kind,
-        "metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}", "ownerReferences": references},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"u-{name}",
+            "ownerReferences": references,
+        },
         "spec": {"replicas": replicas},
     }
 
 
 def save(
-    folder: Path, nodes: Iterable[Any], pods: Iterable[Any], groups: Iterable[Any], workloads: Iterable[Any] = ()
+    folder: Path,
+    nodes: Iterable[Any],
+    pods: Iterable[Any],
+    groups: Iterable[Any],
+    workloads: Iterable[Any] = (),
 ) -> Path:
     """Writes the folder that `outscaler plan --snapshot` reads."""
     folder.mkdir()
@@ -89,15 +107,28 @@ def save(
 
 
 def shop(folder: Path) -> Path:
-    """Two full nodes in group a (at its maximum), an empty group b, and pods for every type of verdict."""
+    """Two full nodes in group a (at its maximum), an empty group b, and pods
+    for every type of verdict."""
     return save(
         folder,
         nodes=[node("a-0", "a", **{ZONE: "z1"}), node("a-1", "a", **{ZONE: "z1"})],
         pods=[
-            pod("api-0", "1200m", on="a-0", owner="ReplicaSet/api-1", labels={"app": "api", ZONE: "z1"}),
+            pod(
+                "api-0",
+                "1200m",
+                on="a-0",
+                owner="ReplicaSet/api-1",
+                labels={"app": "api", ZONE: "z1"},
+            ),
             pod("lone", "300m", on="a-0", owner=""),
             pod("logs-0", "100m", on="a-0", owner="DaemonSet/logs"),
-            pod("static", "100m", on="a-0", owner="Node/a-0", annotations={"kubernetes.io/config.mirror": "x"}),
+            pod(
+                "static",
+                "100m",
+                on="a-0",
+                owner="Node/a-0",
+                annotations={"kubernetes.io/config.mirror": "x"},
+            ),
             pod("db-0", "1900m", on="a-1", owner="StatefulSet/db"),
             pod("web-0", "1500m", owner="ReplicaSet/web-1"),
             pod("web-1", "1500m", owner="ReplicaSet/web-1"),

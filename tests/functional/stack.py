@@ -31,7 +31,8 @@ HANDLERS = {
 
 
 class Stack:
-    """A deployment: the resources that CloudFormation created from the template. scratch: a folder for events."""
+    """A deployment: the resources that CloudFormation created from the template.
+    scratch: a folder for events."""
 
     def __init__(self, aws: LocalAws, artifact: Artifact, scratch: Path) -> None:
         self._aws, self._artifact, self._scratch = aws, artifact, scratch
@@ -39,9 +40,13 @@ class Stack:
         template = artifact.translated("prod")
         self._resources: Json = template["Resources"]
         aws.client("s3").create_bucket(Bucket="outscaler-artifacts")
-        aws.client("s3").put_object(Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at")
+        aws.client("s3").put_object(
+            Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at"
+        )
         cloud = aws.client("cloudformation")
-        cloud.create_stack(StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
+        cloud.create_stack(
+            StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"]
+        )
         [made] = cloud.describe_stacks(StackName=name)["Stacks"]
         self.status: str = made["StackStatus"]
         self.ids: dict[str, str] = {
@@ -52,19 +57,35 @@ class Stack:
 
     def environment(self, function: str) -> dict[str, str]:
         """The function's environment after CloudFormation resolved it."""
-        made = self._aws.client("lambda").get_function_configuration(FunctionName=self.ids[function])
+        made = self._aws.client("lambda").get_function_configuration(
+            FunctionName=self.ids[function]
+        )
         variables: dict[str, str] = made["Environment"]["Variables"]
         return variables
 
     def invoke(self, function: str, event: Json | None) -> Json:
-        """Runs a cold start and, if there is an event, an invocation, in a process that only has what Lambda
-        provides."""
+        """Runs a cold start and, if there is an event, an invocation, in a process that only
+        has what Lambda provides."""
         file = self._scratch / "event.json"
         file.write_text("" if event is None else json.dumps(event))
         handler = self._resources[function]["Properties"]["Handler"]
-        command = [sys.executable, "-I", "-S", str(_PROCESS), str(self._artifact.task), handler, str(file)]
-        given = {**self.environment(function), **environment(self._aws.endpoint), "PATH": os.environ["PATH"]}
-        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=600)
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_PROCESS),
+            str(self._artifact.task),
+            handler,
+            str(file),
+        ]
+        given = {
+            **self.environment(function),
+            **environment(self._aws.endpoint),
+            "PATH": os.environ["PATH"],
+        }
+        done = subprocess.run(
+            command, env=given, capture_output=True, text=True, check=False, timeout=600
+        )
         assert done.returncode == 0, done.stderr
         result: Json = json.loads(done.stdout.splitlines()[-1])
         return {**result, "log": done.stdout}
@@ -78,6 +99,8 @@ class Stack:
 
     def count(self, queue: str) -> int:
         """Number of messages in a queue, including delayed ones."""
-        counted = self._aws.client("sqs").get_queue_attributes(QueueUrl=self.ids[queue], AttributeNames=["All"])
+        counted = self._aws.client("sqs").get_queue_attributes(
+            QueueUrl=self.ids[queue], AttributeNames=["All"]
+        )
         names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
         return sum(int(counted["Attributes"][name]) for name in names)

@@ -1,4 +1,6 @@
-"""Each alarm goes off with the values that it is made for, stays silent with others, and ends with good ones."""
+"""Each alarm goes off with the values that it is made for, stays silent with others,
+and ends with good ones.
+"""
 
 from __future__ import annotations
 
@@ -53,29 +55,51 @@ CONDITIONS: dict[str, AlarmCase] = {
     "TickMissing": AlarmCase((), (function("Invocations", "tick", 1),), 6),
     "TickErrors": AlarmCase((function("Errors", "tick", 1),), (function("Errors", "tick", 0),), 6),
     "PassesMissing": AlarmCase(
-        (logged("Passes", 0), logged("ExpectedPasses", 2)), (logged("Passes", 1), logged("ExpectedPasses", 2)), 6
+        (logged("Passes", 0), logged("ExpectedPasses", 2)),
+        (logged("Passes", 1), logged("ExpectedPasses", 2)),
+        6,
     ),
-    "PassErrors": AlarmCase((*CALLS, logged("FailedPasses", 1)), (*CALLS, logged("FailedPasses", 0.5)), 20),
+    "PassErrors": AlarmCase(
+        (*CALLS, logged("FailedPasses", 1)), (*CALLS, logged("FailedPasses", 0.5)), 20
+    ),
     "PassSlow": AlarmCase(
-        (function("Duration", "reconcile", 97_000),), (function("Duration", "reconcile", 95_000),), 20
+        (function("Duration", "reconcile", 97_000),),
+        (function("Duration", "reconcile", 95_000),),
+        20,
     ),
     "ActErrors": AlarmCase(
-        (logged("Steps", 3), function("Errors", ACT[0], 1)), (logged("Steps", 3), logged("FailedSteps", 0.5)), 20
+        (logged("Steps", 3), function("Errors", ACT[0], 1)),
+        (logged("Steps", 3), logged("FailedSteps", 0.5)),
+        20,
     ),
     "OperationsFailed": AlarmCase((logged("FailedOperations", 1),), (), 20),
     "BrakeTripped": AlarmCase((logged("Brakes", 1),), (), 10),
-    "Throttled": AlarmCase((function("Throttles", ACT[-1], 1),), (function("Throttles", ACT[-1], 0),), 6),
+    "Throttled": AlarmCase(
+        (function("Throttles", ACT[-1], 1),), (function("Throttles", ACT[-1], 0),), 6
+    ),
     "QueueOld": AlarmCase(
-        (queue("ApproximateAgeOfOldestMessage", 301), queue("ApproximateNumberOfMessagesVisible", 1)),
-        (queue("ApproximateAgeOfOldestMessage", 700), queue("ApproximateNumberOfMessagesVisible", 0)),
+        (
+            queue("ApproximateAgeOfOldestMessage", 301),
+            queue("ApproximateNumberOfMessagesVisible", 1),
+        ),
+        (
+            queue("ApproximateAgeOfOldestMessage", 700),
+            queue("ApproximateNumberOfMessagesVisible", 0),
+        ),
         6,
     ),
-    "TableRefuses": AlarmCase((table("SystemErrors", 1, Operation="Query"),), (table("WriteThrottleEvents", 0),), 6),
+    "TableRefuses": AlarmCase(
+        (table("SystemErrors", 1, Operation="Query"),), (table("WriteThrottleEvents", 0),), 6
+    ),
     "WebhookFails": AlarmCase(
-        (Put("AWS/ApiGateway", "5XXError", 0.06, API),), (Put("AWS/ApiGateway", "5XXError", 0.05, API),), 6
+        (Put("AWS/ApiGateway", "5XXError", 0.06, API),),
+        (Put("AWS/ApiGateway", "5XXError", 0.05, API),),
+        6,
     ),
     "Concurrency": AlarmCase(
-        (Put(LAMBDA, "ClaimedAccountConcurrency", 901),), (Put(LAMBDA, "ClaimedAccountConcurrency", 900),), 6
+        (Put(LAMBDA, "ClaimedAccountConcurrency", 901),),
+        (Put(LAMBDA, "ClaimedAccountConcurrency", 900),),
+        6,
     ),
 }
 
@@ -113,4 +137,6 @@ def test_alarm_goes_off_with_bad_values_only_and_ends_with_good_ones(alarm: str)
 def test_alarm_pass_errors_needs_five_calls() -> None:
     few = (function("Invocations", "reconcile", 0.9), function("Errors", "reconcile", 0.9))
     assert not Minutes().until("ALARM", "PassErrors", few, 60)
-    assert Minutes().until("ALARM", "PassErrors", (function("Invocations", "reconcile", 1), *few[1:]), 60)
+    assert Minutes().until(
+        "ALARM", "PassErrors", (function("Invocations", "reconcile", 1), *few[1:]), 60
+    )

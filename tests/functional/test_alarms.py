@@ -19,13 +19,17 @@ from tests.cases import each_row
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import EVERYTHING, Template, resolve
 
-ONLY_CLUSTER_API = dict.fromkeys(("UseAlicloud", "UseCherryservers", "UseExoscale", "UseHuaweicloud"), "off")
+ONLY_CLUSTER_API = dict.fromkeys(
+    ("UseAlicloud", "UseCherryservers", "UseExoscale", "UseHuaweicloud"), "off"
+)
 MOST_METRICS = 10  # of an alarm with an expression
 TOPIC = EVERYTHING["AlarmTopicArn"]
 
 
 def _stage() -> Stage:
-    return msgspec.structs.replace(load("prod"), options=Options(alarm_topic_arn=TOPIC, account_concurrency=50))
+    return msgspec.structs.replace(
+        load("prod"), options=Options(alarm_topic_arn=TOPIC, account_concurrency=50)
+    )
 
 
 def _resources(**given: str) -> dict[str, Any]:
@@ -34,16 +38,29 @@ def _resources(**given: str) -> dict[str, Any]:
 
 
 def _alarms(resources: dict[str, Any]) -> dict[str, Any]:
-    return {name: one["Properties"] for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"}
+    return {
+        name: one["Properties"]
+        for name, one in resources.items()
+        if one["Type"] == "AWS::CloudWatch::Alarm"
+    }
 
 
 def _dimensions(alarms: dict[str, Any]) -> list[tuple[str, Any]]:
     metrics = [
         metric
         for alarm in alarms.values()
-        for metric in [alarm, *(one["MetricStat"]["Metric"] for one in alarm.get("Metrics", ()) if "MetricStat" in one)]
+        for metric in [
+            alarm,
+            *(
+                one["MetricStat"]["Metric"]
+                for one in alarm.get("Metrics", ())
+                if "MetricStat" in one
+            ),
+        ]
     ]
-    return [(one["Name"], one["Value"]) for metric in metrics for one in metric.get("Dimensions", ())]
+    return [
+        (one["Name"], one["Value"]) for metric in metrics for one in metric.get("Dimensions", ())
+    ]
 
 
 def test_alarms_of_the_template_watch_resources_of_the_template() -> None:
@@ -68,15 +85,25 @@ def test_alarms_of_make_deploy_watch_resources_that_chalice_deploys(tmp_path: Pa
     made = foundation.template(stage, "rule")["Resources"]
     names = {
         "FunctionName": {one.function_name for one in graph.functions},
-        "QueueName": {one["Properties"]["QueueName"] for one in made.values() if one["Type"] == "AWS::SQS::Queue"},
-        "TableName": {one["Properties"]["TableName"] for one in made.values() if "TableName" in one["Properties"]},
+        "QueueName": {
+            one["Properties"]["QueueName"]
+            for one in made.values()
+            if one["Type"] == "AWS::SQS::Queue"
+        },
+        "TableName": {
+            one["Properties"]["TableName"]
+            for one in made.values()
+            if "TableName" in one["Properties"]
+        },
         "Stage": {stage.config["api_gateway_stage"]},
         "ApiName": {"outscaler"},
         "Operation": {"GetItem", "Query", "UpdateItem", "TransactWriteItems"},
     }
     for dimension, value in _dimensions(_alarms(made)):
         assert value in names[dimension], value
-    watched = {value for dimension, value in _dimensions(_alarms(made)) if dimension == "FunctionName"}
+    watched = {
+        value for dimension, value in _dimensions(_alarms(made)) if dimension == "FunctionName"
+    }
     assert watched == names["FunctionName"]
     assert {properties["LogGroupName"] for _, properties in filters(foundation.names(stage))} <= {
         f"/aws/lambda/{name}" for name in names["FunctionName"]
@@ -84,12 +111,21 @@ def test_alarms_of_make_deploy_watch_resources_that_chalice_deploys(tmp_path: Pa
 
 
 def test_both_deployments_have_the_same_alarms_under_the_same_names() -> None:
-    stack, stage = _alarms(_resources()), _alarms(foundation.template(_stage(), "rule")["Resources"])
+    stack, stage = (
+        _alarms(_resources()),
+        _alarms(foundation.template(_stage(), "rule")["Resources"]),
+    )
     wanted = {f"{alarm.name}Alarm" for alarm in ALARMS} | {
         f"{name.title().replace('_', '')}DeadLettersAlarm" for name in DEAD_LETTERS
     }
     assert set(stack) == set(stage) == wanted
-    same = ("EvaluationPeriods", "DatapointsToAlarm", "Threshold", "ComparisonOperator", "TreatMissingData")
+    same = (
+        "EvaluationPeriods",
+        "DatapointsToAlarm",
+        "Threshold",
+        "ComparisonOperator",
+        "TreatMissingData",
+    )
     for name in wanted:
         assert [stack[name].get(key) for key in same] == [stage[name].get(key) for key in same]
         assert stack[name]["AlarmActions"] == stack[name]["OKActions"] == [TOPIC]
@@ -97,8 +133,12 @@ def test_both_deployments_have_the_same_alarms_under_the_same_names() -> None:
 
 def test_no_alarm_and_no_filter_exists_without_a_topic() -> None:
     template = resolve(artifact().translated("dev"))
-    assert not [one for one in template["Resources"].values() if one["Type"].startswith("AWS::CloudWatch")]
-    assert not [one for one in template["Resources"].values() if one["Type"] == "AWS::Logs::MetricFilter"]
+    assert not [
+        one for one in template["Resources"].values() if one["Type"].startswith("AWS::CloudWatch")
+    ]
+    assert not [
+        one for one in template["Resources"].values() if one["Type"] == "AWS::Logs::MetricFilter"
+    ]
     assert not _alarms(foundation.template(load("dev"), "rule")["Resources"])
 
 
@@ -108,14 +148,20 @@ def test_alarm_leaves_out_metrics_of_a_provider_that_is_not_used() -> None:
 
     assert "ActExoscale" in watched()
     assert "ActExoscale" not in watched(UseExoscale="off")
-    off = dict.fromkeys(("UseAlicloud", "UseCherryservers", "UseClusterapi", "UseExoscale", "UseHuaweicloud"), "off")
+    off = dict.fromkeys(
+        ("UseAlicloud", "UseCherryservers", "UseClusterapi", "UseExoscale", "UseHuaweicloud"), "off"
+    )
     left = json.loads(watched(**off))["Metrics"]
     assert [one["Id"] for one in left] == ["errors_logged", "steps", "result"]
 
 
 def test_account_concurrency_is_part_of_the_expression_in_both_deployments() -> None:
-    stack = _alarms(_resources(AccountConcurrency="50"))["ConcurrencyAlarm"]["Metrics"][-1]["Expression"]
-    stage = _alarms(foundation.template(_stage(), "rule")["Resources"])["ConcurrencyAlarm"]["Metrics"][-1]["Expression"]
+    stack = _alarms(_resources(AccountConcurrency="50"))["ConcurrencyAlarm"]["Metrics"][-1][
+        "Expression"
+    ]
+    stage = _alarms(foundation.template(_stage(), "rule")["Resources"])["ConcurrencyAlarm"][
+        "Metrics"
+    ][-1]["Expression"]
     assert stack == stage == "100 * claimed / 50"
 
 
@@ -133,12 +179,16 @@ def test_alarm_expression_uses_its_metrics_and_tolerates_missing_values(alarm: A
     assert evaluate(text, dict.fromkeys(ids, 10.0)) is not None
     for source in alarm.sources:
         others = dict.fromkeys(ids, 7.0)
-        results = {evaluate(text, others | {source.id: value}) for value in (None, 0.0, 3.0, 1000.0)}
+        results = {
+            evaluate(text, others | {source.id: value}) for value in (None, 0.0, 3.0, 1000.0)
+        }
         assert len(results) > 1, f"{source.id} does not matter"
 
 
 @each_row("given, providers", [({}, PROVIDERS), (ONLY_CLUSTER_API, ("clusterapi",))])
-def test_cost_counts_the_metrics_of_all_alarms(given: dict[str, str], providers: tuple[str, ...]) -> None:
+def test_cost_counts_the_metrics_of_all_alarms(
+    given: dict[str, str], providers: tuple[str, ...]
+) -> None:
     metrics = [
         [one for one in alarm.get("Metrics", [{"MetricStat": alarm}]) if "MetricStat" in one]
         for alarm in _alarms(_resources(**given)).values()

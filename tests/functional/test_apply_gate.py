@@ -1,4 +1,6 @@
-"""`outscaler apply` checks a policy before it becomes active, and refuses errors unless a person gives a reason."""
+"""`outscaler apply` checks a policy before it becomes active, and refuses errors unless
+a person gives a reason.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,8 @@ def policy(folder: Path, mode: str) -> str:
 
 @pytest.fixture
 def hold_lease(cluster: tuple[ApiServer, Path]) -> Iterator[Hold]:
-    """Renews the lease of a Cluster Autoscaler until the end of the test, by the clock of this computer, as commands
-    judge it."""
+    """Renews the lease of a Cluster Autoscaler until the end of the test, by the clock of this
+    computer, as commands judge it."""
     ended = threading.Event()
 
     def renew() -> None:
@@ -104,7 +106,9 @@ def test_active_is_stored_if_the_doctor_finds_no_error(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
     file = policy(tmp_path, "active")
-    assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0, capsys.readouterr().err
+    assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0, (
+        capsys.readouterr().err
+    )
     assert capsys.readouterr().out == "prod: created, version 1\n"
 
 
@@ -114,7 +118,9 @@ def test_active_is_refused_while_another_autoscaler_holds_its_lease(
     hold_lease()
     file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")
     assert main(["apply", file, *kubeconfig]) == 2
-    [line] = [each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active")]
+    [line] = [
+        each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active")
+    ]
     assert "DR07: Lease kube-system/cluster-autoscaler was renewed" in line
     assert "--accept-findings REASON" in line
     assert store.policies.current("prod") is None
@@ -136,7 +142,9 @@ def test_active_is_refused_beside_node_pools_of_karpenter_for_the_same_pods(
     assert main(["apply", file, *kubeconfig, "--accept-findings", "it ends today"]) == 0
 
 
-def test_a_refusal_has_the_whole_remedy_of_each_finding(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_a_refusal_has_the_whole_remedy_of_each_finding(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     case = CASES["clusterapi here, one namespace, default group"]
     with stage(case, tmp_path) as there:
         rules = there.rules(0)
@@ -144,12 +152,21 @@ def test_a_refusal_has_the_whole_remedy_of_each_finding(store: Store, tmp_path: 
         there.permit(0, [each for each in rules if each not in lacking])
         command = ["apply", str(there.policy), *there.clusters, *there.given, "--vpc"]
         assert main(command) == 2
-        lines = [each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active: DR04")]
+        lines = [
+            each
+            for each in capsys.readouterr().err.splitlines()
+            if each.startswith("mode active: DR04")
+        ]
     assert len(lines) == len(lacking) == 2
     for line, role, rule in zip(
-        lines, ("ClusterRole outscaler", "Role outscaler-cluster-api in namespace prod"), lacking, strict=True
+        lines,
+        ("ClusterRole outscaler", "Role outscaler-cluster-api in namespace prod"),
+        lacking,
+        strict=True,
     ):
-        granted, _, rest = line.partition(f", which grants in {role}: ")[2].partition("; or accept it: ")
+        granted, _, rest = line.partition(f", which grants in {role}: ")[2].partition(
+            "; or accept it: "
+        )
         assert rest == "--accept-findings REASON"
         [entry] = yaml.safe_load(granted)
         assert (tuple(entry["resources"]), tuple(entry["verbs"])) == (rule.resources, rule.verbs)
@@ -177,27 +194,40 @@ def test_active_is_stored_with_a_warning_while_machines_are_on_their_way(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
     MachineDeploymentGroups(cluster[0].store).grow("MachineDeployment/default/md-0", 2)
-    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
-    assert "2 machines are on their way (MachineDeployment/default/md-0 2)" in capsys.readouterr().err
+    assert (
+        main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    )
+    assert (
+        "2 machines are on their way (MachineDeployment/default/md-0 2)" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
 def test_policy_that_ceases_to_be_active_names_own_machines_on_their_way(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said, mode: str
 ) -> None:
-    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert (
+        main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    )
     assert main(["apply", policy(tmp_path, mode)]) == 0
     assert "on their way" not in capsys.readouterr().err
-    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert (
+        main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    )
     request = ScaleUpRequest(3, 1_795_000_000.0, 1_795_000_900.0)
     memory = Memory(groups={"web": GroupMemory(target=5, request=request)})
     store.memory.save("prod", Memory(), memory, (), store.leases.acquire("prod", "test", 60))
     assert main(["apply", policy(tmp_path, mode)]) == 0
     said = capsys.readouterr().err
-    assert "prod: 3 machines are on their way (web 3): start another autoscaler when they are nodes" in said
+    assert (
+        "prod: 3 machines are on their way (web 3): start another autoscaler when they are nodes"
+        in said
+    )
 
 
-def test_a_cluster_that_cannot_be_reached_is_a_warning(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_a_cluster_that_cannot_be_reached_is_a_warning(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["apply", policy(tmp_path, "active")]) == 0
     assert "not checked before mode active" in capsys.readouterr().err
 
@@ -223,7 +253,10 @@ def test_policy_that_becomes_active_makes_the_deleted_status_again(
     assert cluster[0].store.get(*STATUS) is None
     capsys.readouterr()
     assert main(["apply", file, *kubeconfig]) == 0
-    assert "ConfigMap kube-system/cluster-autoscaler-status was not there and is made again" in capsys.readouterr().err
+    assert (
+        "ConfigMap kube-system/cluster-autoscaler-status was not there and is made again"
+        in capsys.readouterr().err
+    )
     made = cluster[0].store.get(*STATUS)
     assert made is not None
     assert "data" not in made
@@ -236,9 +269,16 @@ def test_policy_that_becomes_active_makes_the_deleted_status_again(
 def test_status_that_the_operator_may_not_make_is_named_with_the_command(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
-    cluster[0].faults.add(KubeFault(method="POST", path="/configmaps", times=100, **refusal(403, "no")))
-    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
-    assert "kubectl -n kube-system create configmap cluster-autoscaler-status" in capsys.readouterr().err
+    cluster[0].faults.add(
+        KubeFault(method="POST", path="/configmaps", times=100, **refusal(403, "no"))
+    )
+    assert (
+        main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    )
+    assert (
+        "kubectl -n kube-system create configmap cluster-autoscaler-status"
+        in capsys.readouterr().err
+    )
 
 
 def test_status_is_not_made_for_a_policy_that_writes_none(

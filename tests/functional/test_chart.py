@@ -1,4 +1,6 @@
-"""The Helm chart and the kustomization: the manifests of infra/kubernetes alone, in the form that a cluster accepts."""
+"""The Helm chart and the kustomization: the manifests of infra/kubernetes alone, in the
+form that a cluster accepts.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ Objects = list[dict[str, Any]]
 def merged(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The values of the chart with those given in their place, as Helm joins them."""
     return values | {
-        key: merged(values[key], value) if isinstance(value, dict) else value for key, value in given.items()
+        key: merged(values[key], value) if isinstance(value, dict) else value
+        for key, value in given.items()
     }
 
 
@@ -43,7 +46,12 @@ def objects(**given: Any) -> Objects:
     """What the chart makes of values."""
     values = merged(VALUES, given)
     jsonschema.validate(values, SCHEMA)
-    files = ChartFiles({f"manifests/{file.name}": file.read_text("utf-8") for file in (CHART / "manifests").iterdir()})
+    files = ChartFiles(
+        {
+            f"manifests/{file.name}": file.read_text("utf-8")
+            for file in (CHART / "manifests").iterdir()
+        }
+    )
     made: Objects = []
     for template in sorted((CHART / "templates").glob("*.yaml")):
         text = rendered(template.read_text("utf-8"), values, files)
@@ -52,7 +60,11 @@ def objects(**given: Any) -> Objects:
 
 
 def shipped(*names: str) -> Objects:
-    return [document for name in names for document in yaml.safe_load_all((MANIFESTS / name).read_text("utf-8"))]
+    return [
+        document
+        for name in names
+        for document in yaml.safe_load_all((MANIFESTS / name).read_text("utf-8"))
+    ]
 
 
 def identity(made: dict[str, Any]) -> tuple[str, str, str]:
@@ -66,10 +78,16 @@ def created(made: Objects) -> Iterator[int]:
             version = document["apiVersion"]
             root = f"/apis/{version}" if "/" in version else f"/api/{version}"
             listed = json.loads(server.handle("GET", root, server.headers()).body)["resources"]
-            [plural] = [each["name"] for each in listed if each["kind"] == document["kind"] and "/" not in each["name"]]
+            [plural] = [
+                each["name"]
+                for each in listed
+                if each["kind"] == document["kind"] and "/" not in each["name"]
+            ]
             _, namespace, _ = identity(document)
             path = f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-            yield server.handle("POST", path, server.headers(), json.dumps(document).encode()).status
+            yield server.handle(
+                "POST", path, server.headers(), json.dumps(document).encode()
+            ).status
 
 
 def test_chart_without_values_makes_the_manifests_of_a_cluster_that_is_scaled() -> None:
@@ -84,8 +102,12 @@ def test_chart_of_a_management_cluster_has_its_rights_and_token_only() -> None:
 
 
 def test_chart_limits_cluster_api_to_the_namespaces_that_are_named() -> None:
-    made = objects(token=False, clusterApi={"scope": "namespaced", "namespaces": ["team-a", "team-b"]})
-    roles = [document for document in made if document["metadata"]["name"] == "outscaler-cluster-api"]
+    made = objects(
+        token=False, clusterApi={"scope": "namespaced", "namespaces": ["team-a", "team-b"]}
+    )
+    roles = [
+        document for document in made if document["metadata"]["name"] == "outscaler-cluster-api"
+    ]
     assert [identity(document)[:2] for document in roles] == [
         (kind, namespace) for namespace in ("team-a", "team-b") for kind in ("Role", "RoleBinding")
     ]
@@ -94,13 +116,17 @@ def test_chart_limits_cluster_api_to_the_namespaces_that_are_named() -> None:
 
 def test_chart_leaves_a_status_configmap_of_another_autoscaler_alone() -> None:
     lost = [document for document in objects() if document not in objects(statusConfigMap=False)]
-    assert [identity(document) for document in lost] == [("ConfigMap", "kube-system", "cluster-autoscaler-status")]
+    assert [identity(document) for document in lost] == [
+        ("ConfigMap", "kube-system", "cluster-autoscaler-status")
+    ]
 
 
 def test_chart_writes_what_is_given_into_the_watcher() -> None:
     made = objects(watcher=WATCHER | {"memory": "1Gi"})
     plain = shipped("outscaler-watcher.yaml")
-    assert [identity(document) for document in made[-len(plain) :]] == [identity(document) for document in plain]
+    assert [identity(document) for document in made[-len(plain) :]] == [
+        identity(document) for document in plain
+    ]
     [container] = made[-1]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == WATCHER["image"]
     assert container["resources"]["limits"] == {"memory": "1Gi"}
@@ -133,7 +159,13 @@ def test_values_that_no_manifest_can_take_are_refused(given: dict[str, Any]) -> 
 
 
 _SWITCHES = list(
-    itertools.product((True, False), (True, False), (True, False), ("none", "namespaced", "management"), (True, False))
+    itertools.product(
+        (True, False),
+        (True, False),
+        (True, False),
+        ("none", "namespaced", "management"),
+        (True, False),
+    )
 )
 
 
@@ -155,7 +187,12 @@ def test_api_server_accepts_every_object_of_every_combination_of_values_once() -
 
 def test_api_server_refuses_an_object_that_is_no_manifest() -> None:
     assert list(
-        created([shipped("token-secret.yaml")[0] | {"metadata": {"namespace": "kube-system", "name": "Not_A_Name"}}])
+        created(
+            [
+                shipped("token-secret.yaml")[0]
+                | {"metadata": {"namespace": "kube-system", "name": "Not_A_Name"}}
+            ]
+        )
     ) == [422]
 
 
@@ -168,7 +205,9 @@ def test_kustomization_has_the_rights_and_the_token() -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 def test_kubectl_builds_the_kustomization() -> None:
-    done = subprocess.run(["kubectl", "kustomize", str(MANIFESTS)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(MANIFESTS)], capture_output=True, text=True, check=True
+    )
     built = sorted(yaml.safe_load_all(done.stdout), key=identity)
     assert built == sorted(shipped("rbac-workload.yaml", "token-secret.yaml"), key=identity)
 
@@ -176,12 +215,20 @@ def test_kubectl_builds_the_kustomization() -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 def test_kubectl_builds_the_documented_kustomization_of_the_watcher(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "watcher.md").read_text("utf-8")
-    [text] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: Kustomization" in block]
+    [text] = [
+        block
+        for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+        if "kind: Kustomization" in block
+    ]
     (tmp_path / "kustomization.yaml").write_text(text.replace("REGISTRY", "images.test"))
     shutil.copy(MANIFESTS / "outscaler-watcher.yaml", tmp_path)
-    done = subprocess.run(["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True
+    )
     documents = list(yaml.safe_load_all(done.stdout))
-    assert sorted(map(identity, documents)) == sorted(map(identity, shipped("outscaler-watcher.yaml")))
+    assert sorted(map(identity, documents)) == sorted(
+        map(identity, shipped("outscaler-watcher.yaml"))
+    )
     [deployment] = [document for document in documents if document["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "images.test/outscaler-watcher:RELEASE"
@@ -197,14 +244,17 @@ def test_chart_names_the_project_and_leaves_its_version_to_the_release() -> None
     assert (CHART / "manifests").resolve() == MANIFESTS
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on PATH; no package index has it")
+@pytest.mark.skipif(
+    shutil.which("helm") is None, reason="helm is not on PATH; no package index has it"
+)
 @pytest.mark.parametrize("command", ["lint", "template"])
 def test_helm_accepts_the_chart(command: str) -> None:
     subprocess.run(["helm", command, str(CHART)], capture_output=True, text=True, check=True)
 
 
 @pytest.mark.parametrize(
-    "template", ["{{ if true }}", "{{ end }}", "{{ toYaml . }}", "{{ (.Values }}", '{{ eq "a" "b" c }}']
+    "template",
+    ["{{ if true }}", "{{ end }}", "{{ toYaml . }}", "{{ (.Values }}", '{{ eq "a" "b" c }}'],
 )
 def test_template_that_uses_more_than_is_known_here_is_refused(template: str) -> None:
     with pytest.raises((NotRendered, KeyError, TypeError)):

@@ -1,4 +1,6 @@
-"""`outscaler cost`: the stored bill, the bill of a folder, savings and moves, and the cost of another policy."""
+"""`outscaler cost`: the stored bill, the bill of a folder, savings and moves, and
+the cost of another policy.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ SHOP = "shop"
 
 
 def shop() -> ClusterBuilder:
-    builder = cluster().node("w-0", "4", "16Gi", group="workers").node("w-1", "4", "16Gi", group="workers")
+    builder = (
+        cluster()
+        .node("w-0", "4", "16Gi", group="workers")
+        .node("w-1", "4", "16Gi", group="workers")
+    )
     builder.node("alone", "2", "8Gi").group(
         "workers", max=5, price=0.2, currency="EUR", template=node("t", "4", "16Gi")
     )
@@ -62,11 +68,23 @@ def empty(account: Store) -> Store:
 @pytest.fixture
 def store(empty: Store) -> Store:
     """A cluster with a bill, a removal of two hours ago, and a decision with moves."""
-    overview = ClusterOverview(NOW - 240, (GroupOverview("workers", "Workers"),), bill=bill_of(shop()))
+    overview = ClusterOverview(
+        NOW - 240, (GroupOverview("workers", "Workers"),), bill=bill_of(shop())
+    )
     empty.gauge_rings.add(SHOP, GaugePoint(NOW, 3, 0), overview, seen=0.0)
     moves = (
         Move(("w-9",), (), 0.1, 0.1, 2.0, 0.05, 1.0, "shadow", currency="EUR"),
-        Move(("w-1", "w-0"), (MovePurchase("small", 1, 0.1),), 0.4, 0.3, 4.0, 0.2, 2.5, "shadow", currency="EUR"),
+        Move(
+            ("w-1", "w-0"),
+            (MovePurchase("small", 1, 0.1),),
+            0.4,
+            0.3,
+            4.0,
+            0.2,
+            2.5,
+            "shadow",
+            currency="EUR",
+        ),
     )
     plan = msgspec.structs.replace(
         shop().plan(), at=NOW - 60, cluster=SHOP, consolidation=ConsolidationReport("shadow", moves)
@@ -93,7 +111,9 @@ def store(empty: Store) -> Store:
     early.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act")
     lease = empty.leases.acquire(SHOP, "pass", 60)
     left = carry_over.write(CarryOver(decided=NOW - 60))
-    empty.leases.release(lease, passed_at=NOW - 13, carry_over=left, decision=decision(plan), succeeded=True)
+    empty.leases.release(
+        lease, passed_at=NOW - 13, carry_over=left, decision=decision(plan), succeeded=True
+    )
     return empty
 
 
@@ -139,7 +159,8 @@ def test_cost_of_a_cluster_is_shown_with_savings_and_moves(store: Store, capsys:
     assert (
         printed(capsys, "cost", SHOP)
         == """\
-shop: 0.4000 EUR per hour for 2 machines; 1 machine without a price not included (2026-11-18T11:02:40Z)
+shop: 0.4000 EUR per hour for 2 machines; 1 machine without a price not included \
+(2026-11-18T11:02:40Z)
 
 WHAT FOR                                      PER HOUR   SHARE
 requested by pods                               0.1500   37.5%
@@ -149,7 +170,8 @@ free, for headroom, rules and minimum sizes       0.00    0.0%
 free, avoidable at best                         0.2500   62.5%
 being drained, or without a node                  0.00    0.0%
 
-Lower bound: 0.0500 EUR, 12.5% of the price; no choice of nodes for these pods saves more than 0.3500 EUR
+Lower bound: 0.0500 EUR, 12.5% of the price; no choice of nodes for these pods saves more than \
+0.3500 EUR
 
 GROUP     MACHINES   PER HOUR   REQUESTED   OTHER   WANTED   AVOIDABLE   NOT USABLE
 Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00
@@ -169,12 +191,21 @@ Machines only: without disks, load balancers, traffic and the vendor's fees.
 @pytest.mark.parametrize(
     ("key", "lines"),
     [
-        ("namespace", ["front         0.1000   25.0%   0.1667", "back          0.0500   12.5%   0.0833"]),
+        (
+            "namespace",
+            ["front         0.1000   25.0%   0.1667", "back          0.0500   12.5%   0.0833"],
+        ),
         (
             "owner",
-            ["front/StatefulSet/web     0.1000   25.0%   0.1667", "back/StatefulSet/db       0.0500   12.5%   0.0833"],
+            [
+                "front/StatefulSet/web     0.1000   25.0%   0.1667",
+                "back/StatefulSet/db       0.0500   12.5%   0.0833",
+            ],
         ),
-        ("pool", ["Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00"]),
+        (
+            "pool",
+            ["Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00"],
+        ),
     ],
 )
 def test_cost_is_shown_by_name(store: Store, capsys: Said, key: str, lines: list[str]) -> None:
@@ -184,7 +215,11 @@ def test_cost_is_shown_by_name(store: Store, capsys: Said, key: str, lines: list
 
 
 def test_cost_in_wide_form_has_every_table(store: Store, capsys: Said) -> None:
-    heads = [line.split()[0] for line in printed(capsys, "cost", SHOP, "-o", "wide").splitlines() if line.isupper()]
+    heads = [
+        line.split()[0]
+        for line in printed(capsys, "cost", SHOP, "-o", "wide").splitlines()
+        if line.isupper()
+    ]
     assert [head for head in heads if head in ("GROUP", "POOL", "NAMESPACE", "OWNER")] == [
         "GROUP",
         "POOL",
@@ -197,15 +232,26 @@ def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
     data = answer(capsys, "cost", "--days", "1")  # the only cluster
     [bill] = data.pop("bills")
     assert (bill["currency"], bill["lowerBound"], bill["efficiency"]) == ("EUR", 0.05, 0.125)
-    assert bill["perHour"]["paid"] == sum(amount for name, amount in bill["perHour"].items() if name != "paid") == 0.4
+    assert (
+        bill["perHour"]["paid"]
+        == sum(amount for name, amount in bill["perHour"].items() if name != "paid")
+        == 0.4
+    )
     assert bill["groups"][0]["name"] == "workers"
-    assert bill["owners"][0] == {"name": "front/StatefulSet/web", "names": 1, "workload": 0.1, "idle": 0.166667}
+    assert bill["owners"][0] == {
+        "name": "front/StatefulSet/web",
+        "names": 1,
+        "workload": 0.1,
+        "idle": 0.166667,
+    }
     assert [move["saves"] for move in data.pop("moves")] == [0.3, 0.1]
     assert data == {
         "cluster": SHOP,
         "at": "2026-11-18T11:02:40Z",
         "unpriced": 1,
-        "savings": [{"currency": "EUR", "perHour": 0.2, "today": 0.4, "sevenDays": 0.4, "month": 0.4}],
+        "savings": [
+            {"currency": "EUR", "perHour": 0.2, "today": 0.4, "sevenDays": 0.4, "month": 0.4}
+        ],
         "savingsAt": "2026-11-18T11:06:40Z",
         "note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",
         "savedInDays": {"days": 1, "byCurrency": {"EUR": 0.4}},
@@ -213,10 +259,14 @@ def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
 
 
 def test_cost_without_a_bill_says_why(empty: Store, capsys: Said) -> None:
-    assert refusal(capsys, "cost", SHOP) == "shop: no pass has made a bill yet; repeat it after the next pass"
+    assert (
+        refusal(capsys, "cost", SHOP)
+        == "shop: no pass has made a bill yet; repeat it after the next pass"
+    )
     empty.gauge_rings.add(SHOP, GaugePoint(NOW, 3, 0), ClusterOverview(NOW), seen=0.0)
     assert refusal(capsys, "cost", SHOP) == (
-        "shop: no machine has a price; add spec.prices to its policy (https://github.com/outscaler/outscaler/blob/main/docs/bill.md)"
+        "shop: no machine has a price; add spec.prices to its policy "
+        "(https://github.com/outscaler/outscaler/blob/main/docs/bill.md)"
     )
     assert refusal(capsys, "cost", "shpo") == "shpo: no such cluster; did you mean shop?"
 
@@ -230,7 +280,9 @@ def test_cost_without_a_bill_says_why(empty: Store, capsys: Said) -> None:
         (("--with-policy", "x.yaml"), "--from: is not given, and OUTSCALER_DECISIONS is not set"),
     ],
 )
-def test_cost_refuses_wrong_arguments(store: Store, capsys: Said, words: tuple[str, ...], says: str) -> None:
+def test_cost_refuses_wrong_arguments(
+    store: Store, capsys: Said, words: tuple[str, ...], says: str
+) -> None:
     assert says in refusal(capsys, "cost", SHOP, *words)
 
 
@@ -253,7 +305,9 @@ def test_cost_of_a_saved_cluster_is_computed_from_its_files(tmp_path: Path, caps
     ]
     assert data["savings"] == []
     assert "no machine has a price" in refusal(capsys, "cost", folder)
-    assert "--days: needs the operations of a deployment" in refusal(capsys, "cost", folder, "--days", "1")
+    assert "--days: needs the operations of a deployment" in refusal(
+        capsys, "cost", folder, "--days", "1"
+    )
 
 
 # -- another policy
@@ -281,20 +335,25 @@ def test_cost_of_another_policy_is_that_of_its_own_nodes(
 ) -> None:
     monkeypatch.setattr("time.time", lambda: NOW)
     policy = yaml.safe_load(GOOD)
-    policy["spec"]["options"] = {"scaleDownUnneededTime": "2m", "scaleDownUtilizationThreshold": 0.6}
+    policy["spec"]["options"] = {
+        "scaleDownUnneededTime": "2m",
+        "scaleDownUtilizationThreshold": 0.6,
+    }
     file = tmp_path / "new.yaml"
     file.write_text(yaml.safe_dump(policy))
     words = ("cost", SHOP, "--with-policy", str(file), "--from", str(decisions))
     data = answer(capsys, *words)
     recorded, given = data["recorded"], data["withPolicy"]
     assert (data["decisions"], data["leftOut"], data["hours"]) == (3, 0.0, 0.3333)
-    assert recorded["cost"] == {"EUR": pytest.approx(0.5 / 3, abs=1e-6)}  # ten cores for twenty minutes
+    # ten cores for twenty minutes
+    assert recorded["cost"] == {"EUR": pytest.approx(0.5 / 3, abs=1e-6)}
     assert (recorded["nodesRemoved"], given["nodesRemoved"], given["podsMoved"]) == (0, 1, 1)
     assert given["cost"]["EUR"] < recorded["cost"]["EUR"]
     assert answer(capsys, *words) == data, "the same every time"
     shown = printed(capsys, *words)
     assert "recorded policy   given policy" in shown.lower()
     assert (
-        "Only decisions with changes are recorded; spans of more than 15 minutes without any are left out, 0%" in shown
-    )
+        "Only decisions with changes are recorded; spans of more than 15 minutes without any "
+        "are left out, 0%"
+    ) in shown
     assert "in 1 day" in refusal(capsys, "cost", "lab", *words[2:], "--days", "1")

@@ -14,7 +14,10 @@ from chalicelib.command.main import main
 from tests.functional.saved_cluster import node, pod, save, shop
 from tests.reference_data import SHARED, needs_shared
 
-BUSY, QUIET = SHARED / "data" / "captures" / "shop-busy", SHARED / "data" / "captures" / "shop-quiet"
+BUSY, QUIET = (
+    SHARED / "data" / "captures" / "shop-busy",
+    SHARED / "data" / "captures" / "shop-quiet",
+)
 Said = pytest.CaptureFixture[str]
 Explain = Callable[..., dict[str, Any]]
 
@@ -25,7 +28,11 @@ def explain(tmp_path: Path, capsys: Said) -> Explain:
 
     def run(kind: str, name: str, *args: str | Path) -> dict[str, Any]:
         folder = tmp_path / "shop"
-        where = [] if "--snapshot" in args else ["--snapshot", folder if folder.exists() else shop(folder)]
+        where = (
+            []
+            if "--snapshot" in args
+            else ["--snapshot", folder if folder.exists() else shop(folder)]
+        )
         assert main(["explain", kind, name, *map(str, [*where, *args]), "-o", "json"]) == 0
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         assert (answer["kind"], answer["says"][0].endswith(".")) == (kind, True)
@@ -34,7 +41,7 @@ def explain(tmp_path: Path, capsys: Said) -> Explain:
     return run
 
 
-# -- pods ----------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 
 def test_explain_pod_for_which_a_group_scales_up(explain: Explain) -> None:
@@ -51,7 +58,9 @@ def test_explain_pod_for_which_a_group_scales_up(explain: Explain) -> None:
 def test_explain_unschedulable_pod_has_every_groups_reasons_with_numbers(explain: Explain) -> None:
     answer = explain("pod", "huge")
     assert (answer["name"], answer["verdict"]) == ("shop/huge", "unschedulable")
-    assert answer["nodes"] >= max(answer["against"].values()) > 0, "what the nodes that exist have against it"
+    assert answer["nodes"] >= max(answer["against"].values()) > 0, (
+        "what the nodes that exist have against it"
+    )
     assert answer["reasons"]["b"] == ["Insufficient cpu"]
     (reason,) = answer["details"]["b"]
     assert reason["message"] == "Insufficient cpu (needs 40, template offers 2)"
@@ -63,7 +72,11 @@ def test_explain_unschedulable_pod_has_every_groups_reasons_with_numbers(explain
 
 def test_explain_pod_that_fits_an_existing_node(explain: Explain) -> None:
     answer = explain("pod", "shop/small")
-    assert (answer["verdict"], answer["fitsOn"], answer["upcoming"]) == ("fitsExisting", "a-0", False)
+    assert (answer["verdict"], answer["fitsOn"], answer["upcoming"]) == (
+        "fitsExisting",
+        "a-0",
+        False,
+    )
     assert explain("node", "a-0")["expected"] == ["shop/small"]
 
 
@@ -78,7 +91,10 @@ def test_explain_running_pod_shows_its_node_and_why_the_node_stays(explain: Expl
     assert (answer["verdict"], answer["node"], answer["nodeVerdict"]) == ("runs", "a-1", "stays")
     assert answer["nodeReason"]["code"] == "NotUnderutilized"
     (says,) = answer["says"]
-    assert says == "Pod shop/db-0 runs on node a-1. The node stays: not underutilized (cpu 95%, threshold 50%)."
+    assert says == (
+        "Pod shop/db-0 runs on node a-1. The node stays: not underutilized (cpu 95%, threshold "
+        "50%)."
+    )
 
 
 @pytest.fixture
@@ -96,17 +112,36 @@ def idle(tmp_path: Path) -> Path:
     )
 
 
-def test_explain_running_pod_of_a_removed_node_shows_its_destination(idle: Path, explain: Explain) -> None:
-    answer = explain("pod", "move", "--snapshot", idle, "--assume-unneeded-for", "11m", "--option", "minReplicaCount=0")
+def test_explain_running_pod_of_a_removed_node_shows_its_destination(
+    idle: Path, explain: Explain
+) -> None:
+    answer = explain(
+        "pod",
+        "move",
+        "--snapshot",
+        idle,
+        "--assume-unneeded-for",
+        "11m",
+        "--option",
+        "minReplicaCount=0",
+    )
     assert (answer["nodeVerdict"], answer["destination"]) == ("removed", "n-1")
-    assert "would be removed now (drain): the pod is evicted, and there is room for it on n-1." in answer["says"][0]
+    assert (
+        "would be removed now (drain): the pod is evicted, and there is room for it on n-1."
+        in answer["says"][0]
+    )
     daemon = explain("pod", "logs", "--snapshot", idle, "--assume-unneeded-for", "11m")
     assert daemon["says"][0].endswith("it goes with its node.")
 
 
-def test_explain_running_pod_on_an_unneeded_node_shows_the_remaining_wait(idle: Path, explain: Explain) -> None:
+def test_explain_running_pod_on_an_unneeded_node_shows_the_remaining_wait(
+    idle: Path, explain: Explain
+) -> None:
     answer = explain("pod", "move", "--snapshot", idle)
-    assert (answer["nodeVerdict"], answer["nodeReason"]["code"]) == ("unneeded", "NotUnneededLongEnough")
+    assert (answer["nodeVerdict"], answer["nodeReason"]["code"]) == (
+        "unneeded",
+        "NotUnneededLongEnough",
+    )
 
 
 def test_explain_pod_that_blocks_its_node(idle: Path, explain: Explain) -> None:
@@ -115,36 +150,66 @@ def test_explain_pod_that_blocks_its_node(idle: Path, explain: Explain) -> None:
     assert "The node stays: because of this pod: blocked by pod shop/bare" in answer["says"][0]
 
 
-def test_explain_shows_only_missing_data_that_affects_the_answer(explain: Explain, tmp_path: Path) -> None:
+def test_explain_shows_only_missing_data_that_affects_the_answer(
+    explain: Explain, tmp_path: Path
+) -> None:
     folder = shop(tmp_path / "less")
     for name in ("workloads", "pdbs"):
         (folder / f"{name}.json").unlink()
     wants = explain("pod", "huge", "--snapshot", folder)
-    assert [gap["kind"] for gap in wants["gaps"]] == ["DaemonSet"], "budgets and owners matter to removals only"
+    assert [gap["kind"] for gap in wants["gaps"]] == ["DaemonSet"], (
+        "budgets and owners matter to removals only"
+    )
     runs = explain("pod", "db-0", "--snapshot", folder)
-    assert {gap["kind"] for gap in runs["gaps"]} == {"DaemonSet", "PodDisruptionBudget", "ReplicaSet"}
+    assert {gap["kind"] for gap in runs["gaps"]} == {
+        "DaemonSet",
+        "PodDisruptionBudget",
+        "ReplicaSet",
+    }
 
 
-def test_explain_unreadable_pod_differs_from_an_unknown_pod(explain: Explain, tmp_path: Path) -> None:
-    folder = save(tmp_path / "odd", [node("n-0", "n")], [pod("odd", "lots")], [{"id": "n", "max": 3, "size": 1}])
+def test_explain_unreadable_pod_differs_from_an_unknown_pod(
+    explain: Explain, tmp_path: Path
+) -> None:
+    folder = save(
+        tmp_path / "odd",
+        [node("n-0", "n")],
+        [pod("odd", "lots")],
+        [{"id": "n", "max": 3, "size": 1}],
+    )
     answer = explain("pod", "shop/odd", "--snapshot", folder)
     assert answer["verdict"] == "unreadable"
     assert "lots" in answer["says"][0]
 
 
-# -- names ---------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ("pod web-0", "explain pod: 'web-0' is in 2 namespaces; write one of other/web-0, shop/web-0"),
-        ("pod web", "explain pod: no pod is called 'web'; did you mean other/web-0, shop/web-0, shop/web-1?"),
+        (
+            "pod web-0",
+            "explain pod: 'web-0' is in 2 namespaces; write one of other/web-0, shop/web-0",
+        ),
+        (
+            "pod web",
+            (
+                "explain pod: no pod is called 'web'; did you mean other/web-0, shop/web-0, "
+                "shop/web-1?"
+            ),
+        ),
         ("pod shop/hgue", "explain pod: no pod is called 'shop/hgue'; did you mean shop/huge?"),
-        ("pod xyzzy-12345", "explain pod: no pod is called 'xyzzy-12345'; there are other/web-0, shop/api-0,"),
+        (
+            "pod xyzzy-12345",
+            "explain pod: no pod is called 'xyzzy-12345'; there are other/web-0, shop/api-0,",
+        ),
         ("node a-3", "explain node: no node is called 'a-3'; did you mean a-"),
         ("group bb", "explain group: no node group is called 'bb'; did you mean b?"),
-        ("deployment web", "outscaler explain: argument KIND: 'deployment' is not one of pod, node, group"),
+        (
+            "deployment web",
+            "outscaler explain: argument KIND: 'deployment' is not one of pod, node, group",
+        ),
     ],
 )
 def test_unknown_name_is_a_one_line_error_with_the_nearest_name(
@@ -157,7 +222,7 @@ def test_unknown_name_is_a_one_line_error_with_the_nearest_name(
     assert len(said.err.splitlines()) == 1
 
 
-# -- nodes ---------------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 
 def test_explain_node_that_stays(explain: Explain) -> None:
@@ -169,7 +234,11 @@ def test_explain_node_that_stays(explain: Explain) -> None:
 
 def test_explain_removed_node_shows_destinations_of_its_pods(idle: Path, explain: Explain) -> None:
     answer = explain("node", "n-0", "--snapshot", idle, "--assume-unneeded-for", "11m")
-    assert (answer["verdict"], answer["how"], answer["evict"]) == ("removed", "drain", ["shop/move"])
+    assert (answer["verdict"], answer["how"], answer["evict"]) == (
+        "removed",
+        "drain",
+        ["shop/move"],
+    )
     assert answer["destinations"] == {"shop/move": "n-1"}
 
 
@@ -178,17 +247,22 @@ def test_explain_node_blocked_by_a_pod(idle: Path, explain: Explain) -> None:
     assert (answer["verdict"], answer["holds"]) == ("stays", "shop/bare")
 
 
-# -- groups --------------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 
 
 def test_explain_group_that_scales_up(explain: Explain) -> None:
     answer = explain("group", "b")
     assert (answer["verdict"], answer["size"], answer["min"], answer["max"]) == ("grows", 0, 0, 5)
     assert answer["growth"] == {"from": 0, "to": 2, "max": 5, "pods": ["shop/web-0", "shop/web-1"]}
-    assert {tuple(each["pods"]) for each in answer["noHelpTo"]} == {("shop/huge",), ("other/web-0",)}
+    assert {tuple(each["pods"]) for each in answer["noHelpTo"]} == {
+        ("shop/huge",),
+        ("other/web-0",),
+    }
 
 
-def test_explain_group_shows_its_price_or_why_there_is_none(explain: Explain, tmp_path: Path, capsys: Said) -> None:
+def test_explain_group_shows_its_price_or_why_there_is_none(
+    explain: Explain, tmp_path: Path, capsys: Said
+) -> None:
     folder = shop(tmp_path / "shop")
     none = "its provider names no price, and no spec.prices are given"
     assert explain("group", "b")["price"] == {"noPrice": none}
@@ -235,11 +309,13 @@ def test_explain_backed_off_group_shows_end_and_cause(explain: Explain, tmp_path
     assert "OutOfStock E1 none left" in answer["says"][0]
 
 
-# -- output formats -------------------------------------------------------------------------------------------------
+# -- output formats --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", ["pod huge", "pod db-0", "node a-0", "group b"])
-def test_explain_output_formats_have_the_same_content(asked: str, tmp_path: Path, capsys: Said) -> None:
+def test_explain_output_formats_have_the_same_content(
+    asked: str, tmp_path: Path, capsys: Said
+) -> None:
     command = ["explain", *asked.split(), "--snapshot", str(shop(tmp_path / "shop"))]
     assert main([*command, "-o", "json"]) == 0
     as_json = json.loads(capsys.readouterr().out)
@@ -250,9 +326,13 @@ def test_explain_output_formats_have_the_same_content(asked: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "words", [("node", "a-0"), ("no", "a-0"), ("nodes", "a-0"), ("node/a-0",), ("no/a-0",)], ids=" ".join
+    "words",
+    [("node", "a-0"), ("no", "a-0"), ("nodes", "a-0"), ("node/a-0",), ("no/a-0",)],
+    ids=" ".join,
 )
-def test_explain_takes_the_folder_as_plan_does(words: tuple[str, ...], tmp_path: Path, capsys: Said) -> None:
+def test_explain_takes_the_folder_as_plan_does(
+    words: tuple[str, ...], tmp_path: Path, capsys: Said
+) -> None:
     folder = str(shop(tmp_path / "shop"))
     assert main(["explain", "node", "a-0", "--snapshot", folder]) == 0
     answer = capsys.readouterr().out

@@ -1,5 +1,5 @@
-"""`outscaler explain node`: for every reason the code, the blocking pod, the text and the remedy. Each row is a small
-saved cluster; states that files cannot express are built in code."""
+"""`outscaler explain node`: for every reason the code, the blocking pod, the text and the remedy.
+Each row is a small saved cluster; states that files cannot express are built in code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def _saved(row: CliExplainNodeEntry, folder: Path) -> list[str]:
         [_node("n-0", **row.first), _node("n-1"), *row.nodes],
         [pod("big-1", "1500m", on="n-1"), *row.pods],
         row.groups or (_group(),),
-        [workload("ReplicaSet", "rs", 3), workload("ReplicaSet", "dns", 2, namespace="kube-system")],
+        [
+            workload("ReplicaSet", "rs", 3),
+            workload("ReplicaSet", "dns", 2, namespace="kube-system"),
+        ],
     )
     (made / "pdbs.json").write_text(json.dumps({"kind": "List", "items": list(row.budgets)}))
     args = ["explain", "node", "n-0", "--snapshot", str(made), "--now", NOW, *row.args]
@@ -71,7 +74,11 @@ def test_explain_node_shows_the_rule_the_pod_and_the_remedy(
     assert main([*args, "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["reason"]["code"] == row.code.value, answer["says"]
-    assert (answer["verdict"], answer.get("holds", ""), answer.get("until", "")) == (row.verdict, row.holds, row.until)
+    assert (answer["verdict"], answer.get("holds", ""), answer.get("until", "")) == (
+        row.verdict,
+        row.holds,
+        row.until,
+    )
     said = " ".join(answer["says"])
     assert [words for words in row.says if words not in said] == [], said
     assert main(args) == 0
@@ -95,7 +102,9 @@ def _built(build: ClusterBuilder, **how: Any) -> dict[str, Any]:
 
 def test_explain_node_not_simulated_for_lack_of_time_says_so() -> None:
     ticks = itertools.count(step=20.0)  # each clock reading costs more than a pass may take
-    build = cluster().node("n-0", group="g").node("n-1", group="g").running("n-0", 1, "100m").group("g")
+    build = (
+        cluster().node("n-0", group="g").node("n-1", group="g").running("n-0", 1, "100m").group("g")
+    )
     build.controllers = []
     answer = _built(build, clock=lambda: next(ticks))
     assert answer["reason"]["code"] == ReasonCode.NOT_EVALUATED.value
@@ -129,16 +138,26 @@ def test_every_reason_for_a_node_to_stay_is_in_the_table() -> None:
     lines = Path(Reason.__module__.replace(".", "/") + ".py")
     text = (Path(__file__).resolve().parents[2] / lines).read_text("utf-8")
     named = text.partition("why a node is not removed")[2].partition("# ---")[0]
-    codes = {code for code in ReasonCode if f" {code.name} = " in named} | {ReasonCode.CLUSTER_UNHEALTHY}
+    codes = {code for code in ReasonCode if f" {code.name} = " in named} | {
+        ReasonCode.CLUSTER_UNHEALTHY
+    }
     assert len(codes) > 20
-    # No document has a pause; tests/unit/plan/test_paused_parts.py and test_cli_operate.py have its words.
-    built = {ReasonCode.NOT_EVALUATED, ReasonCode.NODE_COOLDOWN, ReasonCode.POOL_MIN_SIZE, ReasonCode.PAUSED}
+    # No document has a pause; tests/unit/plan/test_paused_parts.py and
+    # test_cli_operate.py have its words.
+    built = {
+        ReasonCode.NOT_EVALUATED,
+        ReasonCode.NODE_COOLDOWN,
+        ReasonCode.POOL_MIN_SIZE,
+        ReasonCode.PAUSED,
+    }
     assert {row.code for row in ROWS} | built == codes
     silent = {code for code in codes if not remedy(Reason.of(code), "shop")}
     assert silent == {ReasonCode.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"
 
 
-def test_explain_node_with_an_open_removal_shows_the_operation(tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_with_an_open_removal_shows_the_operation(
+    tmp_path: Path, capsys: Said
+) -> None:
     row = next(row for row in ROWS if row.memory.get("operations"))
     args = _saved(row, tmp_path)
     assert main([*args, "-o", "json"]) == 0
@@ -159,7 +178,9 @@ def test_explain_node_with_an_open_removal_shows_the_operation(tmp_path: Path, c
     assert "given up after" in shown
 
 
-def test_explain_node_shows_utilization_and_timer_with_their_thresholds(tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_shows_utilization_and_timer_with_their_thresholds(
+    tmp_path: Path, capsys: Said
+) -> None:
     row = next(row for row in ROWS if row.code is ReasonCode.NOT_UNNEEDED_LONG_ENOUGH)
     more = msgspec.structs.replace(row, pods=(pod("some", "500m", on="n-0"),))
     args = _saved(more, tmp_path)

@@ -1,4 +1,6 @@
-"""`outscaler get` with kubectl's habits: names, forms of the answer, selectors, changed rows; and its whole tables."""
+"""`outscaler get` with kubectl's habits: names, forms of the answer, selectors, changed
+rows; and its whole tables.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ BURST = "MachineDeployment/default/burst"
 OVERVIEW = ClusterOverview(
     NOW,
     (
-        GroupOverview("web", "web", "clusterapi", "ch-gva-2", "c4.large", 0.25, 8.0, 6.2, 3.2e10, 2.0e10),
+        GroupOverview(
+            "web", "web", "clusterapi", "ch-gva-2", "c4.large", 0.25, 8.0, 6.2, 3.2e10, 2.0e10
+        ),
         GroupOverview(BURST, "burst", "exoscale", "ch-zrh-1,ch-gva-2", "huge", 1.5),
     ),
     (
@@ -74,10 +78,18 @@ def empty(account: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def store(empty: Store) -> Store:
-    """A cluster whose group web grows for two pods, with a pod that fits nowhere and a group in back-off."""
+    """A cluster whose group web grows for two pods, with a pod that fits nowhere
+    and a group in back-off."""
     empty.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
-    build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
-    build.group("web", max=5).group(BURST, max=3).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
+    build = (
+        cluster()
+        .node("busy", "4", group="web")
+        .node("idle", "4", group="web")
+        .running("busy", 1, "3", name="app")
+    )
+    build.group("web", max=5).group(BURST, max=3).pending(2, "3800m", name="wide").pending(
+        1, "64", name="huge"
+    )
     plan = msgspec.structs.replace(build.plan(), at=NOW - 600, cluster=SHOP)
     empty.journal.append(SHOP, plan_entry(plan))
     empty.gauge_rings.add(SHOP, GaugePoint(NOW, 2, 3), OVERVIEW, seen=0.0)
@@ -100,14 +112,18 @@ def store(empty: Store) -> Store:
     memory = Memory(groups=groups, operations=(operation,))
     empty.memory.save(SHOP, empty.memory.load(SHOP), memory, (operation,), lease)
     left = carry_over.write(CarryOver(decided=NOW - 600, gauges=pass_gauges(plan, Options(), {})))
-    empty.leases.release(lease, passed_at=NOW - 13, carry_over=left, decision=decision(plan), succeeded=True)
+    empty.leases.release(
+        lease, passed_at=NOW - 13, carry_over=left, decision=decision(plan), succeeded=True
+    )
     return empty
 
 
 @pytest.fixture
 def lab(store: Store) -> Store:
     """A second cluster, in mode shadow."""
-    store.policies.put(LAB, GOOD.replace("prod-geneva", LAB).replace("mode: active", "mode: shadow"), "d2", None)
+    store.policies.put(
+        LAB, GOOD.replace("prod-geneva", LAB).replace("mode: active", "mode: shadow"), "d2", None
+    )
     return store
 
 
@@ -142,7 +158,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return lines
 
 
-# -- whole tables --------------------------------------------------------------------------------------------------
+# -- whole tables ----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("lab")
@@ -163,12 +179,15 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
     assert printed(capsys, "get", "groups", SHOP) == [
         "GROUP   PROVIDER     NODES   MIN..MAX   CPU   MEMORY   STATE",
         (
-            "burst   exoscale     0       0..3       -     -        backing off until 2026-11-18T11:11:40Z: "
+            "burst   exoscale     0       0..3       -     -        backing off until "
+            "2026-11-18T11:11:40Z: "
             "sold out in ch-zrh-1,ch-gva-2"
         ),
         "web     clusterapi   2+2     0..5       78%   62%      2 nodes on their way since 41s",
     ]
-    assert [line.split()[-8:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
+    assert [
+        line.split()[-8:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]
+    ] == [
         ["huge", "1.5", "EUR", "-", "-", "-", "-", BURST],
         ["c4.large", "0.25", "EUR", "-", "-", "-", "-", "web"],
     ]
@@ -177,7 +196,9 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
 def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> None:
     lease = store.leases.acquire(SHOP, "another", 60)
     before = store.memory.load(SHOP)
-    joins = JoinStatistics(ready=(170, 180, 290), joined=98, failed=2, counted_at=NOW, since_timeout=3)
+    joins = JoinStatistics(
+        ready=(170, 180, 290), joined=98, failed=2, counted_at=NOW, since_timeout=3
+    )
     web = msgspec.structs.replace(before.groups["web"], joins=joins)
     gone = GroupMemory(target=1, joins=JoinStatistics(ready=(3600,), joined=1, counted_at=NOW))
     groups = {**before.groups, "web": web, "pool/gone": gone}
@@ -211,9 +232,12 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     groups = {**before.groups, "web": web, "pool/gone": GroupMemory(risk=risk)}
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
     seen = tuple(
-        msgspec.structs.replace(group, spot=known) for group, known in zip(OVERVIEW.groups, (SPOT, None), strict=True)
+        msgspec.structs.replace(group, spot=known)
+        for group, known in zip(OVERVIEW.groups, (SPOT, None), strict=True)
     )
-    store.gauge_rings.add(SHOP, GaugePoint(NOW + 9000, 2, 3), msgspec.structs.replace(OVERVIEW, groups=seen), seen=0.0)
+    store.gauge_rings.add(
+        SHOP, GaugePoint(NOW + 9000, 2, 3), msgspec.structs.replace(OVERVIEW, groups=seen), seen=0.0
+    )
     held = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="always", limit=1)
     due = (LifecycleVerdict("idle", DisruptionReason.EXPIRED, NOW - 60, held),)
     stored = last_decision(SHOP, store.scan_states.last(SHOP) or LastPass(), store.journal)
@@ -221,7 +245,9 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     changed = msgspec.structs.replace(stored.plan, lifecycle=due)
     store.journal.append(SHOP, plan_entry(changed))
     store.leases.release(lease, passed_at=NOW - 13, decision=decision(changed))
-    wide = [re.split(r"  +", line)[-3:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")]
+    wide = [
+        re.split(r"  +", line)[-3:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")
+    ]
     assert wide == [
         ["SPOT", "SHOULD GO", "ID"],
         ["-", "-", BURST],
@@ -237,21 +263,33 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     busy, idle = answer(capsys, "get", "nodes", SHOP)["nodes"]
     assert busy["notice"] == {"seenAt": "2026-11-18T11:06:20Z", "leavesAt": "2026-11-18T11:08:20Z"}
     assert (busy["spot"], "lifecycle" in busy, "notice" in idle) == (True, False, False)
-    assert (idle["lifecycle"]["why"], idle["lifecycle"]["held"]["code"]) == ("expired", "DisruptionBudget")
+    assert (idle["lifecycle"]["why"], idle["lifecycle"]["held"]["code"]) == (
+        "expired",
+        "DisruptionBudget",
+    )
     own = answer(capsys, "explain", "node", "busy", "--cluster", SHOP)
     assert (own["spot"], own["notice"], "lifecycle" in own) == (True, busy["notice"], False)
     own = answer(capsys, "explain", "node", "idle", "--cluster", SHOP)
     assert (own["lifecycle"], "notice" in own) == (idle["lifecycle"], False)
     assert "It is too old since" in " ".join(own["says"])
     group = answer(capsys, "explain", "group", "web", "--cluster", SHOP)
-    assert (group["spot"]["interruptions"], group["spot"]["leaving"], group["due"]) == (3.0, 1, {"expired": 1})
+    assert (group["spot"]["interruptions"], group["spot"]["leaving"], group["due"]) == (
+        3.0,
+        1,
+        {"expired": 1},
+    )
     assert (group["spot"]["premium"], group["spot"]["perMonth"]) == (0.007869, 2.3607)
     assert printed(capsys, "get", "nodes", SHOP, "-l", "due=expired", "-o", "name") == ["node/idle"]
     assert printed(capsys, "get", "nodes", SHOP, "-l", "due=too-old", "-o", "name") == ["node/idle"]
-    assert printed(capsys, "get", "groups", SHOP, "-l", "spot=yes", "-o", "name") == ["group/web", "group/gone"]
+    assert printed(capsys, "get", "groups", SHOP, "-l", "spot=yes", "-o", "name") == [
+        "group/web",
+        "group/gone",
+    ]
 
 
-def test_groups_on_a_terminal_fit_it_and_show_local_times(store: Store, screen: Callable[..., list[str]]) -> None:
+def test_groups_on_a_terminal_fit_it_and_show_local_times(
+    store: Store, screen: Callable[..., list[str]]
+) -> None:
     del store
     assert screen("get", "groups", SHOP, width=80) == [
         "GROUP   PROVIDER     NODES   MIN..MAX   CPU   MEMORY   STATE",
@@ -269,8 +307,14 @@ def test_nodes_show_their_group_use_age_and_why_they_stay(store: Store, capsys: 
         "Decided at 2026-11-18T10:56:40Z, last confirmed at 2026-11-18T11:06:27Z.",
         "",
         "NODE   GROUP   CPU   MEMORY   PODS   AGE     DECISION   WHY",
-        "busy   web     75%      40%      3   1d1h    stays      not underutilized (cpu 75%, threshold 50%)",
-        "idle   web      0%       1%      1   6m40s   stays      pending pods are expected on it (default/wide-00001)",
+        (
+            "busy   web     75%      40%      3   1d1h    stays      not underutilized (cpu 75%, "
+            "threshold 50%)"
+        ),
+        (
+            "idle   web      0%       1%      1   6m40s   stays      pending pods are expected on "
+            "it (default/wide-00001)"
+        ),
     ]
 
 
@@ -285,13 +329,19 @@ def test_nodes_show_the_reason_of_consolidation_where_it_is_the_one_that_counts(
     empty: Store, capsys: Said, code: ReasonCode, why: str
 ) -> None:
     empty.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
-    build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
+    build = (
+        cluster()
+        .node("busy", "4", group="web")
+        .node("idle", "4", group="web")
+        .running("busy", 1, "3", name="app")
+    )
     plan = build.group("web", max=2).pending(1, "3800m", name="wide").plan()
     reason = Reason.of(code, detail="off", saves=0.1, disruption=9.0, score=0.33, needs=0.5)
     rows = tuple(NodeVerdict(node, reason) for node in ("busy", "idle"))
     report = ConsolidationReport("act", verdicts=rows)
     empty.journal.append(
-        SHOP, plan_entry(msgspec.structs.replace(plan, at=NOW - 60, cluster=SHOP, consolidation=report))
+        SHOP,
+        plan_entry(msgspec.structs.replace(plan, at=NOW - 60, cluster=SHOP, consolidation=report)),
     )
     empty.leases.release(empty.leases.acquire(SHOP, "pass", 60), passed_at=NOW - 13)
     lines = printed(capsys, "get", "nodes", SHOP)
@@ -307,7 +357,8 @@ def test_pods_without_a_node_have_no_place(store: Store, capsys: Said) -> None:
     assert lines[2:] == [
         "POD                  DECISION      WHY",
         (
-            "default/huge-00003   no place      burst: not ready for scale-up (no node template: none known), "
+            "default/huge-00003   no place      burst: not ready for scale-up (no node template: "
+            "none known), "
             "web: Insufficient cpu (needs 64, template offers 4)"
         ),
         "default/wide-00002   new node      group web grows",
@@ -326,7 +377,10 @@ def test_operations_name_the_group_as_people_do(store: Store, capsys: Said) -> N
 @pytest.mark.parametrize(
     ("failure", "health"),
     [
-        (PassFailure("ClusterUnavailable", "no answer", NOW - 252, NOW - 13, 4), "unreachable for 4m12s"),
+        (
+            PassFailure("ClusterUnavailable", "no answer", NOW - 252, NOW - 13, 4),
+            "unreachable for 4m12s",
+        ),
         (PassFailure("Unavailable", "no answer", NOW - 252, NOW - 13, 4), "unreachable for 4m12s"),
         (PassFailure("StoreError", "x", NOW - 60, NOW - 13, 2), "failing (StoreError) for 1m"),
     ],
@@ -347,19 +401,23 @@ def test_health_of_a_cluster_without_passes_says_for_how_long(store: Store, caps
 def test_pause_of_a_cluster_is_in_its_mode_and_above_the_table(
     store: Store, capsys: Said, screen: Callable[..., list[str]]
 ) -> None:
-    store.pauses.change(SHOP, lambda _: (Pause(until=NOW + 3600, since=NOW, reason="sale", by="me"),))
+    store.pauses.change(
+        SHOP, lambda _: (Pause(until=NOW + 3600, since=NOW, reason="sale", by="me"),)
+    )
     lines = printed(capsys, "get")
     assert lines[0] == "shop: PAUSED until 2026-11-18T12:06:40Z by me: sale"
     assert lines[3].split()[:3] == ["shop", "active", "(paused)"]
     assert screen("get")[0] == "shop: PAUSED until 13:06 by me: sale"
 
 
-def test_policy_that_is_not_valid_is_unreadable_with_its_mistake(store: Store, capsys: Said) -> None:
+def test_policy_that_is_not_valid_is_unreadable_with_its_mistake(
+    store: Store, capsys: Said
+) -> None:
     store.policies.put(SHOP, GOOD.replace("active", "on"), "d3", 1)
     assert "unreadable: spec.mode: 'on' is unknown" in printed(capsys, "get")[1]
 
 
-# -- names ---------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -373,7 +431,9 @@ def test_policy_that_is_not_valid_is_unreadable_with_its_mistake(store: Store, c
         (("policy", "policies"), "policy"),
     ],
 )
-def test_things_have_the_short_names_of_kubectl(words: tuple[str, ...], kind: str, store: Store, capsys: Said) -> None:
+def test_things_have_the_short_names_of_kubectl(
+    words: tuple[str, ...], kind: str, store: Store, capsys: Said
+) -> None:
     del store
     answers = [printed(capsys, "get", word, SHOP, "-o", "name") for word in words]
     assert answers[0]
@@ -387,14 +447,21 @@ def test_old_word_for_the_circuit_breaker_is_taken_with_a_note(store: Store, cap
     old = capsys.readouterr()
     assert main(["get", "breaker", SHOP]) == 0
     new = capsys.readouterr()
-    assert old.out == new.out == "shop: not tripped; nodes removed in the last hour: 0, pods moved: 0\n"
+    assert (
+        old.out
+        == new.out
+        == "shop: not tripped; nodes removed in the last hour: 0, pods moved: 0\n"
+    )
     assert (old.err, new.err) == ("note: brake is an old word; write breaker\n", "")
 
 
 def test_cluster_may_be_omitted_where_there_is_only_one(store: Store, capsys: Said) -> None:
     assert printed(capsys, "get", "nodes") == printed(capsys, "get", "nodes", SHOP)
     store.policies.put(LAB, GOOD.replace("prod-geneva", LAB), "d2", None)
-    assert refusal(capsys, "get", "nodes") == "outscaler get nodes: needs a cluster's name; write one of lab, shop"
+    assert (
+        refusal(capsys, "get", "nodes")
+        == "outscaler get nodes: needs a cluster's name; write one of lab, shop"
+    )
 
 
 def test_cluster_that_is_needed_where_there_is_none_is_an_error(empty: Store, capsys: Said) -> None:
@@ -406,13 +473,24 @@ def test_names_select_rows_and_misspelt_ones_are_refused(store: Store, capsys: S
     del store
     assert [row["node"] for row in answer(capsys, "get", "node", SHOP, "idle")["nodes"]] == ["idle"]
     assert [row["node"] for row in answer(capsys, "get", "node/idle", SHOP)["nodes"]] == ["idle"]
-    assert [row["name"] for row in answer(capsys, "get", "groups", SHOP, BURST, "web")] == ["burst", "web"]
-    assert [row["pod"] for row in answer(capsys, "get", "po", SHOP, "huge-00003")["pods"]] == ["default/huge-00003"]
-    assert refusal(capsys, "get", "group", SHOP, "wep") == "NAME: no group is called 'wep'; did you mean web?"
-    assert refusal(capsys, "get", "cluster", "shp") == "NAME: no cluster is called 'shp'; did you mean shop?"
+    assert [row["name"] for row in answer(capsys, "get", "groups", SHOP, BURST, "web")] == [
+        "burst",
+        "web",
+    ]
+    assert [row["pod"] for row in answer(capsys, "get", "po", SHOP, "huge-00003")["pods"]] == [
+        "default/huge-00003"
+    ]
+    assert (
+        refusal(capsys, "get", "group", SHOP, "wep")
+        == "NAME: no group is called 'wep'; did you mean web?"
+    )
+    assert (
+        refusal(capsys, "get", "cluster", "shp")
+        == "NAME: no cluster is called 'shp'; did you mean shop?"
+    )
 
 
-# -- forms ---------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 def test_options_may_stand_between_the_names(store: Store, capsys: Said) -> None:
@@ -426,19 +504,39 @@ def test_forms_show_the_same_answer(store: Store, capsys: Said) -> None:
     assert yaml.safe_load("\n".join(printed(capsys, "get", "nodes", SHOP, "-o", "yaml"))) == data
     assert printed(capsys, "get", "nodes", SHOP, "-o", "name") == ["node/busy", "node/idle"]
     assert printed(capsys, "get", "nodes", SHOP, "-o", "jsonpath={.nodes[*].node}") == ["busy idle"]
-    assert printed(capsys, "get", "groups", SHOP, "-o", 'jsonpath={range .items[*]}{.name}={.max}{"\\n"}{end}') == [
+    assert printed(
+        capsys, "get", "groups", SHOP, "-o", 'jsonpath={range .items[*]}{.name}={.max}{"\\n"}{end}'
+    ) == [
         "burst=3",
         "web=5",
     ]
     assert printed(capsys, "get", "breaker", SHOP, "-o", "jsonpath={.on}") == ["false"]
 
 
-def test_json_of_groups_has_the_former_keys_and_those_of_the_table(store: Store, capsys: Said) -> None:
+def test_json_of_groups_has_the_former_keys_and_those_of_the_table(
+    store: Store, capsys: Said
+) -> None:
     del store
     burst, web = answer(capsys, "get", "groups", SHOP)
-    assert (burst["group"], burst["backoff"]["class"], burst["request"]) == (BURST, "OutOfStock", None)
-    assert (web["target"], web["lastAdd"], web["name"], web["ready"], web["coming"]) == (4, None, "web", 2, 2)
-    assert (web["min"], web["max"], web["cpu"], web["price"], web["status"]["word"]) == (0, 5, 78, 0.25, "growing")
+    assert (burst["group"], burst["backoff"]["class"], burst["request"]) == (
+        BURST,
+        "OutOfStock",
+        None,
+    )
+    assert (web["target"], web["lastAdd"], web["name"], web["ready"], web["coming"]) == (
+        4,
+        None,
+        "web",
+        2,
+        2,
+    )
+    assert (web["min"], web["max"], web["cpu"], web["price"], web["status"]["word"]) == (
+        0,
+        5,
+        78,
+        0.25,
+        "growing",
+    )
 
 
 def test_group_that_is_only_remembered_is_still_shown(store: Store, capsys: Said) -> None:
@@ -446,7 +544,11 @@ def test_group_that_is_only_remembered_is_still_shown(store: Store, capsys: Said
     before = store.memory.load(SHOP)
     groups = {**before.groups, "pool/gone": GroupMemory(target=1)}
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
-    assert [row["group"] for row in answer(capsys, "get", "groups", SHOP)] == [BURST, "web", "pool/gone"]
+    assert [row["group"] for row in answer(capsys, "get", "groups", SHOP)] == [
+        BURST,
+        "web",
+        "pool/gone",
+    ]
     assert printed(capsys, "get", "groups", SHOP, "pool/gone")[1].split() == [
         "gone",
         *["-"] * 5,
@@ -454,7 +556,9 @@ def test_group_that_is_only_remembered_is_still_shown(store: Store, capsys: Said
     ]
 
 
-def test_json_of_nodes_has_the_former_keys_and_those_of_the_table(store: Store, capsys: Said) -> None:
+def test_json_of_nodes_has_the_former_keys_and_those_of_the_table(
+    store: Store, capsys: Said
+) -> None:
     del store
     busy, idle = answer(capsys, "get", "nodes", SHOP)["nodes"]
     assert (busy["decision"], busy["reason"]["code"], idle["pod"]) == (
@@ -462,16 +566,26 @@ def test_json_of_nodes_has_the_former_keys_and_those_of_the_table(store: Store, 
         "NotUnderutilized",
         "default/wide-00001",
     )
-    assert (busy["groupName"], busy["zone"], busy["created"]) == ("web", "ch-gva-2", "2026-11-17T10:06:40Z")
+    assert (busy["groupName"], busy["zone"], busy["created"]) == (
+        "web",
+        "ch-gva-2",
+        "2026-11-17T10:06:40Z",
+    )
 
 
 def test_json_of_clusters_says_what_the_table_says(store: Store, capsys: Said) -> None:
     del store
     (row,) = answer(capsys, "get")
-    assert (row["health"], row["mode"], row["nodes"], row["coming"], row["waiting"]) == ("ok", "active", 2, 0, 3)
+    assert (row["health"], row["mode"], row["nodes"], row["coming"], row["waiting"]) == (
+        "ok",
+        "active",
+        2,
+        0,
+        3,
+    )
 
 
-# -- selectors -----------------------------------------------------------------------------------------------------
+# -- selectors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -491,7 +605,9 @@ def test_json_of_clusters_says_what_the_table_says(store: Store, capsys: Said) -
         ("operations", "kind=grow,group=web", ["grow-1"]),
     ],
 )
-def test_selector_selects_rows(what: str, selector: str, names: list[str], store: Store, capsys: Said) -> None:
+def test_selector_selects_rows(
+    what: str, selector: str, names: list[str], store: Store, capsys: Said
+) -> None:
     del store
     cluster_name = [] if what == "clusters" else [SHOP]
     lines = printed(capsys, "get", what, *cluster_name, "-l", selector, "-o", "name")
@@ -501,22 +617,30 @@ def test_selector_selects_rows(what: str, selector: str, names: list[str], store
 def test_selector_with_an_unknown_key_is_answered_with_the_keys(store: Store, capsys: Said) -> None:
     del store
     said = refusal(capsys, "get", "groups", SHOP, "-l", "colour=red")
-    assert said == "-l: groups have no 'colour'; select by machine, name, provider, spot, state, zone"
+    assert (
+        said == "-l: groups have no 'colour'; select by machine, name, provider, spot, state, zone"
+    )
     assert "'web' is not KEY=VALUE" in refusal(capsys, "get", "groups", SHOP, "-l", "web")
-    assert "belongs to tables, and policy is none" in refusal(capsys, "get", "policy", SHOP, "-l", "mode=active")
+    assert "belongs to tables, and policy is none" in refusal(
+        capsys, "get", "policy", SHOP, "-l", "mode=active"
+    )
 
 
 def test_selection_without_a_row_says_so(store: Store, capsys: Said) -> None:
     del store
-    assert printed(capsys, "get", "groups", SHOP, "-l", "state=paused") == ["no group has state=paused"]
+    assert printed(capsys, "get", "groups", SHOP, "-l", "state=paused") == [
+        "no group has state=paused"
+    ]
     assert answer(capsys, "get", "groups", SHOP, "-l", "state=paused") == []
 
 
-# -- changed rows --------------------------------------------------------------------------------------------------
+# -- changed rows ----------------------------------------------------------------------------------
 
 
 def listing(**states: str) -> Listing:
-    rows = tuple(Row(name, (name, state), {"name": name, "state": state}) for name, state in states.items())
+    rows = tuple(
+        Row(name, (name, state), {"name": name, "state": state}) for name, state in states.items()
+    )
     return Listing("node", ("node", "state"), rows)
 
 
@@ -537,7 +661,13 @@ def watched(output: str, *answers: Listing | Exception) -> None:
 
 def test_watch_prints_the_table_and_then_rows_that_change(capsys: Said) -> None:
     first = listing(busy="stays", idle="stays")
-    watched("table", first, first, listing(busy="stays", idle="removed", fresh="stays"), listing(busy="stays"))
+    watched(
+        "table",
+        first,
+        first,
+        listing(busy="stays", idle="removed", fresh="stays"),
+        listing(busy="stays"),
+    )
     assert capsys.readouterr().out.splitlines() == [
         "NODE   STATE",
         "busy   stays",
@@ -568,7 +698,9 @@ def test_watch_survives_a_table_that_does_not_answer(capsys: Said) -> None:
         watched("table", StoreError("no table"))
 
 
-def test_watch_ends_with_ctrl_c_and_its_exit_code(store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_ends_with_ctrl_c_and_its_exit_code(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del store
     waits = []
 
@@ -584,7 +716,9 @@ def test_watch_ends_with_ctrl_c_and_its_exit_code(store: Store, capsys: Said, mo
     assert said.err == ""
 
 
-def test_time_that_passes_is_no_change(store: Store, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+def test_time_that_passes_is_no_change(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
     del store
     clock = [NOW]
     monkeypatch.setattr("time.time", lambda: clock[0])
@@ -604,7 +738,14 @@ def test_time_that_passes_is_no_change(store: Store, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(5, "5s"), (400, "6m40s"), (3600, "1h"), (36_000, "10h"), (90_000, "1d1h"), (1_000_000, "11d")],
+    [
+        (5, "5s"),
+        (400, "6m40s"),
+        (3600, "1h"),
+        (36_000, "10h"),
+        (90_000, "1d1h"),
+        (1_000_000, "11d"),
+    ],
 )
 def test_age_has_the_units_of_kubectl(seconds: float, text: str) -> None:
     assert age_cell(NOW - seconds, NOW) == text

@@ -22,9 +22,13 @@ Facts = Mapping[str, str | int | float | bool]
 Said = pytest.CaptureFixture[str]
 
 
-def operation(store: Store, at: float, state: str, facts: Facts, group: str = "web", plan: str = "") -> None:
+def operation(
+    store: Store, at: float, state: str, facts: Facts, group: str = "web", plan: str = ""
+) -> None:
     whole = {"kind": "grow", "provider": "clusterapi", "state": state, **facts}
-    store.journal.append(SHOP, JournalEntry(at=at, kind="operation", group=group, plan=plan, facts=whole))
+    store.journal.append(
+        SHOP, JournalEntry(at=at, kind="operation", group=group, plan=plan, facts=whole)
+    )
 
 
 def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:
@@ -37,18 +41,38 @@ def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:
 
 @pytest.fixture
 def day(store: Store) -> Store:
-    """A day with growths, a failure, a removal and a person's act. An operation stands for the fixture's decision."""
+    """A day with growths, a failure, a removal and a person's act. An operation stands
+    for the fixture's decision."""
     decided = store.journal.recent(SHOP, 1)[0]
     growth: Facts = {"from": 1, "to": 3, "pods": 2, "seconds": 63.2}
-    failure: Facts = {"from": 0, "to": 2, "class": "OutOfStock", "message": "no capacity", "seconds": 12.0}
+    failure: Facts = {
+        "from": 0,
+        "to": 2,
+        "class": "OutOfStock",
+        "message": "no capacity",
+        "seconds": 12.0,
+    }
     removal: Facts = {"kind": "remove", "targets": "w-1,w-2", "pods": 3, "seconds": 69.0}
-    refusal: Facts = {"from": 1, "to": 2, "class": "Abandoned", "message": "the mode is off", "seconds": 5.0}
+    refusal: Facts = {
+        "from": 1,
+        "to": 2,
+        "class": "Abandoned",
+        "message": "the mode is off",
+        "seconds": 5.0,
+    }
     operation(store, NOW - 30, "succeeded", growth, plan=decided.plan)
     operation(store, NOW - 90, "failed", failure, BURST)
     operation(store, NOW - 7200, "succeeded", removal)
     operation(store, NOW - 7300, "abandoned", refusal)
-    facts: Facts = {"until": "2026-11-18T12:06:40Z", "part": "removals", "reason": "sale", "by": "me"}
-    store.journal.append(SHOP, JournalEntry(at=NOW - 86_400, kind="pause", group="web", facts=dict(facts)))
+    facts: Facts = {
+        "until": "2026-11-18T12:06:40Z",
+        "part": "removals",
+        "reason": "sale",
+        "by": "me",
+    }
+    store.journal.append(
+        SHOP, JournalEntry(at=NOW - 86_400, kind="pause", group="web", facts=dict(facts))
+    )
     quiet(store, 3)
     return store
 
@@ -61,18 +85,33 @@ def test_history_is_sentences_with_what_is_under_way_first(day: Store, capsys: S
         ("2026-11-18T11:05:59Z", "web grows from 2 to 4", "under way, 41s"),
         ("2026-11-18T11:06:40Z", "stored version 1 of the policy"),
         ("2026-11-18T11:06:10Z", "web grew from 1 to 3 for 2 pods", "done in 1m3s"),
-        ("2026-11-18T11:05:10Z", "burst could not grow from 0 to 2: sold out: no capacity", "failed"),
+        (
+            "2026-11-18T11:05:10Z",
+            "burst could not grow from 0 to 2: sold out: no capacity",
+            "failed",
+        ),
         ("2026-11-18T09:06:40Z", "w-1, w-2 were removed from web, 3 pods moved", "done in 1m9s"),
         ("2026-11-18T09:05:00Z", "web did not grow from 1 to 2: the mode is off", "given up"),
-        ("2026-11-17T11:06:40Z", "paused removals of group web until 2026-11-18T12:06:40Z: sale, by me"),
+        (
+            "2026-11-17T11:06:40Z",
+            "paused removals of group web until 2026-11-18T12:06:40Z: sale, by me",
+        ),
     ]
     assert (space, folded) == ("", "(3 decisions without a change are not shown; --all)")
 
 
-def test_history_on_a_terminal_has_local_times_with_their_zone(day: Store, screen: Callable[..., list[str]]) -> None:
+def test_history_on_a_terminal_has_local_times_with_their_zone(
+    day: Store, screen: Callable[..., list[str]]
+) -> None:
     del day
     lines = screen("history", SHOP, "--since", "1h")
-    assert [re.split(" {3,}", line)[0] for line in lines] == ["WHEN (CET)", "12:05", "12:06", "12:06", "12:05"]
+    assert [re.split(" {3,}", line)[0] for line in lines] == [
+        "WHEN (CET)",
+        "12:05",
+        "12:06",
+        "12:06",
+        "12:05",
+    ]
     assert max(map(len, lines)) <= 100
     assert screen("history", SHOP)[-3].split("  ")[0] == "Nov 17 12:06"
 
@@ -81,9 +120,14 @@ def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None
     del day
     lines = printed(capsys, "history", SHOP, "--all")
     assert sum("decided on no change for 1 node" in line for line in lines) == 3
-    assert sum("decided on 1 scale-up for 2 nodes; 1 pod without a place" in line for line in lines) == 1
+    assert (
+        sum("decided on 1 scale-up for 2 nodes; 1 pod without a place" in line for line in lines)
+        == 1
+    )
     assert "not shown" not in lines[-1]
-    assert sum("decided" in line for line in printed(capsys, "history", SHOP, "--kind", "plan")) == 4
+    assert (
+        sum("decided" in line for line in printed(capsys, "history", SHOP, "--kind", "plan")) == 4
+    )
 
 
 def test_lines_are_found_behind_many_decisions_without_a_change(store: Store, capsys: Said) -> None:
@@ -104,12 +148,22 @@ def test_history_json_keeps_the_newest_entries_as_they_are_stored(day: Store, ca
 
 def test_filters_select_what_is_under_way_too(day: Store, capsys: Said) -> None:
     del day
-    assert [line.split("   ")[1] for line in printed(capsys, "history", SHOP, "--group", BURST)[1:2]] == [
-        "burst could not grow from 0 to 2: sold out: no capacity"
-    ]
-    assert not any("under way" in line for line in printed(capsys, "history", SHOP, "--group", BURST))
-    assert not any("under way" in line for line in printed(capsys, "history", SHOP, "--kind", "pause"))
-    assert sum("under way" in line for line in printed(capsys, "history", SHOP, "--operation", "grow-1")) == 1
+    assert [
+        line.split("   ")[1] for line in printed(capsys, "history", SHOP, "--group", BURST)[1:2]
+    ] == ["burst could not grow from 0 to 2: sold out: no capacity"]
+    assert not any(
+        "under way" in line for line in printed(capsys, "history", SHOP, "--group", BURST)
+    )
+    assert not any(
+        "under way" in line for line in printed(capsys, "history", SHOP, "--kind", "pause")
+    )
+    assert (
+        sum(
+            "under way" in line
+            for line in printed(capsys, "history", SHOP, "--operation", "grow-1")
+        )
+        == 1
+    )
 
 
 def test_history_without_a_line_says_so(empty: Store, capsys: Said) -> None:
@@ -125,4 +179,7 @@ def test_followed_lines_are_sentences_without_quiet_decisions(store: Store, caps
         quiet(store, 1, NOW + 2)
 
     history.follow(store, SHOP, JournalFilter(), 5, "table", later, rounds=2, everything=False)
-    assert capsys.readouterr().out.splitlines()[-1] == "2026-11-18T11:06:41Z   burst grew from 1 to 3   done in 1m3s"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "2026-11-18T11:06:41Z   burst grew from 1 to 3   done in 1m3s"
+    )

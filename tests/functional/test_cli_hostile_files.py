@@ -1,4 +1,6 @@
-"""A hostile file given to a command costs time in proportion to its length and is rejected with one line."""
+"""A hostile file given to a command costs time in proportion to its length and
+is rejected with one line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Said = pytest.CaptureFixture[str]
 
 def laughs(kind: str, levels: int = 12) -> str:
     """Each level has nine aliases of the previous one, as items or as merge keys."""
-    lines = ["l0: &l0 " + ("[x, x, x, x, x, x, x, x, x]" if kind == "items" else "{a: 1, b: 2, c: 3}")]
+    lines = [
+        "l0: &l0 " + ("[x, x, x, x, x, x, x, x, x]" if kind == "items" else "{a: 1, b: 2, c: 3}")
+    ]
     for at in range(1, levels):
         of = ", ".join([f"*l{at - 1}"] * 9)
         lines.append(f"l{at}: &l{at} " + (f"[{of}]" if kind == "items" else f"{{<<: [{of}]}}"))
@@ -85,7 +89,17 @@ def validated(file: Path, cluster: Path) -> list[str]:
 
 
 Command = Callable[[Path, Path], list[str]]
-COMMANDS: tuple[Command, ...] = (add_pods, many_pods, policy, memory, groups, kubeconfig, imported, saved, validated)
+COMMANDS: tuple[Command, ...] = (
+    add_pods,
+    many_pods,
+    policy,
+    memory,
+    groups,
+    kubeconfig,
+    imported,
+    saved,
+    validated,
+)
 
 
 @pytest.fixture
@@ -121,14 +135,18 @@ def test_hostile_file_is_rejected_with_one_line(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[each.__name__ for each in COMMANDS])
-def test_disk_image_is_not_read_into_memory(command: Command, cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_disk_image_is_not_read_into_memory(
+    command: Command, cluster: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = tmp_path / "disk.yaml"
     with file.open("wb") as made:
         made.truncate(2**40)  # sparse: none of its bytes is stored
     assert "too large" in refusal(command(file, cluster), capsys).lower()
 
 
-def test_saved_cluster_that_decompresses_endlessly_is_rejected(cluster: Path, tmp_path: Path) -> None:
+def test_saved_cluster_that_decompresses_endlessly_is_rejected(
+    cluster: Path, tmp_path: Path
+) -> None:
     bomb = tmp_path / "pods.json.gz"
     bomb.write_bytes(gzip.compress(b" " * 5_000_000))
     assert len(content(bomb, 5_000_000)) == 5_000_000
@@ -140,12 +158,15 @@ def test_saved_cluster_that_decompresses_endlessly_is_rejected(cluster: Path, tm
         content(half, 5_000_000)
 
 
-def test_yaml_aliases_in_normal_use_are_accepted(cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_yaml_aliases_in_normal_use_are_accepted(
+    cluster: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(
         "".join(
             f"kind: Pod\nmetadata: "
-            f"{{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: *labels}}\n"
+            f"{{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: "
+            f"*labels}}\n"
             "spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}\n---\n"
             for at in range(500)
         )
@@ -154,7 +175,9 @@ def test_yaml_aliases_in_normal_use_are_accepted(cluster: Path, tmp_path: Path, 
     assert capsys.readouterr().out.count("pending as well: shop/p") == 500
 
 
-def test_rejection_of_a_policy_names_the_exceeded_limit(cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_rejection_of_a_policy_names_the_exceeded_limit(
+    cluster: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = tmp_path / "policy.yaml"
     file.write_bytes(b"a" * 300_000)
     assert "keep it under 262144 bytes" in refusal(policy(file, cluster), capsys)

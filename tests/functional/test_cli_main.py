@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 Said = pytest.CaptureFixture[str]
 
 
-def outscaler(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def outscaler(
+    *arguments: str, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A real process with a minimal environment."""
     return subprocess.run(
         [sys.executable, "-m", "chalicelib", *arguments],
@@ -30,7 +32,12 @@ def outscaler(*arguments: str, stdin: str = "", **environment: str) -> subproces
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **environment,
+        },
         timeout=600,
     )
 
@@ -47,7 +54,7 @@ def write(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
-# -- the command line itself ---------------------------------------------------------------------------------------
+# -- the command line itself -----------------------------------------------------------------------
 
 
 def test_help_names_every_command(capsys: Said) -> None:
@@ -74,29 +81,53 @@ def test_version_option_prints_the_version(capsys: Said) -> None:
         ("valdate x", "outscaler: 'valdate' is not a command; did you mean validate?"),
         ("wibble", "outscaler: 'wibble' is not a command; write one of get,"),
         ("-x", "outscaler: '-x' is not a command"),
-        ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
-        ("validate -o xml a", "outscaler validate: argument -o/--output: 'xml' is not one of table, json, yaml,"),
+        (
+            "validate",
+            (
+                "outscaler validate: the following arguments are required: FILE; see outscaler "
+                "validate --help"
+            ),
+        ),
+        (
+            "validate -o xml a",
+            "outscaler validate: argument -o/--output: 'xml' is not one of table, json, yaml,",
+        ),
         ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
-        ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no abbreviations of options
+        # no abbreviations of options
+        ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),
         ("get jobs a", "outscaler get: argument THING: 'jobs' is not one of clusters, groups,"),
-        ("plan", "DIR: no cluster is named; name a folder of saved files, --kubeconfig FILE or --context NAME"),
+        (
+            "plan",
+            (
+                "DIR: no cluster is named; name a folder of saved files, --kubeconfig FILE or "
+                "--context NAME"
+            ),
+        ),
         ("explain node", "NAME: is missing: which node?; write its name after the kind"),
         ("explain node n a --cluster b", "--cluster: is given beside DIR; name one cluster"),
-        ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
-        ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
+        (
+            "history a --limit 0",
+            "outscaler history: argument --limit: '0' is not a number from 1 to 1000",
+        ),
+        (
+            "validate /nonexistent/policy.yaml",
+            "/nonexistent/policy.yaml: No such file or directory",
+        ),
         ("apply /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
         ("validate /", "/: Is a directory"),
         ("apply /", "/: Is a directory"),
     ],
 )
-def test_invalid_command_line_is_a_one_line_error_with_exit_code_2(line: str, says: str, capsys: Said) -> None:
+def test_invalid_command_line_is_a_one_line_error_with_exit_code_2(
+    line: str, says: str, capsys: Said
+) -> None:
     assert main(line.split()) == 2
     said = capsys.readouterr()
     assert said.err.startswith(says)
     assert said.err.count("\n") == 1
 
 
-# -- validate ------------------------------------------------------------------------------------------------------
+# -- validate --------------------------------------------------------------------------------------
 
 
 def test_validate_accepts_a_correct_document(good: str, capsys: Said) -> None:
@@ -126,10 +157,14 @@ def test_validate_reports_all_errors_of_all_files(tmp_path: Path, good: str, cap
     ]
 
 
-def test_validate_warnings_change_the_exit_code_only_with_strict(tmp_path: Path, capsys: Said) -> None:
+def test_validate_warnings_change_the_exit_code_only_with_strict(
+    tmp_path: Path, capsys: Said
+) -> None:
     file = write(tmp_path, "policy.yaml", ARCHITECTURE + "  scaleUp: {rules: false}\n")
     assert main(["validate", file]) == 0
-    assert capsys.readouterr().err.startswith(f"warning: {file}:13: spec.rules: none of them is in force")
+    assert capsys.readouterr().err.startswith(
+        f"warning: {file}:13: spec.rules: none of them is in force"
+    )
     assert main(["validate", "--strict", file]) == 1
 
 
@@ -153,7 +188,11 @@ def test_validate_json_and_yaml_output_are_equal(tmp_path: Path, capsys: Said) -
             "valid": False,
             "warnings": [],
             "problems": [
-                {"place": f"{file}:5: spec.mode", "problem": "'on' is unknown", "remedy": "write off, shadow or active"}
+                {
+                    "place": f"{file}:5: spec.mode",
+                    "problem": "'on' is unknown",
+                    "remedy": "write off, shadow or active",
+                }
             ],
         }
     ]
@@ -163,7 +202,10 @@ def test_validate_rejects_one_cluster_in_two_files(tmp_path: Path, good: str, ca
     twin = write(tmp_path, "twin.yaml", GOOD)
     assert main(["validate", good, twin]) == 2
     reported = capsys.readouterr().err
-    assert reported == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
+    assert (
+        reported
+        == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +217,9 @@ def test_validate_rejects_one_cluster_in_two_files(tmp_path: Path, good: str, ca
         (GOOD.encode("utf-16"), " is not UTF-8 text"),
     ],
 )
-def test_validate_rejects_a_file_that_is_not_text(data: bytes, says: str, tmp_path: Path, capsys: Said) -> None:
+def test_validate_rejects_a_file_that_is_not_text(
+    data: bytes, says: str, tmp_path: Path, capsys: Said
+) -> None:
     (tmp_path / "odd.yaml").write_bytes(data)
     assert main(["validate", str(tmp_path / "odd.yaml")]) == 2
     assert says in capsys.readouterr().err
@@ -186,7 +230,7 @@ def test_validate_accepts_a_byte_order_mark(tmp_path: Path) -> None:
     assert main(["validate", str(tmp_path / "bom.yaml")]) == 0
 
 
-# -- as a process --------------------------------------------------------------------------------------------------
+# -- as a process ----------------------------------------------------------------------------------
 
 
 def test_validate_reads_a_document_from_standard_input() -> None:
@@ -202,7 +246,13 @@ def test_validate_imports_no_heavy_module() -> None:
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, input=GOOD, capture_output=True, text=True, check=True, timeout=600
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        input=GOOD,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -235,7 +285,10 @@ def test_missing_table_setting_is_named() -> None:
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             ),
         ),
-        ({"AWS_PROFILE": "nobodys"}, "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile"),
+        (
+            {"AWS_PROFILE": "nobodys"},
+            "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile",
+        ),
         (
             {
                 "AWS_DEFAULT_REGION": "eu-central-2",
@@ -243,12 +296,17 @@ def test_missing_table_setting_is_named() -> None:
                 "AWS_SECRET_ACCESS_KEY": "b",
                 "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
             },
-            'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check AWS_DEFAULT_REGION',
+            (
+                'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check '
+                "AWS_DEFAULT_REGION"
+            ),
         ),
     ],
     ids=["no-region", "no-credentials", "no-profile", "unreachable"],
 )
-def test_aws_error_is_one_line_with_its_cause_and_remedy(environment: dict[str, str], says: str) -> None:
+def test_aws_error_is_one_line_with_its_cause_and_remedy(
+    environment: dict[str, str], says: str
+) -> None:
     done = outscaler("get", "--table", "t", **environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,5 +1,5 @@
-"""`outscaler migrate`: policies of older releases are copied once and completely, and never replace the policy in
-force."""
+"""`outscaler migrate`: policies of older releases are copied once and completely, and never
+replace the policy in force."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def _old_rows(store: Store) -> int:
     return len(list(store.table.query(NAME, POLICY))) + len(list(store.table.query(POLICIES, "")))
 
 
-def test_migrate_copies_every_version_unchanged_and_deletes_nothing(store: Store, capsys: Said) -> None:
+def test_migrate_copies_every_version_unchanged_and_deletes_nothing(
+    store: Store, capsys: Said
+) -> None:
     [row] = _answer(capsys)
     assert row == {
         "name": NAME,
@@ -101,7 +103,8 @@ def test_second_migrate_run_changes_nothing(store: Store, capsys: Said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "which"), [("put_item", 0), ("put_item", 1), ("put_item", 2), ("transact_write_items", 0)]
+    ("method", "which"),
+    [("put_item", 0), ("put_item", 1), ("put_item", 2), ("transact_write_items", 0)],
 )
 @pytest.mark.parametrize("written", [True, False])
 def test_interrupted_migrate_is_completed_by_the_next_run(
@@ -120,7 +123,9 @@ def test_interrupted_migrate_is_completed_by_the_next_run(
     assert _is_moved(store)
 
 
-def test_migrate_deletes_old_rows_only_on_request_and_only_if_copied(store: Store, capsys: Said) -> None:
+def test_migrate_deletes_old_rows_only_on_request_and_only_if_copied(
+    store: Store, capsys: Said
+) -> None:
     assert store.moving.delete_old(NAME) == 0
     [row] = _answer(capsys, "--delete-old")
     assert row["deleted"] == 4
@@ -129,7 +134,9 @@ def test_migrate_deletes_old_rows_only_on_request_and_only_if_copied(store: Stor
     assert _answer(capsys) == []
 
 
-def test_policy_planted_in_the_old_table_never_replaces_the_one_in_force(store: Store, capsys: Said) -> None:
+def test_policy_planted_in_the_old_table_never_replaces_the_one_in_force(
+    store: Store, capsys: Said
+) -> None:
     _answer(capsys)
     planted = GOOD.replace("prod-geneva/", "other/")
     store_as_before(store, NAME, *VERSIONS, planted)
@@ -140,7 +147,9 @@ def test_policy_planted_in_the_old_table_never_replaces_the_one_in_force(store: 
     assert _old_rows(store) == 5
 
 
-def test_migrate_reports_and_keeps_a_different_text_under_the_same_version(store: Store, capsys: Said) -> None:
+def test_migrate_reports_and_keeps_a_different_text_under_the_same_version(
+    store: Store, capsys: Said
+) -> None:
     store.policies.put(NAME, f"# mine\n{GOOD}", "mine", None)
     assert main(["migrate", "--delete-old"]) == 2
     assert "version 3 differs" in capsys.readouterr().err
@@ -150,7 +159,9 @@ def test_migrate_reports_and_keeps_a_different_text_under_the_same_version(store
     assert _old_rows(store) == 4
 
 
-def test_policy_applied_after_the_upgrade_stays_in_force_over_the_old_one(store: Store, capsys: Said) -> None:
+def test_policy_applied_after_the_upgrade_stays_in_force_over_the_old_one(
+    store: Store, capsys: Said
+) -> None:
     store_as_before(store, "paris", GOOD)
     _answer(capsys)
     store.policies.put(NAME, f"# four\n{GOOD}", "four", 3)
@@ -165,7 +176,10 @@ def test_policy_applied_after_the_upgrade_stays_in_force_over_the_old_one(store:
 def test_migrate_copies_an_unusable_document_with_a_warning(store: Store, capsys: Said) -> None:
     store_as_before(store, "old-words", "kind: Cluster\n")
     assert main(["migrate"]) == 0
-    assert "warning: this release cannot use it, apply a corrected document: old-words" in capsys.readouterr().err
+    assert (
+        "warning: this release cannot use it, apply a corrected document: old-words"
+        in capsys.readouterr().err
+    )
     assert store.policies.webhooks()["old-words"].secret is None
     assert _is_moved(store)
 
@@ -173,7 +187,10 @@ def test_migrate_copies_an_unusable_document_with_a_warning(store: Store, capsys
 def test_get_clusters_warns_of_unmigrated_policies(store: Store, capsys: Said) -> None:
     assert main(["get", "clusters"]) == 0
     said = capsys.readouterr()
-    assert f"warning: policies in the state table are not used, clusters {NAME}; run outscaler migrate" in said.err
+    assert (
+        f"warning: policies in the state table are not used, clusters {NAME}; run outscaler migrate"
+        in said.err
+    )
     assert "no cluster has a policy yet" in said.out
     assert main(["migrate"]) == 0
     capsys.readouterr()
@@ -181,7 +198,9 @@ def test_get_clusters_warns_of_unmigrated_policies(store: Store, capsys: Said) -
     assert capsys.readouterr().err == ""
 
 
-def test_policy_table_may_have_its_own_name(store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_table_may_have_its_own_name(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_table(boto3.client("dynamodb"), "elsewhere")
     assert main(["migrate", "--table", TABLE, "--policy-table", "elsewhere"]) == 0
     assert store.policies.current(NAME) is None
@@ -189,6 +208,8 @@ def test_policy_table_may_have_its_own_name(store: Store, capsys: Said, monkeypa
     capsys.readouterr()
     assert main(["get", "policy", NAME]) == 0
     assert capsys.readouterr().out == GOOD
-    assert main(["get", "policy", NAME, "--table", TABLE]) == 2, "the environment's policy table is another table's"
+    assert main(["get", "policy", NAME, "--table", TABLE]) == 2, (
+        "the environment's policy table is another table's"
+    )
     assert main(["get", "policy", NAME, "--policy-table", "no-such-table"]) == 2
     assert "DynamoDB table" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The commands of operators against a table: pause, resume, retry, login, history, and the last decision."""
+"""The commands of operators against a table: pause, resume, retry, login,
+history, and the last decision.
+"""
 
 from __future__ import annotations
 
@@ -96,13 +98,22 @@ def remember(store: Store, memory: Memory) -> None:
 
 
 def decided(store: Store, decided_at: float = NOW - 600, group: str = "web") -> None:
-    """The last decision: web grows for two pods, one pod fits nowhere, idle nodes stay. group: web's id."""
-    build = cluster().node("busy", "4", group=group).node("idle", "4", group=group).running("busy", 1, "3", name="app")
+    """The last decision: web grows for two pods, one pod fits nowhere, idle
+    nodes stay. group: web's id."""
+    build = (
+        cluster()
+        .node("busy", "4", group=group)
+        .node("idle", "4", group=group)
+        .running("busy", 1, "3", name="app")
+    )
     build.group(group, max=5).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
     plan = build.plan()
     store.journal.append(NAME, plan_entry(_moved(plan, decided_at)))
     for at in range(3):
-        store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group=group, facts={"n": at}))
+        store.journal.append(
+            NAME,
+            JournalEntry(at=decided_at + 1 + at, kind="operation", group=group, facts={"n": at}),
+        )
     overview = ClusterOverview(decided_at, (GroupOverview(group, "web", aliases=("web-pool",)),))
     store.gauge_rings.add(NAME, GaugePoint(decided_at, 2, 0, 2), overview, seen=0.0)
     lease = store.leases.acquire(NAME, "pass", 60)
@@ -115,7 +126,9 @@ def _moved(plan: Any, at: float) -> Any:
     return msgspec.structs.replace(plan, at=at, cluster=NAME)
 
 
-def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(store: Store, capsys: Said) -> None:
+def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(
+    store: Store, capsys: Said
+) -> None:
     until = format_time(NOW + 7200)
     assert main(["pause", NAME, "--for", "2h", "--reason", "release test"]) == 0
     assert capsys.readouterr().out == f"{NAME}: PAUSED until {until} by {ME}: release test\n"
@@ -125,19 +138,26 @@ def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(store:
         {"until": until, "part": "all", "reason": "release test", "by": ME},
     )
     assert main(["get", "clusters"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"{NAME}: PAUSED until {until} by {ME}: release test"
+    assert (
+        capsys.readouterr().out.splitlines()[0]
+        == f"{NAME}: PAUSED until {until} by {ME}: release test"
+    )
     assert answer(capsys, "get", "clusters")[0]["pauses"][0]["until"] == until
-    assert store.policies.current(NAME) == store.policies.version(NAME, 1)  # GitOps has nothing to undo
+    # GitOps has nothing to undo
+    assert store.policies.current(NAME) == store.policies.version(NAME, 1)
 
 
 def test_parts_of_a_cluster_are_paused_and_resumed_separately(store: Store, capsys: Said) -> None:
     assert main(["pause", NAME, "--removals", "--reason", "a"]) == 0
     decided(store)
     assert main(["pause", NAME, "--group", "web", "--reason", "b"]) == 0
-    assert main(["pause", NAME, "--removals", "--for", "1h", "--reason", "c"]) == 0  # replaces the first
+    # replaces the first
+    assert main(["pause", NAME, "--removals", "--for", "1h", "--reason", "c"]) == 0
     found = {(each.part, each.group): each.reason for each in store.pauses.current(NAME)}
     assert found == {(PausedPart.REMOVALS, ""): "c", (PausedPart.ALL, "web"): "b"}
-    assert [each["group"] for each in answer(capsys, "resume", NAME, "--group", "web")["ended"]] == ["web"]
+    assert [
+        each["group"] for each in answer(capsys, "resume", NAME, "--group", "web")["ended"]
+    ] == ["web"]
     assert [each.part for each in store.pauses.current(NAME)] == [PausedPart.REMOVALS]
 
 
@@ -163,32 +183,53 @@ def test_group_that_does_not_exist_is_refused_with_the_nearest_name(
     assert last(store).kind != "pause"
 
 
-def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(store: Store, capsys: Said) -> None:
+def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(
+    store: Store, capsys: Said
+) -> None:
     decided(store)
     said = refusal(capsys, "pause", NAME, "--group", "database", "--reason", "b")
-    assert "no node group is called 'database'; there are web (for a group that is still to come, add --unseen)" in said
+    assert (
+        "no node group is called 'database'; there are web (for a group that is still to come, "
+        "add --unseen)"
+    ) in said
 
 
 @pytest.mark.parametrize("said", ["MachineDeployment/default/web", "web", "WEB", "web-pool"])
-def test_commands_take_a_group_by_its_id_its_name_or_an_alias(store: Store, capsys: Said, said: str) -> None:
+def test_commands_take_a_group_by_its_id_its_name_or_an_alias(
+    store: Store, capsys: Said, said: str
+) -> None:
     key = "MachineDeployment/default/web"
     decided(store, group=key)
     backoff = Backoff(600.0, NOW + 500, NOW - 100, cls="OutOfStock", attempt=2)
     remember(store, Memory(groups={key: GroupMemory(backoff=backoff)}))
-    assert store.group_ownership.claim_groups(NAME, [("clusterapi", f"63782e#{key}")], discovered=()) == {}
+    assert (
+        store.group_ownership.claim_groups(NAME, [("clusterapi", f"63782e#{key}")], discovered=())
+        == {}
+    )
     assert main(["pause", NAME, "--group", said, "--reason", "b"]) == 0
     assert [pause.group for pause in store.pauses.current(NAME)] == [key]
-    assert [pause["group"] for pause in answer(capsys, "resume", NAME, "--group", said)["ended"]] == [key]
+    assert [
+        pause["group"] for pause in answer(capsys, "resume", NAME, "--group", said)["ended"]
+    ] == [key]
     assert answer(capsys, "explain", "group", said, "--cluster", NAME)["verdict"] == "grows"
-    assert {entry["group"] for entry in answer(capsys, "history", NAME, "--group", said)["journal"]} == {key}
+    assert {
+        entry["group"] for entry in answer(capsys, "history", NAME, "--group", said)["journal"]
+    } == {key}
     assert answer(capsys, "retry", NAME, "group", said)["name"] == key
     assert last(store).group == key
     assert answer(capsys, "release", NAME, "--claim", said)["claim"] == f"63782e#{key}"
 
 
-def test_name_of_several_groups_is_refused_with_their_names_even_for_groups_to_come(store: Store, capsys: Said) -> None:
-    groups = (GroupOverview("a1", "web", "exoscale", "ch-1"), GroupOverview("b2", "web", "exoscale", "ch-2"))
-    store.gauge_rings.add(NAME, GaugePoint(NOW - 300, 2, 0, 2), ClusterOverview(NOW - 300, groups), seen=0.0)
+def test_name_of_several_groups_is_refused_with_their_names_even_for_groups_to_come(
+    store: Store, capsys: Said
+) -> None:
+    groups = (
+        GroupOverview("a1", "web", "exoscale", "ch-1"),
+        GroupOverview("b2", "web", "exoscale", "ch-2"),
+    )
+    store.gauge_rings.add(
+        NAME, GaugePoint(NOW - 300, 2, 0, 2), ClusterOverview(NOW - 300, groups), seen=0.0
+    )
     refused = refusal(capsys, "pause", NAME, "--group", "web", "--unseen", "--reason", "b")
     assert refused == "--group: 'web' is 2 node groups; write one of web/ch-1, web/ch-2"
     assert store.pauses.current(NAME) == ()
@@ -201,24 +242,35 @@ def test_node_that_does_not_exist_is_not_tried_again(store: Store, capsys: Said)
     assert "has no failed removal" in refusal(capsys, "retry", NAME, "node", "busy")
 
 
-def test_group_that_is_still_to_come_is_paused_only_if_a_person_says_so(store: Store, capsys: Said) -> None:
+def test_group_that_is_still_to_come_is_paused_only_if_a_person_says_so(
+    store: Store, capsys: Said
+) -> None:
     said = refusal(capsys, "pause", NAME, "--group", "web", "--reason", "b")
     assert f"no pass of {NAME} has seen a node group yet, so that 'web' cannot be checked" in said
     assert "add --unseen" in said
     assert main(["pause", NAME, "--group", "web", "--unseen", "--reason", "b"]) == 0
-    assert "the pause is in force for a group that gets this id, and for no other one" in capsys.readouterr().err
+    assert (
+        "the pause is in force for a group that gets this id, and for no other one"
+        in capsys.readouterr().err
+    )
     assert [each.group for each in store.pauses.current(NAME)] == ["web"]
     decided(store)
     assert main(["pause", NAME, "--group", "web2", "--unseen", "--reason", "b"]) == 0
     assert {each.group for each in store.pauses.current(NAME)} == {"web", "web2"}
-    assert [each["group"] for each in answer(capsys, "resume", NAME, "--group", "web2")["ended"]] == ["web2"]
+    assert [
+        each["group"] for each in answer(capsys, "resume", NAME, "--group", "web2")["ended"]
+    ] == ["web2"]
 
 
-def test_group_that_only_the_memory_or_the_journal_knows_is_no_mistake(store: Store, capsys: Said) -> None:
+def test_group_that_only_the_memory_or_the_journal_knows_is_no_mistake(
+    store: Store, capsys: Said
+) -> None:
     remember(store, Memory(groups={"db": GroupMemory(target=3)}))
     assert main(["pause", NAME, "--group", "db", "--reason", "b"]) == 0
     store.journal.append(NAME, JournalEntry(at=NOW - 5, kind="operation", group="gone", facts={}))
-    assert [each["group"] for each in answer(capsys, "history", NAME, "--group", "gone")["journal"]] == ["gone"]
+    assert [
+        each["group"] for each in answer(capsys, "history", NAME, "--group", "gone")["journal"]
+    ] == ["gone"]
     assert answer(capsys, "history", NAME, "--group", "db")["journal"][0]["kind"] == "pause"
     assert "is not in back-off" in refusal(capsys, "retry", NAME, "group", "db")
 
@@ -242,7 +294,9 @@ def test_resume_says_what_the_next_pass_is_expected_to_do(store: Store, capsys: 
     assert data["expected"]["at"] == format_time(NOW - 600)
 
 
-def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(store: Store, capsys: Said) -> None:
+def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(
+    store: Store, capsys: Said
+) -> None:
     assert main(["resume", NAME, "--mode", "off"]) == 0
     stored = store.policies.current(NAME)
     assert stored is not None
@@ -251,7 +305,9 @@ def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(sto
     assert store.policies.current(NAME) == stored
 
 
-def test_resume_with_a_mode_that_writes_the_document_anew_keeps_its_values(store: Store, capsys: Said) -> None:
+def test_resume_with_a_mode_that_writes_the_document_anew_keeps_its_values(
+    store: Store, capsys: Said
+) -> None:
     before = SHADOW.replace("mode: shadow", "mode:\n    shadow") + AMBIGUOUS
     store.policies.put(NAME, before, "d2", 1)
     assert answer(capsys, "resume", NAME, "--mode", "off")["mode"] == "off"
@@ -265,7 +321,10 @@ def test_resume_with_a_mode_that_writes_the_document_anew_keeps_its_values(store
     [
         ("pause nope --reason a", "nope: no such cluster; known: prod-geneva"),
         ("pause prod-geneva", "outscaler pause: the following arguments are required: --reason"),
-        ("pause prod-geneva --reason a --for 31d", "argument --for: '31d' is not a duration from 1m to 720h"),
+        (
+            "pause prod-geneva --reason a --for 31d",
+            "argument --for: '31d' is not a duration from 1m to 720h",
+        ),
         ("pause prod-geneva --reason a --removals --growth", "not allowed with argument"),
         ("retry prod-geneva group web", "NAME: no pass of prod-geneva has seen a node group yet"),
         ("retry prod-geneva node w-1", "node w-1: has no failed removal that is waited for"),
@@ -278,7 +337,9 @@ def test_resume_with_a_mode_that_writes_the_document_anew_keeps_its_values(store
         ("get nodes prod-geneva", "prod-geneva: no pass has been made yet"),
     ],
 )
-def test_wrong_command_of_an_operator_is_one_line(store: Store, capsys: Said, arguments: str, says: str) -> None:
+def test_wrong_command_of_an_operator_is_one_line(
+    store: Store, capsys: Said, arguments: str, says: str
+) -> None:
     del store
     said = refusal(capsys, *arguments.split(" "))
     assert says in said
@@ -291,11 +352,16 @@ def test_reason_of_a_pause_is_bounded_and_printable(store: Store, capsys: Said) 
     assert store.pauses.current(NAME) == ()
 
 
-def test_retry_of_a_group_ends_its_backoff_and_wakes_the_cluster_once(store: Store, capsys: Said) -> None:
+def test_retry_of_a_group_ends_its_backoff_and_wakes_the_cluster_once(
+    store: Store, capsys: Said
+) -> None:
     backoff = Backoff(600.0, NOW + 500, NOW - 100, cls="OutOfStock", attempt=2)
     remember(store, Memory(groups={"web": GroupMemory(backoff=backoff)}))
     data = answer(capsys, "retry", NAME, "group", "web")
-    assert (data["was"], data["woken"]) == (f"until {format_time(NOW + 500)} (OutOfStock, attempt 2)", True)
+    assert (data["was"], data["woken"]) == (
+        f"until {format_time(NOW + 500)} (OutOfStock, attempt 2)",
+        True,
+    )
     assert [each["reason"] for each in messages("reconcile")] == ["person"]
     after = store.memory.load(NAME).groups["web"].backoff
     assert after is not None
@@ -304,17 +370,27 @@ def test_retry_of_a_group_ends_its_backoff_and_wakes_the_cluster_once(store: Sto
 
 
 def test_retry_of_a_node_ends_the_wait_after_a_failed_removal(store: Store, capsys: Said) -> None:
-    remember(store, Memory(groups={"web": GroupMemory(failed_removals={"w-1": FailedRemoval(NOW + 60, 2)})}))
-    assert answer(capsys, "retry", NAME, "node", "w-1")["was"] == f"until {format_time(NOW + 60)} (2 failures)"
+    remember(
+        store,
+        Memory(groups={"web": GroupMemory(failed_removals={"w-1": FailedRemoval(NOW + 60, 2)})}),
+    )
+    assert (
+        answer(capsys, "retry", NAME, "node", "w-1")["was"]
+        == f"until {format_time(NOW + 60)} (2 failures)"
+    )
     assert store.memory.load(NAME).groups["web"].failed_removals["w-1"].until == NOW
     assert "did you mean w-1?" not in refusal(capsys, "retry", NAME, "node", "w-1")
 
 
-def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, capsys: Said) -> None:
+def test_last_decision_is_explained_without_access_to_the_cluster(
+    store: Store, capsys: Said
+) -> None:
     decided(store)
     assert main(["explain", "pod", "default/huge-00003", "--cluster", NAME]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"Decided at {format_time(NOW - 600)}, and the same in the pass of {format_time(NOW - 20)}.")
+    assert said.startswith(
+        f"Decided at {format_time(NOW - 600)}, and the same in the pass of {format_time(NOW - 20)}."
+    )
     assert "Pod default/huge-00003 has no place" in said
     data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
     assert (data["verdict"], data["confirmedAt"]) == ("stays", format_time(NOW - 20))
@@ -322,7 +398,9 @@ def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, 
     assert "did you mean" in refusal(capsys, "explain", "node", "bussy", "--cluster", NAME)
 
 
-def test_last_decision_explains_consolidation_with_the_replacement_as_it_is_now(store: Store, capsys: Said) -> None:
+def test_last_decision_explains_consolidation_with_the_replacement_as_it_is_now(
+    store: Store, capsys: Said
+) -> None:
     result = decide(fixture(one_beside_a_full_one()))
     store.journal.append(NAME, plan_entry(_moved(result.plan, NOW - 60)))
     [row] = result.memory.replacements.values()
@@ -336,13 +414,19 @@ def test_last_decision_explains_consolidation_with_the_replacement_as_it_is_now(
 
 
 def test_last_decision_explains_why_a_needed_node_should_go(store: Store, capsys: Said) -> None:
-    plan = _moved(cluster().node("busy", "4").node("idle", "4").running("busy", 1, "3").group("g").plan(), NOW - 60)
+    plan = _moved(
+        cluster().node("busy", "4").node("idle", "4").running("busy", 1, "3").group("g").plan(),
+        NOW - 60,
+    )
     closed = Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", until=NOW + 60)
     verdict = LifecycleVerdict("busy", DisruptionReason.EXPIRED, NOW - 3600, closed)
     store.journal.append(NAME, plan_entry(msgspec.structs.replace(plan, lifecycle=(verdict,))))
     remember(store, Memory())
     data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
-    assert any(line.startswith(f"It is too old since {format_time(NOW - 3600)}, and waits: ") for line in data["says"])
+    assert any(
+        line.startswith(f"It is too old since {format_time(NOW - 3600)}, and waits: ")
+        for line in data["says"]
+    )
     assert data["lifecycle"]["held"]["code"] == "MaintenanceWindow"
     assert "lifecycle" not in answer(capsys, "explain", "node", "idle", "--cluster", NAME)
 
@@ -350,7 +434,10 @@ def test_last_decision_explains_why_a_needed_node_should_go(store: Store, capsys
 def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, capsys: Said) -> None:
     decided(store)
     nodes = answer(capsys, "get", "nodes", NAME)
-    assert {each["node"]: each["decision"] for each in nodes["nodes"]} == {"busy": "stays", "idle": "stays"}
+    assert {each["node"]: each["decision"] for each in nodes["nodes"]} == {
+        "busy": "stays",
+        "idle": "stays",
+    }
     pods = {each["pod"]: each["decision"] for each in answer(capsys, "get", "pods", NAME)["pods"]}
     assert pods["default/huge-00003"] == "unschedulable"
     assert set(pods.values()) == {"unschedulable", "newNode", "fitsExisting"}
@@ -361,9 +448,13 @@ def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, ca
 def test_history_is_filtered_by_kind_group_and_operation(store: Store, capsys: Said) -> None:
     decided(store)
     assert main(["pause", NAME, "--reason", "a"]) == 0
-    journal = answer(capsys, "history", NAME, "--kind", "operation", "--group", "web", "--limit", "2")["journal"]
+    journal = answer(
+        capsys, "history", NAME, "--kind", "operation", "--group", "web", "--limit", "2"
+    )["journal"]
     assert [each["facts"] for each in journal] == [{"n": 2}, {"n": 1}]
-    assert [each["kind"] for each in answer(capsys, "history", NAME, "--kind", "pause")["journal"]] == ["pause"]
+    assert [
+        each["kind"] for each in answer(capsys, "history", NAME, "--kind", "pause")["journal"]
+    ] == ["pause"]
     assert answer(capsys, "history", NAME, "--since", "5m", "--kind", "plan")["journal"] == []
 
 
@@ -373,7 +464,9 @@ def test_followed_history_prints_each_line_once_and_in_order(store: Store, capsy
     def later(seconds: float) -> None:
         assert seconds == history.EVERY
         count = len(store.journal.recent(NAME))
-        store.journal.append(NAME, JournalEntry(at=NOW + count, kind="operation", facts={"n": count}))
+        store.journal.append(
+            NAME, JournalEntry(at=NOW + count, kind="operation", facts={"n": count})
+        )
 
     history.follow(store, NAME, JournalFilter(kinds=("operation",)), 2, "json", later, rounds=3)
     shown = [json.loads(line)["facts"]["n"] for line in capsys.readouterr().out.splitlines()]
@@ -390,7 +483,8 @@ def test_login_keeps_the_table_and_the_region_for_later_commands(
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     assert [each["name"] for each in answer(capsys, "get", "clusters")] == [NAME]
     monkeypatch.setenv("OUTSCALER_TABLE", "another")
-    assert "resource not found" in refusal(capsys, "get", "clusters")  # the environment takes precedence
+    # the environment takes precedence
+    assert "resource not found" in refusal(capsys, "get", "clusters")
     monkeypatch.delenv("OUTSCALER_TABLE")
     assert answer(capsys, "login", "--forget") == {"removed": True}
     assert "run outscaler login STACK once" in refusal(capsys, "get", "clusters")
@@ -437,7 +531,9 @@ def test_apply_of_mode_off_requests_a_pass_if_passes_have_acted(
     capsys.readouterr()
 
 
-def test_apply_without_a_queue_stores_the_policy_and_says_so(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_apply_without_a_queue_stores_the_policy_and_says_so(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     sqs = boto3.client("sqs")
     sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName="outscaler-dev-reconcile")["QueueUrl"])
     file = tmp_path / "policy.yaml"

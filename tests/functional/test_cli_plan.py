@@ -16,7 +16,10 @@ from chalicelib.command.main import main
 from tests.functional.saved_cluster import shop
 from tests.reference_data import SHARED, needs_shared
 
-BUSY, QUIET = SHARED / "data" / "captures" / "shop-busy", SHARED / "data" / "captures" / "shop-quiet"
+BUSY, QUIET = (
+    SHARED / "data" / "captures" / "shop-busy",
+    SHARED / "data" / "captures" / "shop-quiet",
+)
 _TAINTED = "node(s) had untolerated taint(s)"
 
 
@@ -43,15 +46,22 @@ def _refused_by_the_real_scheduler() -> dict[str, str]:
     for pod in json.loads((BUSY / "pods.json").read_text())["items"]:
         for condition in pod["status"].get("conditions", ()):
             if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-                refused[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"] = condition["message"]
+                refused[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"] = condition[
+                    "message"
+                ]
     return refused
 
 
 @needs_shared
-def test_shop_busy_has_a_verdict_for_every_rejected_pod(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_has_a_verdict_for_every_rejected_pod(
+    plan: Callable[..., dict[str, Any]],
+) -> None:
     answer = plan("--snapshot", BUSY, "--now", (BUSY / "captured-at").read_text().strip())
     reported = [
-        pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part] for pod in entry["pods"]
+        pod
+        for part in ("scaleUps", "unschedulable", "notLookedAt")
+        for entry in answer[part]
+        for pod in entry["pods"]
     ] + answer["fitsExisting"]
     assert len(reported) == len(set(reported)), "nobody is told twice"
     refused = _refused_by_the_real_scheduler()
@@ -60,7 +70,9 @@ def test_shop_busy_has_a_verdict_for_every_rejected_pod(plan: Callable[..., dict
     unseen = {entry["code"]: len(entry["pods"]) for entry in answer["notLookedAt"]}
     assert unseen == {"Expendable": 6, "SchedulingGated": 2}
     left = [pod for entry in answer["unschedulable"] for pod in entry["pods"]]
-    assert [_workload(pod) for pod in left] == ["ml/huge"], "nothing is left that a new node could take"
+    assert [_workload(pod) for pod in left] == ["ml/huge"], (
+        "nothing is left that a new node could take"
+    )
 
 
 @needs_shared
@@ -78,19 +90,29 @@ def test_shop_busy_scales_up_the_only_group_that_fits(plan: Callable[..., dict[s
 
 
 @needs_shared
-def test_shop_busy_gives_every_placed_pod_exactly_one_place(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_gives_every_placed_pod_exactly_one_place(
+    plan: Callable[..., dict[str, Any]],
+) -> None:
     answer = plan("--snapshot", BUSY)
-    placed = sorted([pod for entry in answer["scaleUps"] for pod in entry["pods"]] + answer["fitsExisting"])
+    placed = sorted(
+        [pod for entry in answer["scaleUps"] for pod in entry["pods"]] + answer["fitsExisting"]
+    )
     assert sorted(pod for promise in answer["promises"] for pod in promise["pods"]) == placed
     grown = {entry["group"]: entry["to"] - entry["from"] for entry in answer["scaleUps"]}
-    promised = {(promise["group"], promise["number"]) for promise in answer["promises"] if "group" in promise}
-    assert promised == {(group, number + 1) for group, nodes in grown.items() for number in range(nodes)}, (
-        "no new node is left empty"
-    )
+    promised = {
+        (promise["group"], promise["number"])
+        for promise in answer["promises"]
+        if "group" in promise
+    }
+    assert promised == {
+        (group, number + 1) for group, nodes in grown.items() for number in range(nodes)
+    }, "no new node is left empty"
 
 
 @needs_shared
-def test_shop_busy_reasons_per_group_use_the_schedulers_words(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_reasons_per_group_use_the_schedulers_words(
+    plan: Callable[..., dict[str, Any]],
+) -> None:
     answer = plan("--snapshot", BUSY)
     why = {_workload(entry["pods"][0]): entry["reasons"] for entry in answer["unschedulable"]}
     general = ["Insufficient cpu", "Insufficient memory"]
@@ -105,12 +127,18 @@ def test_shop_busy_reasons_per_group_use_the_schedulers_words(plan: Callable[...
 
 
 @needs_shared
-def test_shop_busy_agrees_with_the_schedulers_rejections_on_existing_nodes(plan: Callable[..., Any]) -> None:
-    assert plan("--snapshot", BUSY)["fitsExisting"] == [], "the real scheduler found no room for any of them either"
+def test_shop_busy_agrees_with_the_schedulers_rejections_on_existing_nodes(
+    plan: Callable[..., Any],
+) -> None:
+    assert plan("--snapshot", BUSY)["fitsExisting"] == [], (
+        "the real scheduler found no room for any of them either"
+    )
 
 
 @needs_shared
-def test_shop_quiet_has_removable_nodes_and_reasons_for_the_others(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_quiet_has_removable_nodes_and_reasons_for_the_others(
+    plan: Callable[..., dict[str, Any]],
+) -> None:
     answer = plan("--snapshot", QUIET, "--assume-unneeded-for", "11m")
     assert [(s["node"], s["group"], s["kind"]) for s in answer["scaleDowns"]] == [
         ("batch-0", "batch", "empty"),
@@ -139,7 +167,9 @@ def test_saved_memory_carries_unneeded_times_into_the_next_plan(
     kept = tmp_path / "memory.json"
     first = plan("--snapshot", QUIET, "--save-memory", kept)
     assert first["scaleDowns"] == []
-    assert {v["code"] for v in first["unremovable"] if v["node"] in first["unneeded"]} == {"NotUnneededLongEnough"}
+    assert {v["code"] for v in first["unremovable"] if v["node"] in first["unneeded"]} == {
+        "NotUnneededLongEnough"
+    }
     later = plan("--snapshot", QUIET, "--memory", kept, "--now", "2026-11-21T07:31:44Z")
     assert [s["node"] for s in later["scaleDowns"]] == ["batch-0", "general-a-2"]
 
@@ -160,7 +190,9 @@ def test_options_on_the_command_line_change_the_plan(plan: Callable[..., dict[st
 
 
 @needs_shared
-def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_plan_command_does_not_depend_on_input_order(
+    plan: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
     for path in BUSY.iterdir():
         if path.suffix == ".json" and path.name != "manifest.json":
             document = json.loads(path.read_text())
@@ -173,14 +205,22 @@ def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[st
         return {k: v for k, v in answer.items() if k not in {"timings", "cluster", "plan"}}
 
     now = "2026-11-21T07:20:54Z"
-    assert bare(plan("--snapshot", tmp_path, "--now", now)) == bare(plan("--snapshot", BUSY, "--now", now))
+    assert bare(plan("--snapshot", tmp_path, "--now", now)) == bare(
+        plan("--snapshot", BUSY, "--now", now)
+    )
 
 
 @needs_shared
 def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    order = ["28 pending pods", "Node groups", "Pods without a place", "Ignored pods", "Blocked removals"]
+    order = [
+        "28 pending pods",
+        "Node groups",
+        "Pods without a place",
+        "Ignored pods",
+        "Blocked removals",
+    ]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
     assert "Insufficient cpu (needs 40, template offers 3750m)" in out
 
@@ -191,14 +231,38 @@ def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["plan"], "name a folder of saved files, --kubeconfig FILE", id="no-source"),
         pytest.param(["plan", "--snapshot", "/no/such/place"], "/no/such/place", id="no-folder"),
         pytest.param(["plan", "/no/such/place"], "/no/such/place", id="no-positional-folder"),
-        pytest.param(["plan", ".", "--snapshot", "."], "--snapshot: is given beside DIR", id="two-folders"),
-        pytest.param(["plan", ".", "--kubeconfig", "k"], "--kubeconfig: is given beside DIR", id="folder-and-cluster"),
-        pytest.param(["plan", ".", "--context", "k"], "--context: belongs to --kubeconfig", id="folder-and-context"),
+        pytest.param(
+            ["plan", ".", "--snapshot", "."], "--snapshot: is given beside DIR", id="two-folders"
+        ),
+        pytest.param(
+            ["plan", ".", "--kubeconfig", "k"],
+            "--kubeconfig: is given beside DIR",
+            id="folder-and-cluster",
+        ),
+        pytest.param(
+            ["plan", ".", "--context", "k"],
+            "--context: belongs to --kubeconfig",
+            id="folder-and-context",
+        ),
         pytest.param(["plan", "--snapshot", ".", "--now", "noon"], "--now", id="no-time"),
-        pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotal"], "NAME=VALUE", id="option-without-value"),
-        pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotl=3"], "maxNodesTotal", id="unknown-option"),
-        pytest.param(["plan", "--snapshot", ".", "--assume-unneeded-for", "11"], "duration", id="no-duration"),
-        pytest.param(["plan", "--snapshot", ".", "--memory", "/no/such/file"], "/no/such/file", id="no-memory"),
+        pytest.param(
+            ["plan", "--snapshot", ".", "--option", "maxNodesTotal"],
+            "NAME=VALUE",
+            id="option-without-value",
+        ),
+        pytest.param(
+            ["plan", "--snapshot", ".", "--option", "maxNodesTotl=3"],
+            "maxNodesTotal",
+            id="unknown-option",
+        ),
+        pytest.param(
+            ["plan", "--snapshot", ".", "--assume-unneeded-for", "11"], "duration", id="no-duration"
+        ),
+        pytest.param(
+            ["plan", "--snapshot", ".", "--memory", "/no/such/file"],
+            "/no/such/file",
+            id="no-memory",
+        ),
     ],
 )
 def test_invalid_plan_input_is_a_one_line_error_with_exit_code_2(
@@ -225,7 +289,9 @@ def test_truncated_snapshot_file_is_an_error_and_not_half_a_plan(
     assert "pods.json" in captured.err
 
 
-def test_plan_of_a_folder_is_the_plan_of_its_snapshot(plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_plan_of_a_folder_is_the_plan_of_its_snapshot(
+    plan: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
     folder = shop(tmp_path / "shop")
     assert {**plan(folder), "timings": {}} == {**plan("--snapshot", folder), "timings": {}}
     assert plan("--option", "maxNodesTotal=2", folder)["cluster"] == "shop"

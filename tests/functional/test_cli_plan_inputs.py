@@ -1,4 +1,6 @@
-"""Further inputs of `outscaler plan`: a policy, a memory, instants. Each is used, or rejected by name."""
+"""Further inputs of `outscaler plan`: a policy, a memory, instants. Each is
+used, or rejected by name.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def refused(capsys: Said, *arguments: str | Path) -> str:
     return line
 
 
-# -- the policy ----------------------------------------------------------------------------------------------------
+# -- the policy ------------------------------------------------------------------------------------
 
 
 def policy(folder: Path, *groups: str, mode: str = "active") -> Path:
@@ -80,42 +82,64 @@ def policy(folder: Path, *groups: str, mode: str = "active") -> Path:
     return path
 
 
-def test_policy_bounds_apply_to_snapshot_groups_of_any_provider(saved: Path, tmp_path: Path, capsys: Said) -> None:
-    file = policy(tmp_path, "{provider: clusterapi, id: a, min: 1, max: 9}", "{provider: clusterapi, id: b, max: 4}")
-    code, out, _ = run(capsys, "--snapshot", saved, "--policy", file, "--assume-unneeded-for", "11m")
+def test_policy_bounds_apply_to_snapshot_groups_of_any_provider(
+    saved: Path, tmp_path: Path, capsys: Said
+) -> None:
+    file = policy(
+        tmp_path,
+        "{provider: clusterapi, id: a, min: 1, max: 9}",
+        "{provider: clusterapi, id: b, max: 4}",
+    )
+    code, out, _ = run(
+        capsys, "--snapshot", saved, "--policy", file, "--assume-unneeded-for", "11m"
+    )
     answer = json.loads(out)
     assert code == 0
-    assert {g["group"]: (g["min"], g["max"]) for g in answer["groups"]} == {"a": (1, 9), "b": (0, 4)}
+    assert {g["group"]: (g["min"], g["max"]) for g in answer["groups"]} == {
+        "a": (1, 9),
+        "b": (0, 4),
+    }
     assert answer["scaleDowns"] == [], "the policy's minimum keeps the node"
     without = json.loads(run(capsys, "--snapshot", saved, "--assume-unneeded-for", "11m")[1])
     assert [removal["node"] for removal in without["scaleDowns"]] == ["a-0"]
 
 
-def test_group_missing_from_the_snapshot_is_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_group_missing_from_the_snapshot_is_reported(
+    saved: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/x, max: 9}")
     code, _, reported = run(capsys, "--snapshot", saved, "--policy", file)
     assert code == 0
     (line,) = reported
     assert line == (
-        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is not a group of this snapshot; "
+        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is not a group of this "
+        "snapshot; "
         "its groups are a, b"
     )
 
 
-def test_policy_bounds_that_contradict_the_snapshot_are_rejected(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_policy_bounds_that_contradict_the_snapshot_are_rejected(
+    saved: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/a, max: 9}")
     file.write_text(file.read_text().replace("MachineDeployment/d/a, max: 9", "a, min: 5"))
     code, out, reported = run(capsys, "--snapshot", saved, "--policy", file)
     assert (code, out) == (2, "")
-    assert reported[-1] == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
+    assert (
+        reported[-1]
+        == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
+    )
 
 
 def test_mode_off_is_still_planned_and_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
     code, _, reported = run(capsys, "--snapshot", saved, "--policy", policy(tmp_path, mode="off"))
-    assert (code, reported) == (0, ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"])
+    assert (code, reported) == (
+        0,
+        ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"],
+    )
 
 
-# -- the memory ----------------------------------------------------------------------------------------------------
+# -- the memory ------------------------------------------------------------------------------------
 
 
 def test_saved_memory_is_read_again(saved: Path, tmp_path: Path, capsys: Said) -> None:
@@ -152,32 +176,48 @@ def test_empty_memory_file_is_valid(saved: Path, tmp_path: Path, capsys: Said) -
         '{"nodes": []}',
         '{"kind": "outscaler/memory", "memory": {}, "more": 1}',
         '{"kind": "outscaler/memory", "memory": {"node": {}}}',
-        '{"kind": "outscaler/memory", "memory": {"groups": {"a": {"target": 9223372036854775808}}}}',
+        (
+            '{"kind": "outscaler/memory", "memory": {"groups": {"a": {"target": '
+            "9223372036854775808}}}}"
+        ),
         "\udcff",
     ],
 )
-def test_file_that_is_not_a_saved_memory_is_rejected(text: str, saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_file_that_is_not_a_saved_memory_is_rejected(
+    text: str, saved: Path, tmp_path: Path, capsys: Said
+) -> None:
     (tmp_path / "m.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     line = refused(capsys, "--snapshot", saved, "--memory", tmp_path / "m.json")
     assert line.startswith(f"{tmp_path / 'm.json'}: is not a saved memory")
     assert "--save-memory" in line
 
 
-# -- instants, times, sources --------------------------------------------------------------------------------------
+# -- instants, times, sources ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--assume-unneeded-for", "11x"], "--assume-unneeded-for: '11x' is not a duration; write it as Go does"),
+        (
+            ["--assume-unneeded-for", "11x"],
+            "--assume-unneeded-for: '11x' is not a duration; write it as Go does",
+        ),
         (["--assume-unneeded-for", ""], "--assume-unneeded-for: '' is not a duration"),
-        (["--assume-unneeded-for=-11m"], "--assume-unneeded-for: '-11m' is negative; write it as Go does: 11m"),
+        (
+            ["--assume-unneeded-for=-11m"],
+            "--assume-unneeded-for: '-11m' is negative; write it as Go does: 11m",
+        ),
         (["--now", ""], "--now: '' is not a time; write RFC 3339"),
-        (["--context", "prod"], "--context: belongs to --kubeconfig, and --snapshot is given; take it out"),
+        (
+            ["--context", "prod"],
+            "--context: belongs to --kubeconfig, and --snapshot is given; take it out",
+        ),
         (["--context", ""], "--context: belongs to --kubeconfig"),
     ],
 )
-def test_impossible_option_is_named(arguments: list[str], says: str, saved: Path, capsys: Said) -> None:
+def test_impossible_option_is_named(
+    arguments: list[str], says: str, saved: Path, capsys: Said
+) -> None:
     assert refused(capsys, "--snapshot", saved, *arguments).startswith(says)
 
 
@@ -189,7 +229,7 @@ def test_unreadable_instant_names_its_file(content: bytes, saved: Path, capsys: 
     assert "RFC 3339" in line
 
 
-# -- objects besides nodes and pods ---------------------------------------------------------------------------------
+# -- objects besides nodes and pods ----------------------------------------------------------------
 
 
 def pending(saved: Path, memory: str = "1Gi") -> list[dict[str, Any]]:
@@ -226,7 +266,9 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 
 @pytest.mark.parametrize("reported", ["a", "b"])
 @pytest.mark.parametrize("namespace", ["kube-system", "scaling"])
-def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, reported: str, namespace: str) -> None:
+def test_priority_expander_reads_a_saved_configmap(
+    saved: Path, capsys: Said, reported: str, namespace: str
+) -> None:
     pending(saved)
     maps = [
         {
@@ -238,7 +280,13 @@ def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, re
     ]
     (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": maps}))
     code, out, _ = run(
-        capsys, "--snapshot", saved, "--option", "expander=priority", "--option", f"namespace={namespace}"
+        capsys,
+        "--snapshot",
+        saved,
+        "--option",
+        "expander=priority",
+        "--option",
+        f"namespace={namespace}",
     )
     assert (code, grown(out)) == (0, [reported])
 
@@ -265,7 +313,9 @@ def test_unreadable_priorities_are_reported_with_their_line(saved: Path, capsys:
 
 
 @pytest.mark.parametrize("reported", ["a", "b"])
-def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, capsys: Said, reported: str) -> None:
+def test_priority_expander_reads_a_live_configmap(
+    saved: Path, tmp_path: Path, capsys: Said, reported: str
+) -> None:
     store = ObjectStore(lambda: parse_time(NOW) - 60.0)
     store.create("nodes", _node("a-0"))
     store.create("namespaces", {"metadata": {"name": "scaling"}})
@@ -309,8 +359,8 @@ def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, c
 def test_allocatable_of_a_new_node_subtracts_the_kubelets_reservation(
     saved: Path, tmp_path: Path, capsys: Said, memory: str, learnt: str | None, grows: bool
 ) -> None:
-    """For a template without allocatable, the kubelet's reservation is subtracted as far as it is known from a former
-    node of the group."""
+    """For a template without allocatable, the kubelet's reservation is subtracted as far as it is
+    known from a former node of the group."""
     pending(saved, memory)
     template = _node("t")
     del template["status"]["allocatable"]
@@ -351,7 +401,7 @@ def test_allocatable_of_a_new_node_subtracts_the_kubelets_reservation(
     assert grown(out) == (["b"] if grows else [])
 
 
-# -- a live cluster ------------------------------------------------------------------------------------------------
+# -- a live cluster --------------------------------------------------------------------------------
 
 
 def kubeconfig(folder: Path, server: str, token: str = "t", *, insecure: bool = False) -> Path:
@@ -363,7 +413,12 @@ def kubeconfig(folder: Path, server: str, token: str = "t", *, insecure: bool = 
                 "kind": "Config",
                 "current-context": "x",
                 "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-                "clusters": [{"name": "x", "cluster": {"server": server, "insecure-skip-tls-verify": insecure}}],
+                "clusters": [
+                    {
+                        "name": "x",
+                        "cluster": {"server": server, "insecure-skip-tls-verify": insecure},
+                    }
+                ],
                 "users": [{"name": "x", "user": {"token": token}}],
             }
         )
@@ -382,11 +437,21 @@ def test_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) -> N
 def test_deliberately_insecure_server_prints_no_warning(tmp_path: Path) -> None:
     """Runs as a process, because a test's own warning filters would hide what a user sees."""
     document = tmp_path / "policy.yaml"
-    document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
-    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)  # and a ConfigMap
+    document.write_text(
+        GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:")
+    )
+    # and a ConfigMap
+    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)
     with HttpScript(answers, tls=CertificateAuthority("nobody").server()) as server:
         file = kubeconfig(tmp_path, server.url, insecure=True)
-        options = ["--kubeconfig", str(file), "--policy", str(document), "--node-groups", str(tmp_path / "none.json")]
+        options = [
+            "--kubeconfig",
+            str(file),
+            "--policy",
+            str(document),
+            "--node-groups",
+            str(tmp_path / "none.json"),
+        ]
         done = subprocess.run(
             [sys.executable, "-W", "always", "-m", "chalicelib", "plan", *options],
             cwd=ROOT,

@@ -1,5 +1,5 @@
-"""`outscaler plan` of a live cluster whose Cluster API objects are in a separate cluster, with files in place of
-secrets."""
+"""`outscaler plan` of a live cluster whose Cluster API objects are in a separate cluster, with
+files in place of secrets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ OFFERS = {"cpu": "2", "memory": "4Gi", "pods": "110"}
 STATUS = {
     "allocatable": OFFERS,
     "capacity": OFFERS,
-    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}],
+    "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}
+    ],
 }
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
-    """Kubeconfigs: `manager` has the objects, `worker` has the Nodes and no Cluster API, `both` has everything."""
+    """Kubeconfigs: `manager` has the objects, `worker` has the Nodes and no Cluster
+    API, `both` has everything."""
     folder: Path = tmp_path_factory.mktemp("clusters")
     nothing: Path = tmp_path_factory.mktemp("no-crds")
 
@@ -42,13 +45,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
             manager.store.delete("nodes", each["metadata"]["name"])
             worker.store.load("nodes", [{**each, "status": STATUS}])
             both.store.load("nodes", [{**each, "status": STATUS}])
-        yield {name: written(name, there) for name, there in (("manager", manager), ("worker", worker), ("both", both))}
+        yield {
+            name: written(name, there)
+            for name, there in (("manager", manager), ("worker", worker), ("both", both))
+        }
 
 
 def policy(folder: Path, access: str, clusterapi: str) -> str:
     """Writes a document with these two sections; returns its path."""
     path = folder / "policy.yaml"
-    path.write_text(f"{HEAD}spec:\n  mode: active\n  kubernetes: {access}\n  providers: {{clusterapi: {clusterapi}}}\n")
+    path.write_text(
+        f"{HEAD}spec:\n  mode: active\n  kubernetes: {access}\n  providers: {{clusterapi: "
+        f"{clusterapi}}}\n"
+    )
     return str(path)
 
 
@@ -72,7 +81,10 @@ OURS = {"MachineDeployment/default/md-0": 2}
     ("access", "clusterapi"),
     [
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere, clusterName: c1}"),
-        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
+        (
+            "{kubeconfigSecret: k, inClusterKubeconfigSecret: m}",
+            "{cloudConfigAuthoritative: true, clusterName: c1}",
+        ),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
         (
             "{eksCluster: k, region: eu-central-2}",
@@ -96,8 +108,14 @@ def test_management_cluster_is_named_by_a_kubeconfig_file(
     assert [gap for gap in answer["gaps"] if gap["kind"].startswith("provider/")] == []
 
 
-def test_kubeconfig_file_named_in_the_policy_is_accepted(files: Files, tmp_path: Path, capsys: Said) -> None:
-    document = policy(tmp_path, "{kubeconfigSecret: k}", f"{{kubeconfigFile: '{files['manager']}', clusterName: c1}}")
+def test_kubeconfig_file_named_in_the_policy_is_accepted(
+    files: Files, tmp_path: Path, capsys: Said
+) -> None:
+    document = policy(
+        tmp_path,
+        "{kubeconfigSecret: k}",
+        f"{{kubeconfigFile: '{files['manager']}', clusterName: c1}}",
+    )
     assert sizes(planned(capsys, "--kubeconfig", files["worker"], "--policy", document)) == OURS
 
 
@@ -123,7 +141,10 @@ def test_context_alone_is_one_of_the_kubeconfig_that_kubectl_takes(
     ("access", "clusterapi"),
     [
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
-        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
+        (
+            "{kubeconfigSecret: k, inClusterKubeconfigSecret: m}",
+            "{cloudConfigAuthoritative: true, clusterName: c1}",
+        ),
     ],
 )
 def test_management_secret_is_not_read_and_missing_data_names_the_option(
@@ -133,7 +154,10 @@ def test_management_secret_is_not_read_and_missing_data_names_the_option(
     answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", document, expected=3)
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
     assert gap["detail"].startswith("secret m")
-    assert ": is not given; commands read no secrets: add --secret m=FILE, or --management" in gap["detail"]
+    assert (
+        ": is not given; commands read no secrets: add --secret m=FILE, or --management"
+        in gap["detail"]
+    )
     assert "--management-kubeconfig" in gap["detail"]
 
 
@@ -150,7 +174,11 @@ def refused(capsys: Said, *arguments: str) -> str:
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, namespace: default}", "clusterName"),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
-        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}", "clusterName"),
+        (
+            "{kubeconfigSecret: k, inClusterKubeconfigSecret: m}",
+            "{cloudConfigAuthoritative: true}",
+            "clusterName",
+        ),
         (
             "{kubeconfigSecret: k}",
             "{kubeconfigSecret: m, autoDiscovery: 'clusterapi:namespace=default'}",
@@ -179,20 +207,32 @@ def test_management_kubeconfig_without_a_cluster_name_is_missing_data(
     files: Files, tmp_path: Path, capsys: Said
 ) -> None:
     document = policy(tmp_path, "{kubeconfigSecret: k}", "{}")
-    arguments = ("--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"], "--policy", document)
+    arguments = (
+        "--kubeconfig",
+        files["worker"],
+        "--management-kubeconfig",
+        files["manager"],
+        "--policy",
+        document,
+    )
     answer = planned(capsys, *arguments, expected=3)
     assert answer["groups"] == []
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
     assert "providers.clusterapi.clusterName: is missing" in gap["detail"]
 
 
-def test_management_kubeconfig_needs_a_live_cluster_and_cluster_api(files: Files, tmp_path: Path, capsys: Said) -> None:
-    assert refused(capsys, "--snapshot", str(tmp_path), "--management-kubeconfig", files["manager"]).startswith(
-        "--management-kubeconfig: belongs to --kubeconfig"
-    )
+def test_management_kubeconfig_needs_a_live_cluster_and_cluster_api(
+    files: Files, tmp_path: Path, capsys: Said
+) -> None:
+    assert refused(
+        capsys, "--snapshot", str(tmp_path), "--management-kubeconfig", files["manager"]
+    ).startswith("--management-kubeconfig: belongs to --kubeconfig")
     document = tmp_path / "policy.yaml"
     document.write_text(
-        GOOD.replace("clusterapi: {clusterName: prod-geneva}", "exoscale: {zone: ch-gva-2, credentialsSecret: a}")
+        GOOD.replace(
+            "clusterapi: {clusterName: prod-geneva}",
+            "exoscale: {zone: ch-gva-2, credentialsSecret: a}",
+        )
     )
     assert (
         main(

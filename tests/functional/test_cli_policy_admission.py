@@ -19,7 +19,11 @@ from infra.emulators.aws import create_table, environment
 from tests.scenario.policies import document
 
 Said = pytest.CaptureFixture[str]
-ALI = {"region": "cn-hangzhou", "nodes": "0:5:asg-bp18p2yfxow2dloq0001", "credentialsSecret": "outscaler/shop/alicloud"}
+ALI = {
+    "region": "cn-hangzhou",
+    "nodes": "0:5:asg-bp18p2yfxow2dloq0001",
+    "credentialsSecret": "outscaler/shop/alicloud",
+}
 
 
 TABLE = "outscaler"
@@ -28,7 +32,11 @@ TABLE = "outscaler"
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeploymentSettings]:
     """What the deployment has published: the defaults. The shell knows nothing of it."""
-    for name in ("OUTSCALER_SECRET_PREFIX", "OUTSCALER_SHARED_SECRETS", "OUTSCALER_ALLOWED_ENDPOINTS"):
+    for name in (
+        "OUTSCALER_SECRET_PREFIX",
+        "OUTSCALER_SHARED_SECRETS",
+        "OUTSCALER_ALLOWED_ENDPOINTS",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment("").items():
         if name != "AWS_ENDPOINT_URL":
@@ -56,7 +64,15 @@ def verdict(file: str, capsys: Said) -> tuple[int, list[str], list[str]]:
 
 FILES: list[dict[str, Any]] = [
     {"kubernetes": {"kubeconfigFile": "kubeconfig"}},
-    {"providers": {"clusterapi": {"kubeconfigFile": "management", "clusterName": "shop", "namespace": "capi"}}},
+    {
+        "providers": {
+            "clusterapi": {
+                "kubeconfigFile": "management",
+                "clusterName": "shop",
+                "namespace": "capi",
+            }
+        }
+    },
     {
         "providers": {
             "alicloud": {
@@ -72,7 +88,9 @@ FILES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("spec", FILES, ids=["kubernetes", "clusterapi", "alicloud"])
-def test_apply_rejects_local_files_and_validate_warns(tmp_path: Path, capsys: Said, spec: dict[str, Any]) -> None:
+def test_apply_rejects_local_files_and_validate_warns(
+    tmp_path: Path, capsys: Said, spec: dict[str, Any]
+) -> None:
     file = file_of(tmp_path, document(**spec))
     assert main(["apply", "--dry-run", file]) == 2
     refused = capsys.readouterr().err
@@ -88,15 +106,23 @@ def test_foreign_host_is_rejected_unless_the_deployment_lists_it(
     monkeypatch: pytest.MonkeyPatch,
     settings: DeploymentSettings,
 ) -> None:
-    file = file_of(tmp_path, document(providers={"alicloud": ALI | {"stsEndpoint": "https://sts.example.com:8443"}}))
+    file = file_of(
+        tmp_path,
+        document(providers={"alicloud": ALI | {"stsEndpoint": "https://sts.example.com:8443"}}),
+    )
     for command in (["apply", "--dry-run", file], ["validate", file]):
         assert main(command) == 2
         said = capsys.readouterr().err
-        assert "spec.providers.alicloud.stsEndpoint: sts.example.com:8443 is not an API host of alicloud" in said
+        assert (
+            "spec.providers.alicloud.stsEndpoint: sts.example.com:8443 is not an API host of "
+            "alicloud"
+        ) in said
         assert "OUTSCALER_ALLOWED_ENDPOINTS" in said
     monkeypatch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", "sts.example.com:8443")
     assert verdict(file, capsys)[:2] == (0, [])
-    assert main(["apply", "--dry-run", file]) == 2, "the functions have another environment than this shell"
+    assert main(["apply", "--dry-run", file]) == 2, (
+        "the functions have another environment than this shell"
+    )
     settings.publish(Deployment(endpoints=frozenset({"sts.example.com:8443"})))
     monkeypatch.delenv("OUTSCALER_ALLOWED_ENDPOINTS")
     assert main(["apply", "--dry-run", file]) == 0
@@ -108,7 +134,13 @@ def test_foreign_host_is_rejected_unless_the_deployment_lists_it(
         ("outscaler/other/kubeconfig", False),
         ("team/shop/kubeconfig", False),
         ("outscaler/shop/exoscale", True),
-        ("arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/shop/kubeconfig-Q1w2E3", True),
+        (
+            (
+                "arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/shop/kubeconfig-"
+                "Q1w2E3"
+            ),
+            True,
+        ),
         ("outscaler/shop/../other/kubeconfig", True),
     ],
 )
@@ -123,12 +155,17 @@ def test_validate_rejects_what_no_deployment_permits_and_warns_of_the_rest(
     code, problems, warnings = verdict(file, capsys)
     place = "spec.kubernetes.kubeconfigSecret"
     assert (code, problems) == ((2, [place]) if certain else (0, []))
-    assert certain or any(place in warning and "unless the deployment shares it" in warning for warning in warnings)
+    assert certain or any(
+        place in warning and "unless the deployment shares it" in warning for warning in warnings
+    )
     assert main(["apply", "--dry-run", file]) == 2
     assert place in capsys.readouterr().err
-    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")  # the deployment is known from here on
+    # the deployment is known from here on
+    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")
     assert verdict(file, capsys)[:2] == (2, [place])
-    monkeypatch.setenv("OUTSCALER_SHARED_SECRETS", "outscaler/other/kubeconfig,team/shop/kubeconfig")
+    monkeypatch.setenv(
+        "OUTSCALER_SHARED_SECRETS", "outscaler/other/kubeconfig,team/shop/kubeconfig"
+    )
     assert verdict(file, capsys)[0] == (2 if certain else 0)
 
 

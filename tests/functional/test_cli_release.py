@@ -48,7 +48,10 @@ def answer(capsys: Said, *arguments: str) -> Any:
 
 
 def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
-    remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
+    remember(
+        store,
+        BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12),
+    )
     assert main(["get", "breaker", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: tripped at {format_time(NOW - 600)} by a plan that removed 12 nodes at once; "
@@ -56,7 +59,10 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     )
     assert main(["release", NAME]) == 0
     until = format_time(NOW + 3600)
-    assert capsys.readouterr().out == f"{NAME}: the circuit breaker is released until {until}; it was tripped\n"
+    assert (
+        capsys.readouterr().out
+        == f"{NAME}: the circuit breaker is released until {until}; it was tripped\n"
+    )
     assert store.memory.load(NAME).released_until == NOW + 3600
     assert answer(capsys, "get", "breaker", NAME) == {
         "name": NAME,
@@ -95,9 +101,17 @@ def test_breaker_that_is_not_tripped_is_released_only_if_a_person_confirms_it(
 ) -> None:
     assert main(["release", NAME, "--for", "20m"]) == 2  # no terminal
     act = f"suspend the limits of removals until {format_time(NOW + 1200)} all the same"
-    assert capsys.readouterr().err == f"{NAME}: its circuit breaker is not tripped; add --yes to {act}\n"
+    assert (
+        capsys.readouterr().err
+        == f"{NAME}: its circuit breaker is not tripped; add --yes to {act}\n"
+    )
     assert store.memory.load(NAME).released_until == 0
-    for line, code, until in (("\n", 2, 0.0), ("no\n", 2, 0.0), ("", 2, 0.0), ("y\n", 0, NOW + 1200)):
+    for line, code, until in (
+        ("\n", 2, 0.0),
+        ("no\n", 2, 0.0),
+        ("", 2, 0.0),
+        ("y\n", 0, NOW + 1200),
+    ):
         monkeypatch.setattr("sys.stdin", TypedAnswer(line))
         assert main(["release", NAME, "--for", "20m"]) == code
         assert "[y/N]" in capsys.readouterr().err
@@ -118,11 +132,16 @@ LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"
     ("arguments", "says"),
     [
         ([], "the following arguments are required: CLUSTER"),
-        *(([NAME, "--for", text], LASTS.format(text)) for text in ("10", "0", "25h", "soon", "59s")),
+        *(
+            ([NAME, "--for", text], LASTS.format(text))
+            for text in ("10", "0", "25h", "soon", "59s")
+        ),
         ([NAME, "--for", "-1h"], "argument --for: expected one argument"),
     ],
 )
-def test_invalid_release_arguments_are_a_one_line_error(arguments: list[str], says: str, capsys: Said) -> None:
+def test_invalid_release_arguments_are_a_one_line_error(
+    arguments: list[str], says: str, capsys: Said
+) -> None:
     assert main(["release", *arguments]) == 2
     assert capsys.readouterr().err == f"outscaler release: {says}; see outscaler release --help\n"
 
@@ -137,9 +156,14 @@ def test_release_of_an_unknown_cluster_is_rejected(store: Store, capsys: Said) -
 # -- group ownership
 
 
-def claim(store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discovered: bool = False) -> None:
+def claim(
+    store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discovered: bool = False
+) -> None:
     key = ("exoscale", group)
-    assert store.group_ownership.claim_groups(cluster, [key], discovered=[key] if discovered else ()) == {}
+    assert (
+        store.group_ownership.claim_groups(cluster, [key], discovered=[key] if discovered else ())
+        == {}
+    )
 
 
 def test_owner_of_a_group_is_shown_with_its_start(store: Store, capsys: Said) -> None:
@@ -172,10 +196,17 @@ def test_owner_of_a_group_is_shown_with_its_start(store: Store, capsys: Said) ->
 
 
 @pytest.mark.parametrize("named", ["pool-1", "ch-gva-2#pool-1"])
-def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Said, named: str) -> None:
+def test_released_group_can_be_owned_by_another_cluster(
+    store: Store, capsys: Said, named: str
+) -> None:
     claim(store, NAME)
     said = answer(capsys, "release", NAME, "--claim", named)
-    assert said == {"name": NAME, "claim": "ch-gva-2#pool-1", "provider": "exoscale", "since": format_time(NOW)}
+    assert said == {
+        "name": NAME,
+        "claim": "ch-gva-2#pool-1",
+        "provider": "exoscale",
+        "since": format_time(NOW),
+    }
     claim(store, "other")
     assert not store.memory.load(NAME).released_until, "the brake stays as it is"
 

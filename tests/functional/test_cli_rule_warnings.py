@@ -1,5 +1,5 @@
-"""Warnings about skipped parts of saved HorizontalNodeAutoscalers, printed besides the output of `plan` and
-`explain`."""
+"""Warnings about skipped parts of saved HorizontalNodeAutoscalers, printed besides the output
+of `plan` and `explain`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ def _rules(name: str, **more: Any) -> dict[str, Any]:
         "ruleName": "busy",
         "type": "Metric",
         "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
-        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "70", "unit": "%"},
+        "metricTrigger": {
+            "metricName": "Cpu",
+            "metricOperation": ">",
+            "metricValue": "70",
+            "unit": "%",
+        },
         **more,
     }
     return {
@@ -29,10 +34,19 @@ def _rules(name: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One object with an unknown field, one that is rejected and also has such a field, and a correct one."""
-    made = save(tmp_path / "saved", [node("g-1", "g")], [], [{"id": "g", "min": 0, "max": 3, "size": 1}])
-    items = [_rules("odd", colour="red"), _rules("wrong", colour="red", ruleName=7), _rules("sound")]
-    (made / "rules.json").write_text(json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": items}))
+    """One object with an unknown field, one that is rejected and also has such a
+    field, and a correct one."""
+    made = save(
+        tmp_path / "saved", [node("g-1", "g")], [], [{"id": "g", "min": 0, "max": 3, "size": 1}]
+    )
+    items = [
+        _rules("odd", colour="red"),
+        _rules("wrong", colour="red", ruleName=7),
+        _rules("sound"),
+    ]
+    (made / "rules.json").write_text(
+        json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": items})
+    )
     return made
 
 
@@ -44,7 +58,8 @@ def test_CCE_A2_skipped_object_fields_are_warned_of_outside_the_output(
     captured = capsys.readouterr()
     assert json.loads(captured.out)
     assert captured.err == (
-        "warning: HorizontalNodeAutoscaler kube-system/odd: spec.rules[0].colour: is no field of it, and passed over\n"
+        "warning: HorizontalNodeAutoscaler kube-system/odd: spec.rules[0].colour: is no field of "
+        "it, and passed over\n"
     )
 
 

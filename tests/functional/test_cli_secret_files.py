@@ -22,12 +22,17 @@ Said = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Kubeconfig, policy and key of a cluster with a pending pod, and an account with an empty group."""
+    """Kubeconfig, policy and key of a cluster with a pending pod, and an
+    account with an empty group."""
     account, store = AlicloudAccount(), ObjectStore(time.time)
     account.attach(time.time, store)
     group = account.cloud.add_group("burst", most=3)
     pod: KubeObject = {
-        "metadata": {"name": "web", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {
+            "name": "web",
+            "namespace": "default",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
         "status": {
             "phase": "Pending",
@@ -56,18 +61,36 @@ def files(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def _plan(files: dict[str, str], *more: str) -> int:
-    return main(["plan", "--kubeconfig", files["kubeconfig"], "--policy", files["policy"], *more, "-o", "json"])
+    return main(
+        [
+            "plan",
+            "--kubeconfig",
+            files["kubeconfig"],
+            "--policy",
+            files["policy"],
+            *more,
+            "-o",
+            "json",
+        ]
+    )
 
 
 def test_groups_are_read_with_the_key_from_the_file(files: dict[str, str], capsys: Said) -> None:
     assert _plan(files, "--secret", f"{SECRET_NAME}={files['key']}") == 0
     said = capsys.readouterr()
     answer = json.loads(said.out)
-    assert [(up["from"], up["to"], up["pods"]) for up in answer["scaleUps"]] == [(0, 1, ["default/web"])]
-    assert json.loads(Path(files["key"]).read_text("utf-8"))["accessKeySecret"] not in said.out + said.err
+    assert [(up["from"], up["to"], up["pods"]) for up in answer["scaleUps"]] == [
+        (0, 1, ["default/web"])
+    ]
+    assert (
+        json.loads(Path(files["key"]).read_text("utf-8"))["accessKeySecret"]
+        not in said.out + said.err
+    )
 
 
-def test_missing_secret_file_is_missing_data_that_names_the_option(files: dict[str, str], capsys: Said) -> None:
+def test_missing_secret_file_is_missing_data_that_names_the_option(
+    files: dict[str, str], capsys: Said
+) -> None:
     assert _plan(files) == 3
     [gap] = json.loads(capsys.readouterr().out)["gaps"]
     remedy = f"commands read no secrets: add --secret {SECRET_NAME}=FILE"
@@ -88,7 +111,10 @@ def test_missing_secret_file_is_missing_data_that_names_the_option(files: dict[s
             },
         ),
         ("exoscale", {"zone": "ch-gva-2"}),
-        ("huaweicloud", {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"}),
+        (
+            "huaweicloud",
+            {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"},
+        ),
     ],
 )
 def test_secret_that_is_not_given_is_not_called_refused_and_names_its_own_provider(
@@ -105,7 +131,9 @@ def test_secret_that_is_not_given_is_not_called_refused_and_names_its_own_provid
     assert [other for other in VENDORS if other != provider and other in str(details)] == []
 
 
-@pytest.mark.parametrize(("value", "said"), [("key.json", "is not NAME=FILE"), ("=x", "is not NAME=FILE")])
+@pytest.mark.parametrize(
+    ("value", "said"), [("key.json", "is not NAME=FILE"), ("=x", "is not NAME=FILE")]
+)
 def test_invalid_secret_file_argument_is_rejected_with_one_line(
     value: str, said: str, files: dict[str, str], capsys: Said
 ) -> None:
@@ -121,7 +149,9 @@ def test_nonexistent_secret_file_is_missing_data(files: dict[str, str], capsys: 
     assert "cannot be read" in gap["detail"]
 
 
-def test_plan_without_a_provider_says_so_first_and_exits_with_3(files: dict[str, str], capsys: Said) -> None:
+def test_plan_without_a_provider_says_so_first_and_exits_with_3(
+    files: dict[str, str], capsys: Said
+) -> None:
     command = ["plan", "--kubeconfig", files["kubeconfig"], "--policy", files["policy"]]
     assert main(command) == 3
     assert capsys.readouterr().out.startswith("1 provider was not read: alicloud.\nCluster ")
@@ -138,7 +168,9 @@ def test_plan_with_every_provider_has_no_unread_ones(files: dict[str, str], caps
     assert "unreadProviders" not in json.loads(capsys.readouterr().out)
 
 
-def test_unknown_context_is_the_command_lines_and_not_the_policys(files: dict[str, str], capsys: Said) -> None:
+def test_unknown_context_is_the_command_lines_and_not_the_policys(
+    files: dict[str, str], capsys: Said
+) -> None:
     assert _plan(files, "--context", "nope") == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("--context: 'nope' is not among contexts; contexts of ")

@@ -40,7 +40,9 @@ def store(account: Store) -> Store:
 def grew(verdict: ShadowVerdict, ours: int, theirs: int, ago: float, cause: str = "") -> Match:
     at = NOW - ago * DAY
     name = match_id(GROWTH, at, "web")
-    return Match(name, GROWTH, at, verdict, ours={"web": ours}, theirs={"web": theirs}, cause=cause, lead=4.0)
+    return Match(
+        name, GROWTH, at, verdict, ours={"web": ours}, theirs={"web": theirs}, cause=cause, lead=4.0
+    )
 
 
 def removed(verdict: ShadowVerdict, node: str, ago: float = 1.0, **more: Any) -> Match:
@@ -73,25 +75,40 @@ def said(capsys: Said, *arguments: str, code: int = 0) -> str:
 
 
 def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, capsys: Said) -> None:
-    danger = removed(ShadowVerdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN)
+    danger = removed(
+        ShadowVerdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN
+    )
     compared(store, grew(ShadowVerdict.FEWER, 2, 3, 0.5, "expander random"), danger)
     text = said(capsys, "shadow", NAME)
-    assert text.startswith(f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler\ngrowth 0.96 (1 fewer, 20")
+    assert text.startswith(
+        f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler\ngrowth 0.96 (1 fewer, 20"
+    )
     assert "only ours 1 -> look at 1" in text
     assert text.index("ONLY OURS") < text.index("FEWER")
     assert "web +3, Outscaler +2" in text
     assert text.endswith(
-        f"Next: outscaler explain node worker-17 --cluster {NAME}\nthen: outscaler shadow accept {NAME}/worker-17\n"
+        f"Next: outscaler explain node worker-17 --cluster {NAME}\nthen: outscaler shadow accept "
+        f"{NAME}/worker-17\n"
     )
-    both = f"outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept {NAME}/worker-17"
+    both = (
+        f"outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept "
+        f"{NAME}/worker-17"
+    )
     assert answer(capsys, "shadow", NAME)["next"] == both
     accepted = said(capsys, "shadow", "accept", f"{NAME}/worker-17")
     assert accepted.startswith("accepted: ONLY OURS, ")
-    assert accepted.endswith(f", worker-17 ({danger.id})\noutscaler shadow {NAME} shows what is left\n")
+    assert accepted.endswith(
+        f", worker-17 ({danger.id})\noutscaler shadow {NAME} shows what is left\n"
+    )
     text = said(capsys, "shadow", NAME)
     assert "ONLY OURS (accepted)" in text
     assert "Next: kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0\n" in text
-    assert text.index("--replicas=0") < text.index("lease") < text.index("mode: active") < text.index("Way back")
+    assert (
+        text.index("--replicas=0")
+        < text.index("lease")
+        < text.index("mode: active")
+        < text.index("Way back")
+    )
     [entry] = store.journal.recent(NAME)
     assert (entry.kind, entry.facts) == ("accept", {"by": ME, "accepted": "worker-17"})
 
@@ -112,7 +129,12 @@ def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:
 def test_accepted_result_of_every_verdict_no_longer_counts_at_the_gate(
     store: Store, capsys: Said, verdict: ShadowVerdict
 ) -> None:
-    removals = (ShadowVerdict.EARLIER, ShadowVerdict.LATER, ShadowVerdict.REFUSED, ShadowVerdict.ONLY_OURS)
+    removals = (
+        ShadowVerdict.EARLIER,
+        ShadowVerdict.LATER,
+        ShadowVerdict.REFUSED,
+        ShadowVerdict.ONLY_OURS,
+    )
     apart = removed(verdict, "w-17") if verdict in removals else grew(verdict, 1, 19, 0.55, UNKNOWN)
     compared(store, apart)
     answered = answer(capsys, "shadow", "accept", NAME, apart.id)
@@ -136,7 +158,9 @@ def test_table_is_narrow_where_ids_are_long(store: Store, capsys: Said) -> None:
     detail = "; ".join(f"default/pod-{number}: no group fits" for number in range(9))
     at = NOW - DAY / 2
     theirs, ours = {groups[1]: 2}, {groups[0]: 2}
-    compared(store, Match("1f0c9a2e", GROWTH, at, ShadowVerdict.CHOICE, "", theirs, ours, detail, cause))
+    compared(
+        store, Match("1f0c9a2e", GROWTH, at, ShadowVerdict.CHOICE, "", theirs, ours, detail, cause)
+    )
     text = said(capsys, "shadow", NAME)
     assert "workers-1 +2, Outscaler workers-0 +2" in text
     assert "Backoff of workers-0" in text
@@ -145,7 +169,9 @@ def test_table_is_narrow_where_ids_are_long(store: Store, capsys: Said) -> None:
     assert "a-namespace-with-a-name" not in row
 
 
-def test_json_has_all_figures_and_results_and_history_shows_the_same(store: Store, capsys: Said) -> None:
+def test_json_has_all_figures_and_results_and_history_shows_the_same(
+    store: Store, capsys: Said
+) -> None:
     compared(store, grew(ShadowVerdict.MISSED, 0, 2, 0.5, UNKNOWN))
     found = answer(capsys, "shadow", NAME)
     assert found["figures"] == {
@@ -195,7 +221,9 @@ def test_cluster_without_a_comparison_says_so(store: Store, capsys: Said) -> Non
         ("shadow prod-geneva --since ²d", "is not a duration up to 30d"),
     ],
 )
-def test_shadow_command_line_mistakes_are_one_line(store: Store, capsys: Said, line: str, problem: str) -> None:
+def test_shadow_command_line_mistakes_are_one_line(
+    store: Store, capsys: Said, line: str, problem: str
+) -> None:
     compared(store, removed(ShadowVerdict.ONLY_OURS, "worker-17"))
     text = said(capsys, *line.split(), code=2)
     assert problem in text

@@ -62,20 +62,34 @@ def test_apply_stores_a_version(store: Store, document: Path, capsys: Said) -> N
     assert (stored.text, stored.digest, stored.version) == (GOOD, digest(GOOD), 1)
 
 
-def test_apply_of_an_unchanged_document_stores_no_version(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_of_an_unchanged_document_stores_no_version(
+    store: Store, document: Path, capsys: Said
+) -> None:
     main(["apply", str(document)])
-    assert answer(capsys, "apply", str(document)) == {"name": "prod-geneva", "result": "unchanged", "version": 1}
+    assert answer(capsys, "apply", str(document)) == {
+        "name": "prod-geneva",
+        "result": "unchanged",
+        "version": 1,
+    }
     assert len(store.policies.history("prod-geneva")) == 1
 
 
-def test_apply_of_a_changed_document_stores_the_next_version(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_of_a_changed_document_stores_the_next_version(
+    store: Store, document: Path, capsys: Said
+) -> None:
     main(["apply", str(document)])
     document.write_text(GOOD.replace("active", "shadow"), encoding="utf-8")
-    assert answer(capsys, "apply", str(document)) == {"name": "prod-geneva", "result": "changed", "version": 2}
+    assert answer(capsys, "apply", str(document)) == {
+        "name": "prod-geneva",
+        "result": "changed",
+        "version": 2,
+    }
     assert [entry.facts["version"] for entry in store.journal.recent("prod-geneva")] == [2, 1]
 
 
-def test_apply_dry_run_shows_the_difference_and_stores_nothing(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_dry_run_shows_the_difference_and_stores_nothing(
+    store: Store, document: Path, capsys: Said
+) -> None:
     main(["apply", str(document)])
     document.write_text(GOOD.replace("active", "shadow"), encoding="utf-8")
     capsys.readouterr()
@@ -147,9 +161,13 @@ def test_get_policy_returns_the_original_text(store: Store, capsys: Said) -> Non
 
 
 @pytest.mark.parametrize("what", ["policy", "operations", "groups"])
-def test_unknown_cluster_is_rejected_with_the_nearest_name(what: str, store: Store, capsys: Said) -> None:
+def test_unknown_cluster_is_rejected_with_the_nearest_name(
+    what: str, store: Store, capsys: Said
+) -> None:
     assert main(["get", what, "prod-genva"]) == 2
-    assert capsys.readouterr().err == "prod-genva: no such cluster; store one with outscaler apply\n"
+    assert (
+        capsys.readouterr().err == "prod-genva: no such cluster; store one with outscaler apply\n"
+    )
     store.policies.put("prod-geneva", GOOD, "d", None)
     assert main(["get", what, "prod-genva"]) == 2
     assert capsys.readouterr().err == "prod-genva: no such cluster; did you mean prod-geneva?\n"
@@ -190,7 +208,11 @@ def test_get_operations_and_groups_lists_them(store: Store, capsys: Said) -> Non
     )
     (shown,) = answer(capsys, "get", "groups", "prod-geneva")
     assert (shown["group"], shown["target"]) == ("g", 3)
-    assert shown["request"] == {"increase": 2, "since": "2026-11-18T11:06:40Z", "expectedAt": "2026-11-18T11:21:40Z"}
+    assert shown["request"] == {
+        "increase": 2,
+        "since": "2026-11-18T11:06:40Z",
+        "expectedAt": "2026-11-18T11:21:40Z",
+    }
     assert shown["backoff"]["class"] == "OutOfStock"
 
     for what, row in (
@@ -208,11 +230,16 @@ def test_history_lists_journal_entries(document: Path, capsys: Said) -> None:
     main(["apply", str(document)])
     shown = answer(capsys, "history", "prod-geneva")
     assert [each["version"] for each in shown["versions"]] == [2, 1]
-    assert [(each["kind"], each["facts"]["version"]) for each in shown["journal"]] == [("policy", 2), ("policy", 1)]
+    assert [(each["kind"], each["facts"]["version"]) for each in shown["journal"]] == [
+        ("policy", 2),
+        ("policy", 1),
+    ]
     assert main(["history", "prod-geneva", "--limit", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["WHEN", "WHAT", "HAPPENED", "RESULT"]
-    assert [line.split("   ")[1].split(",")[0] for line in lines[1:]] == ["stored version 2 of the policy"]
+    assert [line.split("   ")[1].split(",")[0] for line in lines[1:]] == [
+        "stored version 2 of the policy"
+    ]
 
 
 def test_missing_table_is_a_one_line_error(store: Store, capsys: Said) -> None:

@@ -1,5 +1,5 @@
-"""What-if changes of `outscaler plan`: more pods, fewer nodes, other bounds. They are listed at the top, and nothing is
-written."""
+"""What-if changes of `outscaler plan`: more pods, fewer nodes, other bounds. They are listed at the
+top, and nothing is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Said = pytest.CaptureFixture[str]
 Plan = Callable[..., dict[str, Any]]
 
 
-def deployment(name: str = "front", replicas: int | None = 3, cpu: str = "1500m", **spec: Any) -> dict[str, Any]:
+def deployment(
+    name: str = "front", replicas: int | None = 3, cpu: str = "1500m", **spec: Any
+) -> dict[str, Any]:
     made: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -28,7 +30,12 @@ def deployment(name: str = "front", replicas: int | None = 3, cpu: str = "1500m"
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}], **spec},
+                "spec": {
+                    "containers": [
+                        {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+                    ],
+                    **spec,
+                },
             },
         },
     }
@@ -61,11 +68,14 @@ def grown(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 def asked_for(answer: dict[str, Any]) -> set[str]:
     """Every pod that has a verdict as pending."""
     return {
-        name for part in ("scaleUps", "unschedulable", "notLookedAt") for each in answer[part] for name in each["pods"]
+        name
+        for part in ("scaleUps", "unschedulable", "notLookedAt")
+        for each in answer[part]
+        for name in each["pods"]
     } | set(answer["fitsExisting"])
 
 
-# -- pods from a file ----------------------------------------------------------------------------------------------
+# -- pods from a file ------------------------------------------------------------------------------
 
 
 def test_plan_without_what_if_changes_assumes_nothing(plan: Plan) -> None:
@@ -75,20 +85,29 @@ def test_plan_without_what_if_changes_assumes_nothing(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
-def test_pods_of_a_workload_are_added(write: Callable[[Any], str], plan: Plan, tmp_path: Path) -> None:
+def test_pods_of_a_workload_are_added(
+    write: Callable[[Any], str], plan: Plan, tmp_path: Path
+) -> None:
     (tmp_path / "front").write_text(write(deployment()))
     answer = plan("--add-pods", tmp_path / "front")
     assert grown(answer) == {"b": (0, 5)}
     assert {f"shop/front-added-{number}" for number in (1, 2, 3)} <= asked_for(answer)
-    assert answer["assumed"] == ["pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"]
+    assert answer["assumed"] == [
+        "pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"
+    ]
 
 
-def test_file_with_several_documents_lists_and_pods_is_read_and_the_rest_skipped(plan: Plan, tmp_path: Path) -> None:
+def test_file_with_several_documents_lists_and_pods_is_read_and_the_rest_skipped(
+    plan: Plan, tmp_path: Path
+) -> None:
     text = yaml.safe_dump_all(
         [
             {"kind": "Service", "metadata": {"name": "front"}},
             deployment(replicas=1),
-            {"kind": "List", "items": [pod("one", "1"), {**pod("two", "1"), "metadata": {"name": "two"}}]},
+            {
+                "kind": "List",
+                "items": [pod("one", "1"), {**pod("two", "1"), "metadata": {"name": "two"}}],
+            },
             None,
         ]
     )
@@ -109,7 +128,9 @@ def test_running_or_new_pod_in_a_file_is_added_as_unschedulable(plan: Plan, tmp_
 
 def test_added_pod_with_a_taken_name_gets_a_number(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "web.json").write_text(json.dumps(pod("web-0", "1500m")))
-    assert plan("--add-pods", tmp_path / "web.json")["assumed"] == ["pending as well: shop/web-0-added-1"]
+    assert plan("--add-pods", tmp_path / "web.json")["assumed"] == [
+        "pending as well: shop/web-0-added-1"
+    ]
 
 
 def test_added_gated_and_daemonset_pods_are_treated_as_usual(plan: Plan, tmp_path: Path) -> None:
@@ -120,7 +141,10 @@ def test_added_gated_and_daemonset_pods_are_treated_as_usual(plan: Plan, tmp_pat
     why = {entry["code"]: entry["pods"] for entry in answer["notLookedAt"]}
     assert why["DaemonSetPod"] == ["shop/agent-added-1"]
     assert "shop/held-added-1" in [
-        name for entry in answer["notLookedAt"] if entry["code"] == "SchedulingGated" for name in entry["pods"]
+        name
+        for entry in answer["notLookedAt"]
+        if entry["code"] == "SchedulingGated"
+        for name in entry["pods"]
     ]
 
 
@@ -131,7 +155,9 @@ def test_priority_class_of_an_added_pod_has_the_value_used_in_the_cluster(
     pods["items"].append(pod("spare", "1", priorityClassName="spare", priority=-20))
     (folder / "pods.json").write_text(json.dumps(pods))
     for name in ("spare", "unheard-of"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(deployment(name, 1, priorityClassName=name)))
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps(deployment(name, 1, priorityClassName=name))
+        )
     ignored = {
         name: entry["code"]
         for entry in plan("--add-pods", tmp_path / "spare.json")["notLookedAt"]
@@ -144,7 +170,7 @@ def test_priority_class_of_an_added_pod_has_the_value_used_in_the_cluster(
     )
 
 
-# -- several equal pods -----------------------------------------------------------------------------------------------
+# -- several equal pods ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["2\N{MULTIPLICATION SIGN}{}", "2*{}", "2x{}", "2 x {}"])
@@ -179,7 +205,12 @@ def test_copy_of_a_running_pod_drops_zone_labels_added_by_binding(plan: Plan) ->
 def test_claims_shared_by_copied_pods_are_reported(folder: Path, plan: Plan) -> None:
     pods = json.loads((folder / "pods.json").read_text())
     pods["items"].append(
-        pod("disk", "1", on="a-1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+        pod(
+            "disk",
+            "1",
+            on="a-1",
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        )
     )
     (folder / "pods.json").write_text(json.dumps(pods))
     assert "its copies share its claims: data" in plan("--add-pods", "2xshop/disk")["warned"]
@@ -189,7 +220,10 @@ def test_claims_shared_by_copied_pods_are_reported(folder: Path, plan: Plan) -> 
     ("value", "says"),
     [
         ("nothing.yaml", "--add-pods: there is no file nothing.yaml; write FILE, or N"),
-        ("3xshop/appi", "--add-pods: no file, pod or workload with pods is called 'shop/appi'; did you mean"),
+        (
+            "3xshop/appi",
+            "--add-pods: no file, pod or workload with pods is called 'shop/appi'; did you mean",
+        ),
         ("0xshop/api", "--add-pods: 0 pods are not to be added; write a number from 1 to"),
         ("2xstatic", "--add-pods static: is a static pod of its node"),
         ("{dir}/empty.yaml", "holds no pods"),
@@ -217,7 +251,12 @@ def test_what_if_pods_that_cannot_be_added_are_a_one_line_error(
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    assert main(["plan", "--snapshot", str(folder), "--add-pods", value.replace("{dir}", str(tmp_path))]) == 2
+    assert (
+        main(
+            ["plan", "--snapshot", str(folder), "--add-pods", value.replace("{dir}", str(tmp_path))]
+        )
+        == 2
+    )
     said = capsys.readouterr()
     assert said.out == ""
     assert says in said.err
@@ -246,19 +285,24 @@ def test_what_if_pods_that_cannot_be_added_are_a_one_line_error(
         "&a {kind: List, items: [*a]}",
     ],
 )
-def test_no_manifest_causes_an_internal_error(junk: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_no_manifest_causes_an_internal_error(
+    junk: str, folder: Path, tmp_path: Path, capsys: Said
+) -> None:
     (tmp_path / "junk.yaml").write_text(junk)
     code = main(["plan", "--snapshot", str(folder), "--add-pods", str(tmp_path / "junk.yaml")])
     assert (code, len(capsys.readouterr().err.splitlines())) in {(0, 0), (2, 1)}
 
 
-# -- fewer nodes ---------------------------------------------------------------------------------------------------
+# -- fewer nodes -----------------------------------------------------------------------------------
 
 
 def test_removed_node_leaves_recreated_pods_pending_and_a_smaller_group(plan: Plan) -> None:
     answer = plan("--remove-node", "a-0")
     assert answer["assumed"] == [
-        "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"
+        (
+            "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will "
+            "not come back: shop/lone"
+        )
     ]
     (group,) = [each for each in answer["groups"] if each["group"] == "a"]
     assert group["target"] == 1
@@ -277,7 +321,7 @@ def test_template_known_only_from_the_removed_node_is_kept(folder: Path, plan: P
     assert grown(answer)["a"][1] > 0
 
 
-# -- other bounds --------------------------------------------------------------------------------------------------
+# -- other bounds ----------------------------------------------------------------------------------
 
 
 def test_what_if_maximum_changes_the_plan(plan: Plan) -> None:
@@ -307,26 +351,35 @@ def test_what_if_size_above_the_present_one_makes_upcoming_nodes(plan: Plan) -> 
         ("b:min=7", "--group b: max 5 is below min 7; give both"),
         (
             "a:size=1",
-            "--group a: size 1 is below the 2 nodes that are there; say which ones are gone with --remove-node",
+            (
+                "--group a: size 1 is below the 2 nodes that are there; say which ones are gone "
+                "with --remove-node"
+            ),
         ),
     ],
 )
-def test_impossible_what_if_bounds_are_a_one_line_error(value: str, says: str, folder: Path, capsys: Said) -> None:
+def test_impossible_what_if_bounds_are_a_one_line_error(
+    value: str, says: str, folder: Path, capsys: Said
+) -> None:
     assert main(["plan", "--snapshot", str(folder), "--group", value]) == 2
     assert capsys.readouterr().err.startswith(says)
 
 
 def test_unknown_node_is_rejected_with_the_nearest_name(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--remove-node", "a-7"]) == 2
-    assert capsys.readouterr().err.startswith("--remove-node: no node is called 'a-7'; did you mean a-")
+    assert capsys.readouterr().err.startswith(
+        "--remove-node: no node is called 'a-7'; did you mean a-"
+    )
 
 
-# -- common behaviour ------------------------------------------------------------------------------------------------
+# -- common behaviour ------------------------------------------------------------------------------
 
 
 def test_what_if_table_lists_the_assumptions_at_the_top(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--group", "a:max=9"]) == 0
-    assert capsys.readouterr().out.startswith("What if:\n  node group a has max 9 instead of 2\n\nCluster shop at")
+    assert capsys.readouterr().out.startswith(
+        "What if:\n  node group a has max 9 instead of 2\n\nCluster shop at"
+    )
 
 
 def test_what_if_arguments_give_the_same_answer_in_any_order(plan: Plan) -> None:
@@ -348,7 +401,9 @@ def test_what_if_works_on_a_live_cluster(tmp_path: Path, capsys: Said) -> None:
         "metadata": {"name": "t"},
         "status": {"capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"}},
     }
-    (tmp_path / "groups.json").write_text(json.dumps({"nodeGroups": [{"id": "g", "max": 9, "template": template}]}))
+    (tmp_path / "groups.json").write_text(
+        json.dumps({"nodeGroups": [{"id": "g", "max": 9, "template": template}]})
+    )
     with running() as server:
         (tmp_path / "config").write_text(
             yaml.safe_dump(
@@ -377,5 +432,7 @@ def test_what_if_works_on_a_live_cluster(tmp_path: Path, capsys: Said) -> None:
         )
     answer = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert answer["assumed"] == ["pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"]
+    assert answer["assumed"] == [
+        "pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"
+    ]
     assert asked_for(answer) >= {f"shop/front-added-{number}" for number in (1, 2, 3)}

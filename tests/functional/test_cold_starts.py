@@ -27,7 +27,9 @@ def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_act_function_loads_only_its_own_provider(provider: str) -> None:
     loaded = cold_start.started(artifact().task, f"chalicelib.handlers.act.act_{provider}").modules
-    assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [provider]
+    assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [
+        provider
+    ]
 
 
 @pytest.mark.parametrize("function", HANDLERS)

@@ -1,4 +1,6 @@
-"""Functions read the compiled policy that apply stored, and the text wherever that form is of no use."""
+"""Functions read the compiled policy that apply stored, and the text
+wherever that form is of no use.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def _modules(stored: StoredPolicy) -> list[str]:
         f"assert in_force({stored!r}, 0.0).name == {stored.name!r}\n"
         "print([m for m in ('yaml', 'chalicelib.policy.load') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     loaded: list[str] = json.loads(done.stdout.splitlines()[-1].replace("'", '"'))
     return loaded
 
@@ -119,7 +123,9 @@ def test_the_same_document_again_stores_the_compiled_form_that_is_missing(
     assert _stored(store).compiled == _form()
 
 
-def test_policy_text_with_other_line_ends_does_not_get_the_compiled_form(store: Store, document: Path) -> None:
+def test_policy_text_with_other_line_ends_does_not_get_the_compiled_form(
+    store: Store, document: Path
+) -> None:
     text = GOOD.replace("\n", "\r\n")
     store.policies.put(NAME, text, digest(text), None)
     assert main(["apply", str(document)]) == 0
@@ -165,10 +171,14 @@ def test_broken_compiled_policy_is_reported_once_and_the_text_is_used(
     active_policy.read.cache_clear()
     for _ in range(3):
         assert active_policy.in_force(_stored(store), 0.0).name == NAME
-    assert [record.message for record in caplog.records] == ["compiled policy not used; parsing the text"]
+    assert [record.message for record in caplog.records] == [
+        "compiled policy not used; parsing the text"
+    ]
 
 
 def test_compiled_policy_secret_of_another_cluster_is_refused_with_its_line(store: Store) -> None:
     store.policies.put("thief", GOOD, "d", None, compiled=_form())
-    with pytest.raises(Exception, match=r"policy thief, version 1:6: spec\.kubernetes\.kubeconfigSecret"):
+    with pytest.raises(
+        Exception, match=r"policy thief, version 1:6: spec\.kubernetes\.kubeconfigSecret"
+    ):
         active_policy.in_force(_stored(store, "thief"), 0.0)

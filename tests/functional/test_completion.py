@@ -57,7 +57,10 @@ def complete(monkeypatch: pytest.MonkeyPatch) -> Complete:
         finder = QuietFinder()
         with pytest.raises(SystemExit) as ended:
             finder(
-                completion.typed_parser(line), always_complete_options=False, exit_method=sys.exit, output_stream=out
+                completion.typed_parser(line),
+                always_complete_options=False,
+                exit_method=sys.exit,
+                output_stream=out,
             )
         assert ended.value.code in (0, None)
         return [word.strip() for word in out.getvalue().split("\n") if word]
@@ -73,7 +76,9 @@ def test_completion_script_calls_the_command_back(shell: str, capsys: Said) -> N
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script_is_one_that_the_shell_reads(shell: str, tmp_path: Path, capsys: Said) -> None:
+def test_completion_script_is_one_that_the_shell_reads(
+    shell: str, tmp_path: Path, capsys: Said
+) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"this machine has no {shell}")
     path = tmp_path / "completion"
@@ -93,10 +98,16 @@ def test_bash_completes_commands_and_arguments(tmp_path: Path, capsys: Said) -> 
         ("outscaler plan --kubec", "--kubeconfig"),
         ("outscaler get gro", "groups"),
     ):
-        call = f"""source {tmp_path}/completion; COMP_LINE="{line}"; COMP_POINT={len(line)}; COMP_TYPE=9
+        call = f"""source {tmp_path}/completion; COMP_LINE="{line}"; COMP_POINT={len(line)}; \
+COMP_TYPE=9
             _python_argcomplete outscaler; printf '%s\\n' "${{COMPREPLY[@]}}" """
         done = subprocess.run(
-            ["bash", "-c", call], capture_output=True, text=True, timeout=600, check=True, env=environment
+            ["bash", "-c", call],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=True,
+            env=environment,
         )
         assert expected in done.stdout.split(), line
         assert done.stderr == ""
@@ -142,7 +153,9 @@ def test_names_of_the_only_cluster_need_no_cluster(complete: Complete) -> None:
     assert complete("outscaler explain node ") == ["busy", "idle"]
 
 
-def test_completion_is_silent_where_no_table_answers(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_silent_where_no_table_answers(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OUTSCALER_TABLE", raising=False)
     monkeypatch.setenv("OUTSCALER_PROFILE", "/nonexistent/profile.json")
     assert complete("outscaler get nodes ") == []
@@ -151,7 +164,9 @@ def test_completion_is_silent_where_no_table_answers(complete: Complete, monkeyp
 def test_contexts_come_from_the_kubeconfig_that_kubectl_takes(
     complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config").write_text("contexts: [{name: prod, context: {}}, {name: lab, context: {}}]\n")
+    (tmp_path / "config").write_text(
+        "contexts: [{name: prod, context: {}}, {name: lab, context: {}}]\n"
+    )
     (tmp_path / "other").write_text("contexts: [{name: elsewhere, context: {}}]\n")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert complete("outscaler plan --context ") == ["prod", "lab"]

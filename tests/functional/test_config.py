@@ -1,4 +1,6 @@
-"""`outscaler login` is asked once; `outscaler config` shows what commands use, and switches between deployments."""
+"""`outscaler login` is asked once; `outscaler config` shows what commands use, and
+switches between deployments.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Said = pytest.CaptureFixture[str]
 DEV, FAR = "eu-central-2", "eu-west-1"
 SETTINGS = {
     "dev": Deployment(
-        "outscaler/dev/", frozenset({"outscaler/shared/exoscale"}), frozenset({"proxy.example.com:8443"})
+        "outscaler/dev/",
+        frozenset({"outscaler/shared/exoscale"}),
+        frozenset({"proxy.example.com:8443"}),
     ),
     "prod": Deployment("outscaler/prod/"),
 }
@@ -32,11 +36,22 @@ SETTINGS = {
 
 @pytest.fixture
 def profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The file of login, in a shell that names no deployment, with stages dev and prod, and far in another region."""
-    names = ("TABLE", "POLICY_TABLE", "PREFIX", "SECRET_PREFIX", "SHARED_SECRETS", "ALLOWED_ENDPOINTS", "API")
+    """The file of login, in a shell that names no deployment, with stages dev and prod,
+    and far in another region."""
+    names = (
+        "TABLE",
+        "POLICY_TABLE",
+        "PREFIX",
+        "SECRET_PREFIX",
+        "SHARED_SECRETS",
+        "ALLOWED_ENDPOINTS",
+        "API",
+    )
     for name in (*(f"OUTSCALER_{one}" for one in names), "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in (environment("") | {"OUTSCALER_PROFILE": str(tmp_path / "profile.json")}).items():
+    for name, value in (
+        environment("") | {"OUTSCALER_PROFILE": str(tmp_path / "profile.json")}
+    ).items():
         if value:
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_REGION", DEV)
@@ -109,12 +124,18 @@ def test_one_login_tells_every_command_what_it_needs_of_the_deployment(
     monkeypatch.setattr(ui, "post", post)
     assert main(["ui", "--hosted", "--no-open"]) == 0
     assert asked == [f"{address}/ui/session"]
-    assert main(["init", "p.yaml", "--name", "shop", "--provider", "exoscale", "--location", "ch-gva-2"]) == 0
+    assert (
+        main(
+            ["init", "p.yaml", "--name", "shop", "--provider", "exoscale", "--location", "ch-gva-2"]
+        )
+        == 0
+    )
     assert "outscaler/dev/shop/kubeconfig" in Path("p.yaml").read_text()
     assert main(["validate", "--strict", "p.yaml"]) == 0
     assert main(["apply", "p.yaml"]) == 0
     assert [cluster["name"] for cluster in answer(capsys, "get", "clusters")] == ["shop"]
-    assert answer(capsys, "get", "clusters", "--table", "outscaler-prod-state") == []  # an option outweighs the login
+    # an option outweighs the login
+    assert answer(capsys, "get", "clusters", "--table", "outscaler-prod-state") == []
 
 
 def test_login_to_a_stack_keeps_its_tables_and_its_page(
@@ -130,18 +151,29 @@ def test_login_to_a_stack_keeps_its_tables_and_its_page(
         "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}},
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
-    boto3.client("cloudformation").create_stack(StackName="scaler", TemplateBody=json.dumps(template))
+    boto3.client("cloudformation").create_stack(
+        StackName="scaler", TemplateBody=json.dumps(template)
+    )
     answer(capsys, "login", "scaler")
-    monkeypatch.setenv("OUTSCALER_POLICY_TABLE", "of-another")  # belongs to a state table that nothing names
+    # belongs to a state table that nothing names
+    monkeypatch.setenv("OUTSCALER_POLICY_TABLE", "of-another")
     shown = answer(capsys, "config")
-    assert (values(shown)["stateTable"], values(shown)["policyTable"]) == ("outscaler-prod-state", "of-stack")
-    assert shown["settings"]["page"] == {"value": "https://a.example/api/ui", "from": "outscaler login scaler"}
+    assert (values(shown)["stateTable"], values(shown)["policyTable"]) == (
+        "outscaler-prod-state",
+        "of-stack",
+    )
+    assert shown["settings"]["page"] == {
+        "value": "https://a.example/api/ui",
+        "from": "outscaler login scaler",
+    }
     monkeypatch.setenv("OUTSCALER_API", "https://b.example/api")
     assert answer(capsys, "config")["settings"]["page"] == {
         "value": "https://b.example/api/ui",
         "from": "OUTSCALER_API",
     }
-    assert values(answer(capsys, "config", "--stage", "scaler"))["page"] == "https://a.example/api/ui"
+    assert (
+        values(answer(capsys, "config", "--stage", "scaler"))["page"] == "https://a.example/api/ui"
+    )
 
 
 def test_login_without_the_right_to_see_the_api_keeps_the_tables(
@@ -160,14 +192,19 @@ def test_login_without_the_right_to_see_the_api_keeps_the_tables(
     assert values(answer(capsys, "config"))["stateTable"] == "outscaler-dev-state"
 
 
-def test_config_use_makes_another_kept_deployment_the_current_one(profile: Path, capsys: Said) -> None:
+def test_config_use_makes_another_kept_deployment_the_current_one(
+    profile: Path, capsys: Said
+) -> None:
     del profile
     answer(capsys, "login", "dev")
     answer(capsys, "login", "prod")
     assert values(answer(capsys, "config"))["secretPrefix"] == "outscaler/prod/"
     assert values(answer(capsys, "config", "use", "dev"))["secretPrefix"] == "outscaler/dev/"
     shown = answer(capsys, "config")
-    assert (shown["current"], [kept["name"] for kept in shown["deployments"]]) == ("dev", ["dev", "prod"])
+    assert (shown["current"], [kept["name"] for kept in shown["deployments"]]) == (
+        "dev",
+        ["dev", "prod"],
+    )
     assert main(["config"]) == 0
     assert "*         dev    outscaler-dev-state    eu-central-2" in capsys.readouterr().out
 
@@ -177,7 +214,10 @@ def test_stage_chooses_a_kept_deployment_for_one_command(profile: Path, capsys: 
     for stage in SETTINGS:
         answer(capsys, "login", stage)
     for stage in SETTINGS:
-        assert values(answer(capsys, "config", "--stage", stage))["stateTable"] == f"outscaler-{stage}-state"
+        assert (
+            values(answer(capsys, "config", "--stage", stage))["stateTable"]
+            == f"outscaler-{stage}-state"
+        )
     assert answer(capsys, "config")["current"] == "prod"
 
 
@@ -197,25 +237,41 @@ def test_stage_outweighs_the_environment_also_its_region(
     assert answer(capsys, "get", "clusters", "--stage", "far") == []
 
 
-def test_environment_outweighs_the_login(profile: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_outweighs_the_login(
+    profile: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del profile
     for stage in SETTINGS:
         answer(capsys, "login", stage)
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     shown = answer(capsys, "config")
-    assert shown["settings"]["stateTable"] == {"value": "outscaler-dev-state", "from": "OUTSCALER_PREFIX"}
-    assert shown["settings"]["sharedSecrets"]["value"] == "outscaler/shared/exoscale"  # as login has kept it of dev
+    assert shown["settings"]["stateTable"] == {
+        "value": "outscaler-dev-state",
+        "from": "OUTSCALER_PREFIX",
+    }
+    # as login has kept it of dev
+    assert shown["settings"]["sharedSecrets"]["value"] == "outscaler/shared/exoscale"
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-other")
     assert answer(capsys, "config")["settings"]["secretPrefix"]["from"] == "the state table's name"
     shown = values(answer(capsys, "config"))
-    assert (shown["secretPrefix"], shown["sharedSecrets"], shown["page"]) == ("outscaler/other/", "", "")
+    assert (shown["secretPrefix"], shown["sharedSecrets"], shown["page"]) == (
+        "outscaler/other/",
+        "",
+        "",
+    )
     capsys.readouterr()
     assert main(["config", "use", "dev"]) == 0
-    assert "OUTSCALER_PREFIX is set and takes precedence: unset it, or give --stage dev" in capsys.readouterr().err
+    assert (
+        "OUTSCALER_PREFIX is set and takes precedence: unset it, or give --stage dev"
+        in capsys.readouterr().err
+    )
 
 
 def test_file_of_a_release_with_one_deployment_stays_readable(profile: Path, capsys: Said) -> None:
-    profile.write_text('{"stack": "dev", "table": "outscaler-dev-state", "region": "eu-central-2", "settings": null}')
+    profile.write_text(
+        '{"stack": "dev", "table": "outscaler-dev-state", "region": "eu-central-2", "settings": '
+        "null}"
+    )
     shown = answer(capsys, "config")
     assert (shown["current"], values(shown)["stateTable"]) == ("dev", "outscaler-dev-state")
     answer(capsys, "login", "prod")
@@ -232,26 +288,43 @@ def test_second_name_of_a_deployment_replaces_the_first(profile: Path, capsys: S
 def test_unknown_stage_is_refused_with_the_nearest_name(profile: Path, capsys: Said) -> None:
     del profile
     answer(capsys, "login", "prod")
-    assert "no deployment is kept as 'prd'; did you mean prod?" in refusal(capsys, "config", "use", "prd")
-    assert "known: prod; outscaler login STACK keeps another one" in refusal(capsys, "get", "clusters", "--stage", "x")
+    assert "no deployment is kept as 'prd'; did you mean prod?" in refusal(
+        capsys, "config", "use", "prd"
+    )
+    assert "known: prod; outscaler login STACK keeps another one" in refusal(
+        capsys, "get", "clusters", "--stage", "x"
+    )
     assert "kept: prod" in refusal(capsys, "config", "use")
 
 
-def test_no_other_deployment_takes_the_place_of_a_forgotten_one(profile: Path, capsys: Said) -> None:
+def test_no_other_deployment_takes_the_place_of_a_forgotten_one(
+    profile: Path, capsys: Said
+) -> None:
     del profile
     for stage in SETTINGS:
         answer(capsys, "login", stage)
     assert answer(capsys, "login", "--forget") == {"removed": True}
-    assert "outscaler config use NAME chooses a kept deployment" in refusal(capsys, "get", "clusters")
+    assert "outscaler config use NAME chooses a kept deployment" in refusal(
+        capsys, "get", "clusters"
+    )
     assert answer(capsys, "login", "dev", "--forget") == {"removed": True}
     assert answer(capsys, "config")["deployments"] == []
     assert "outscaler login STACK once" in refusal(capsys, "get", "clusters")
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"deployments": 3}', '{"deployments": [], "current": "dev"}', '{"stack": 1, "table": []}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"deployments": 3}',
+        '{"deployments": [], "current": "dev"}',
+        '{"stack": 1, "table": []}',
+    ],
 )
-def test_file_that_is_not_of_login_is_one_line_with_its_name(profile: Path, capsys: Said, text: str) -> None:
+def test_file_that_is_not_of_login_is_one_line_with_its_name(
+    profile: Path, capsys: Said, text: str
+) -> None:
     profile.write_text(text)
     said = refusal(capsys, "config")
     assert said.startswith(f"{profile}: cannot be read (")

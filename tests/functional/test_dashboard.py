@@ -1,4 +1,6 @@
-"""The CloudWatch dashboard shows metrics that exist, of functions and queues that exist, and only on request."""
+"""The CloudWatch dashboard shows metrics that exist, of functions and queues that
+exist, and only on request.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from infra.aws.deploy.stage import Options, load
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import resolve
 
-SEARCH = re.compile(r"SEARCH\('\{Outscaler,cluster([^}]*)\} MetricName=\"(\w+)\" cluster=\"(\w+)\"', '(\w+)', 300\)")
+SEARCH = re.compile(
+    r"SEARCH\('\{Outscaler,cluster([^}]*)\} MetricName=\"(\w+)\" cluster=\"(\w+)\"', '(\w+)', 300\)"
+)
 
 
 def _stage_body() -> dict[str, Any]:
@@ -42,7 +46,10 @@ def test_dashboard_exists_only_on_request() -> None:
 def test_dashboards_of_both_deployments_have_the_same_panels() -> None:
     stack, stage = _stack_body(), _stage_body()
     titles = [
-        [widget["properties"].get("title") or widget["properties"]["markdown"] for widget in body["widgets"]]
+        [
+            widget["properties"].get("title") or widget["properties"]["markdown"]
+            for widget in body["widgets"]
+        ]
         for body in (stack, stage)
     ]
     assert titles[0] == titles[1]

@@ -1,4 +1,6 @@
-"""The foundation's template and the literal policies are equivalent to the CloudFormation template and its policies."""
+"""The foundation's template and the literal policies are equivalent to the CloudFormation
+template and its policies.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_key_encrypts_tables_and_queues_except_that_of_undelivered_ticks() -> No
         if one["Type"] == "AWS::DynamoDB::Table":
             assert one["Properties"]["SSESpecification"]["KMSMasterKeyId"] == KEY
         if one["Type"] == "AWS::SQS::Queue":
-            assert one["Properties"].get("KmsMasterKeyId") == (None if name == "TickDeadLetters" else KEY)
+            assert one["Properties"].get("KmsMasterKeyId") == (
+                None if name == "TickDeadLetters" else KEY
+            )
 
 
 @STAGES
@@ -78,11 +82,14 @@ def test_literal_policies_equal_those_of_the_template(stage: str, folder: Path) 
         for wanted, found in zip(given, document["Statement"], strict=False):
             actions = set(wanted["Action"])
             assert set(found["Action"]) == actions | (
-                {"sqs:GetQueueUrl"} & {"sqs:GetQueueUrl" for action in actions if action == "sqs:SendMessage"}
+                {"sqs:GetQueueUrl"}
+                & {"sqs:GetQueueUrl" for action in actions if action == "sqs:SendMessage"}
             )
             assert {**found, "Action": 0, "Resource": 0} == {**wanted, "Action": 0, "Resource": 0}
             assert _count(found["Resource"]) == _count(wanted["Resource"])
-        more = {"tick": ["LeaveFailedTicks"], "reconcile_large": ["LeaveFailedPasses"]}.get(name, [])
+        more = {"tick": ["LeaveFailedTicks"], "reconcile_large": ["LeaveFailedPasses"]}.get(
+            name, []
+        )
         assert [one["Sid"] for one in document["Statement"][len(given) :]] == [*more, "WriteOwnLog"]
 
 
@@ -112,13 +119,17 @@ def test_vpc_tracing_and_key_rights_are_granted_only_on_request(folder: Path) ->
     more = msgspec.structs.replace(
         graph,
         functions=tuple(
-            msgspec.structs.replace(one, subnet_ids=["subnet-1"], security_group_ids=["sg-1"], xray=True)
+            msgspec.structs.replace(
+                one, subnet_ids=["subnet-1"], security_group_ids=["sg-1"], xray=True
+            )
             for one in graph.functions
         ),
     )
     for file, document in documents(_with_key(stage), more).items():
         sids = [one["Sid"] for one in document["Statement"]]
-        assert {"AttachToVpc", "LookIntoVpc", "NotByCode", "SendTraces", "UseKmsKey"} <= set(sids), file
+        assert {"AttachToVpc", "LookIntoVpc", "NotByCode", "SendTraces", "UseKmsKey"} <= set(
+            sids
+        ), file
         [key] = [one for one in document["Statement"] if one["Sid"] == "UseKmsKey"]
         assert (key["Resource"], list(key["Condition"])) == (KEY, ["StringLike"])
         assert "Fn::" not in json.dumps(document)
@@ -140,7 +151,14 @@ def test_unknown_stage_setting_is_named(tmp_path: Path, section: Json, said: str
     (tmp_path / ".chalice").mkdir()
     (tmp_path / ".chalice" / "config.json").write_text(
         json.dumps(
-            {"stages": {"dev": {"environment_variables": {"OUTSCALER_PREFIX": "outscaler-dev"}, "outscaler": section}}}
+            {
+                "stages": {
+                    "dev": {
+                        "environment_variables": {"OUTSCALER_PREFIX": "outscaler-dev"},
+                        "outscaler": section,
+                    }
+                }
+            }
         )
     )
     with pytest.raises(BadInput, match=said) as raised:

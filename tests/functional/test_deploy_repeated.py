@@ -38,7 +38,8 @@ class DeployRepeatedLocation:
 
 
 class RepeatedDeployment(NamedTuple):
-    """The account after one undisturbed deployment, and after a second one. apis: ids of the REST APIs after each."""
+    """The account after one undisturbed deployment, and after a second one. apis: ids of
+    the REST APIs after each."""
 
     first: Any
     second: Any
@@ -69,14 +70,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployRep
         yield DeployRepeatedLocation(aws, tmp_path)
 
 
-def test_second_deployment_from_another_machine_changes_nothing(repeated: RepeatedDeployment) -> None:
+def test_second_deployment_from_another_machine_changes_nothing(
+    repeated: RepeatedDeployment,
+) -> None:
     assert repeated.second == repeated.first
     assert repeated.apis[0] == repeated.apis[1] != []
 
 
 def _interrupted(place: DeployRepeatedLocation, requests: int) -> None:
     """Start a deployment whose connection is cut permanently after that many requests."""
-    with cut_after(place.aws.endpoint, requests) as endpoint, pytest.MonkeyPatch.context() as patched:
+    with (
+        cut_after(place.aws.endpoint, requests) as endpoint,
+        pytest.MonkeyPatch.context() as patched,
+    ):
         patched.setenv("AWS_ENDPOINT_URL", endpoint)
         with pytest.raises((OutscalerError, PackagingFailed, BotoCoreError, ClientError)):
             place.deploy()

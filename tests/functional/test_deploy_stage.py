@@ -83,7 +83,9 @@ class Observed(msgspec.Struct, frozen=True):
         functions = aws.client("lambda")
         mappings = functions.list_event_source_mappings()["EventSourceMappings"]
         limits = [
-            functions.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
+            functions.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get(
+                "ReservedConcurrentExecutions"
+            )
             for name in ("act_exoscale", "tick")
         ]
         return cls(
@@ -91,16 +93,20 @@ class Observed(msgspec.Struct, frozen=True):
             [one["id"] for one in aws.client("apigateway").get_rest_apis()["items"]],
             sorted(one["UUID"] for one in mappings),
             _store(aws).policies.names(),
-            {one["EventSourceArn"].rpartition("-")[2] for one in mappings if one["State"] == "Enabled"},
+            {
+                one["EventSourceArn"].rpartition("-")[2]
+                for one in mappings
+                if one["State"] == "Enabled"
+            },
             limits,
             _store(aws).deployment_settings().read(),
         )
 
 
 class StageLife(msgspec.Struct):
-    """A stage from its first deployment to its last. wrong: what each deployment reports as wrong. checks: exit code
-    and output of `check`, before and after the upgrade. left: functions, APIs and tables after `undeploy`.
-    variables: of a function after the first deployment."""
+    """A stage from its first deployment to its last. wrong: what each deployment reports as wrong.
+    checks: exit code and output of `check`, before and after the upgrade. left: functions, APIs and
+    tables after `undeploy`. variables: of a function after the first deployment."""
 
     wrong: list[int]
     checks: list[tuple[int, list[str]]]
@@ -122,21 +128,29 @@ def _ran(*arguments: str) -> tuple[int, str]:
 def _changed(aws: LocalAws) -> None:
     """Change what the next deployment must keep, and what it must correct."""
     client, events = aws.client("lambda"), aws.client("events")
-    client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
+    client.put_function_concurrency(
+        FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0
+    )
     for one in client.list_event_source_mappings()["EventSourceMappings"]:
         client.update_event_source_mapping(UUID=one["UUID"], Enabled=True)
-    [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
+    [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")[
+        "EventSourceMappings"
+    ]
     client.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
     url = aws.client("sqs").get_queue_url(QueueName="outscaler-dev-act_alicloud")["QueueUrl"]
     aws.client("sqs").send_message(QueueUrl=url, MessageBody="{}")
     [target] = events.list_targets_by_rule(Rule="outscaler-dev-tick-event")["Targets"]
-    events.put_targets(Rule="outscaler-dev-tick-event", Targets=[{"Id": target["Id"], "Arn": target["Arn"]}])
-    _store(aws).deployment_settings().publish(Deployment(secret_prefix="outscaler/"))  # of a copy of another stage
+    events.put_targets(
+        Rule="outscaler-dev-tick-event", Targets=[{"Id": target["Id"], "Arn": target["Arn"]}]
+    )
+    # of a copy of another stage
+    _store(aws).deployment_settings().publish(Deployment(secret_prefix="outscaler/"))
 
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> StageLife:
-    """Four deployments for all tests: every change that a deployment keeps or corrects is made before the second."""
+    """Four deployments for all tests: every change that a deployment keeps or corrects
+    is made before the second."""
     folder = tmp_path_factory.mktemp("life")
     older, newer = small_package(folder), folder / "newer.zip"
     with zipfile.ZipFile(newer, "w") as archive:
@@ -148,7 +162,9 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> StageLife:
             patch.setenv(name, value)
         wrong = [len(deploy(older, folder / "built"))]
         first = Observed.of(aws)
-        reconcile = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-reconcile")
+        reconcile = aws.client("lambda").get_function_configuration(
+            FunctionName="outscaler-dev-reconcile"
+        )
         assert outscaler(["apply", str(folder / "policy.yaml")]) == 0
         applied = Observed.of(aws).polled
         _changed(aws)
@@ -186,9 +202,13 @@ def test_no_deployment_of_a_stage_leaves_a_wrong_setting(life: StageLife) -> Non
 
 
 def test_stage_publishes_what_its_functions_permit(life: StageLife) -> None:
-    functions = deployment_of(life.variables | {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-dev-reconcile"})
+    functions = deployment_of(
+        life.variables | {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-dev-reconcile"}
+    )
     assert functions.secret_prefix == "outscaler/dev/"
-    assert [one.permitted for one in (life.first, life.upgraded, life.rolled_back, life.again)] == [functions] * 4
+    assert [one.permitted for one in (life.first, life.upgraded, life.rolled_back, life.again)] == [
+        functions
+    ] * 4
 
 
 def test_only_queues_of_providers_named_in_policies_are_polled(life: StageLife) -> None:
@@ -196,7 +216,9 @@ def test_only_queues_of_providers_named_in_policies_are_polled(life: StageLife) 
     assert life.applied == {"reconcile", "act_exoscale"}
 
 
-def test_deployment_polls_queues_with_a_policy_or_with_messages_until_empty(life: StageLife) -> None:
+def test_deployment_polls_queues_with_a_policy_or_with_messages_until_empty(
+    life: StageLife,
+) -> None:
     assert life.upgraded.polled == {"reconcile", "act_exoscale", "act_alicloud"}
 
 
@@ -222,7 +244,10 @@ def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: StageLif
     assert (before, after, said) == (1, 0, ["stage dev is as it should be"])
     places = sorted(line.partition(" is ")[0] for line in lines)
     assert places == [
-        *(f"mapping of outscaler-dev-act_{name}: polled" for name in ("cherryservers", "clusterapi", "huaweicloud")),
+        *(
+            f"mapping of outscaler-dev-act_{name}: polled"
+            for name in ("cherryservers", "clusterapi", "huaweicloud")
+        ),
         "mapping of outscaler-dev-reconcile: failures",
         "rule outscaler-dev-tick-event: target",
         f"table {TABLE}-policies: what policies may name",
@@ -236,7 +261,8 @@ def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(life: Stage
 
 
 @pytest.mark.parametrize(
-    ("answers", "left"), [([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)]
+    ("answers", "left"),
+    [([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)],
 )
 def test_tables_are_deleted_only_after_two_confirmations(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch, answers: list[str], left: int
@@ -244,7 +270,9 @@ def test_tables_are_deleted_only_after_two_confirmations(
     from infra.aws.deploy import foundation
 
     session = boto3.Session()
-    foundation.apply(locate(load(STAGE), session), "outscaler-dev-tick-event", session, lambda seconds: None)
+    foundation.apply(
+        locate(load(STAGE), session), "outscaler-dev-tick-event", session, lambda seconds: None
+    )
     given = iter(answers)
 
     def answered(question: str) -> str:
@@ -259,9 +287,16 @@ def test_tables_are_deleted_only_after_two_confirmations(
     assert len(aws.client("dynamodb").list_tables()["TableNames"]) == left
 
 
-def _chalice(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+def _chalice(
+    *arguments: str, folder: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", *arguments],
+        [
+            sys.executable,
+            "-c",
+            "from chalice.cli import main; raise SystemExit(main())",
+            *arguments,
+        ],
         cwd=folder,
         env=os.environ | environment,
         capture_output=True,
@@ -282,14 +317,17 @@ def _checkout(folder: Path) -> Path:
 
 
 def _shorten_lock(file: Path) -> None:
-    """Leave botocore, whose data the package rewrites, and what it needs. Other tests build the whole package."""
+    """Leave botocore, whose data the package rewrites, and what it needs. Other tests
+    build the whole package."""
     entries = re.findall(r"^[a-z].*(?:\n +.*)*\n", file.read_text("utf-8"), re.MULTILINE)
     shortened = [each for each in entries if each.partition("==")[0] in _BOTOCORE]
     assert len(shortened) == len(_BOTOCORE)
     file.write_text("".join(shortened), "utf-8")
 
 
-def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: LocalAws, tmp_path: Path) -> None:
+def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(
+    aws: LocalAws, tmp_path: Path
+) -> None:
     clone = _checkout(tmp_path)
     _shorten_lock(clone / "requirements.txt")
     edited = clone / "chalicelib" / "model" / "errors.py"
@@ -303,7 +341,9 @@ def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: Local
         names = archive.namelist()
     assert {"botocore/session.py", "botocore/data/endpoints.json"} <= set(names)
     assert not [name for name in names if name.startswith("infra/")]
-    code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
+    code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")[
+        "CodeSha256"
+    ]
     assert code == base64.b64encode(hashlib.sha256(package.read_bytes()).digest()).decode()
     session = boto3.Session()
     stage = locate(load(STAGE), session)
@@ -325,7 +365,10 @@ def test_chalice_package_is_make_package(tmp_path: Path) -> None:
     """The package is built by `chalice deploy` above, and is compared in the slow test."""
     clone = _checkout(tmp_path)
     module = clone / "infra" / "aws" / "package.py"
-    calls = "def package(*arguments):\n    sys.stderr.write(repr(arguments))\n    raise PackagingFailed('.')\n"
+    calls = (
+        "def package(*arguments):\n    sys.stderr.write(repr(arguments))\n    raise "
+        "PackagingFailed('.')\n"
+    )
     source = module.read_text("utf-8")
     start = 'if __name__ == "__main__":'
     assert source.count(start) == 1
@@ -335,17 +378,31 @@ def test_chalice_package_is_make_package(tmp_path: Path) -> None:
 
 
 _REFUSED = (
-    (("deploy", "--stage", "pord"), "stage pord: is not in .chalice/config.json; did you mean prod?"),
-    (("package", "--stage", "pord", "out"), "--stage pord: not in .chalice/config.json; use one of dev, prod"),
-    (("deploy", "--api-gateway-stage", "v1"), "Error: --api-gateway-stage has no effect; the stage's settings"),
-    (("package", "--pkg-format", "terraform", "out"), "Error: --pkg-format has no effect; the stage's settings"),
+    (
+        ("deploy", "--stage", "pord"),
+        "stage pord: is not in .chalice/config.json; did you mean prod?",
+    ),
+    (
+        ("package", "--stage", "pord", "out"),
+        "--stage pord: not in .chalice/config.json; use one of dev, prod",
+    ),
+    (
+        ("deploy", "--api-gateway-stage", "v1"),
+        "Error: --api-gateway-stage has no effect; the stage's settings",
+    ),
+    (
+        ("package", "--pkg-format", "terraform", "out"),
+        "Error: --pkg-format has no effect; the stage's settings",
+    ),
     (("delete", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
     (("deploy", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
 )
 
 
 @pytest.mark.parametrize(("arguments", "said"), [_REFUSED[0], _REFUSED[2]])
-def test_refused_chalice_command_names_the_remedy_without_a_traceback(arguments: tuple[str, ...], said: str) -> None:
+def test_refused_chalice_command_names_the_remedy_without_a_traceback(
+    arguments: tuple[str, ...], said: str
+) -> None:
     done = _chalice(*arguments, AWS_REGION="", AWS_DEFAULT_REGION="", AWS_CONFIG_FILE=os.devnull)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert done.stderr.splitlines()[-1].startswith(said)
@@ -353,9 +410,13 @@ def test_refused_chalice_command_names_the_remedy_without_a_traceback(arguments:
 
 @pytest.mark.parametrize(("arguments", "said"), _REFUSED)
 def test_refused_command_of_chalice_ends_with_code_2(
-    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What app.py calls while Chalice loads it, with the context that Chalice's own command line gives."""
+    """What app.py calls while Chalice loads it, with the context that
+    Chalice's own command line gives."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
@@ -377,9 +438,21 @@ def test_other_chalice_commands_are_left_to_chalice() -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [
-        (["deploy", "--stage", "pord"], {}, "stage pord: is not in .chalice/config.json; did you mean prod?"),
-        (["check"], {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AWS region: is not set; set AWS_REGION"),
-        (["check"], {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}, "AWS credentials: are not"),
+        (
+            ["deploy", "--stage", "pord"],
+            {},
+            "stage pord: is not in .chalice/config.json; did you mean prod?",
+        ),
+        (
+            ["check"],
+            {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""},
+            "AWS region: is not set; set AWS_REGION",
+        ),
+        (
+            ["check"],
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"},
+            "AWS credentials: are not",
+        ),
         (["check"], {}, "stage dev is not deployed in us-east-1; run make deploy"),
     ],
 )
@@ -400,7 +473,9 @@ def test_deployment_error_is_one_line_with_the_remedy(
     assert len(shown.splitlines()) == 1
 
 
-def test_table_of_another_kind_is_not_adopted(aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_of_another_kind_is_not_adopted(
+    aws: LocalAws, capsys: pytest.CaptureFixture[str]
+) -> None:
     aws.client("dynamodb").create_table(
         TableName=TABLE,
         BillingMode="PAY_PER_REQUEST",
@@ -426,12 +501,16 @@ def _configured(folder: Path, concurrency: str) -> None:
 @pytest.mark.parametrize("given", ["", "abc", "1", "1001", "\u0664"])
 def test_impossible_concurrency_of_passes_is_named(given: str, tmp_path: Path) -> None:
     _configured(tmp_path, given)
-    with pytest.raises(BadInput, match=r"OUTSCALER_PASS_CONCURRENCY.*write a number from 2 to 1000"):
+    with pytest.raises(
+        BadInput, match=r"OUTSCALER_PASS_CONCURRENCY.*write a number from 2 to 1000"
+    ):
         load("dev", tmp_path)
 
 
 def test_configuration_sets_the_concurrency_of_passes(tmp_path: Path) -> None:
-    copied(msgspec.structs.replace(load("dev"), account="123456789012", region="us-east-1"), tmp_path)
+    copied(
+        msgspec.structs.replace(load("dev"), account="123456789012", region="us-east-1"), tmp_path
+    )
     _configured(tmp_path, "64")
     sources = {each.queue: each.maximum_concurrency for each in graph_of(tmp_path, "dev").sources}
     assert sources["outscaler-dev-reconcile"] == 64

@@ -31,11 +31,15 @@ LIMIT = 6144  # characters of a managed policy, without white space
 UNSEEN = {
     "cloudformation:DescribeStackEvents": "a stack that failed is explained",
     "dynamodb:DescribeContributorInsights": "CloudFormation reads a table before it changes it",
-    "dynamodb:DescribeKinesisStreamingDestination": "CloudFormation reads a table before it changes it",
+    "dynamodb:DescribeKinesisStreamingDestination": (
+        "CloudFormation reads a table before it changes it"
+    ),
     "dynamodb:GetResourcePolicy": "CloudFormation reads a table before it changes it",
     "dynamodb:ListTagsOfResource": "CloudFormation reads a table before it changes it",
     "dynamodb:UntagResource": "tags of the stage were taken away",
-    "ec2:DescribeSecurityGroups": "Lambda asks with the deployer's rights where functions run in a VPC",
+    "ec2:DescribeSecurityGroups": (
+        "Lambda asks with the deployer's rights where functions run in a VPC"
+    ),
     "ec2:DescribeSubnets": "Lambda asks with the deployer's rights where functions run in a VPC",
     "ec2:DescribeVpcs": "Lambda asks with the deployer's rights where functions run in a VPC",
     "iam:DetachRolePolicy": "a person has attached a policy to a role, and the stage is undeployed",
@@ -47,8 +51,8 @@ UNSEEN = {
 
 
 class Recording:
-    """The calls of a deployment with every option, one without, and an undeployment, and the function of each
-    mapping."""
+    """The calls of a deployment with every option, one without, and an undeployment, and the
+    function of each mapping."""
 
     def __init__(self, folder: Path) -> None:
         with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
@@ -61,7 +65,9 @@ class Recording:
                 assert deploy(package, folder / "built") == []
                 self.mappings = {
                     one["UUID"]: one["FunctionArn"].rpartition(":")[2]
-                    for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+                    for one in aws.client("lambda").list_event_source_mappings()[
+                        "EventSourceMappings"
+                    ]
                 }
                 patched.setattr("sys.stdin", io.StringIO(f"{STAGE}\noutscaler-{STAGE}-state\n"))
                 assert main(["undeploy", "--stage", STAGE, "--with-table"]) == 0
@@ -79,7 +85,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 def test_no_call_of_a_deployment_or_undeployment_is_denied(recording: Recording) -> None:
     policy = Statements(POLICY)
     assert len(recording.calls) > 300
-    assert {(need.action, need.resource) for need in recording.needs() if not policy.allows(need)} == set()
+    assert {
+        (need.action, need.resource) for need in recording.needs() if not policy.allows(need)
+    } == set()
 
 
 def test_deployer_policy_grants_nothing_unused(recording: Recording) -> None:
@@ -90,9 +98,15 @@ def test_deployer_policy_grants_nothing_unused(recording: Recording) -> None:
 
 def test_missing_deployer_permission_is_detected(recording: Recording, tmp_path: Path) -> None:
     document = json.loads(POLICY.read_text())
-    for left_out in ("iam:PassRole", "sqs:CreateQueue", "lambda:UpdateEventSourceMapping", "apigateway:PUT"):
+    for left_out in (
+        "iam:PassRole",
+        "sqs:CreateQueue",
+        "lambda:UpdateEventSourceMapping",
+        "apigateway:PUT",
+    ):
         statements = [
-            {**one, "Action": [each for each in one["Action"] if each != left_out]} for one in document["Statement"]
+            {**one, "Action": [each for each in one["Action"] if each != left_out]}
+            for one in document["Statement"]
         ]
         (tmp_path / "less.json").write_text(json.dumps({"Statement": statements}))
         policy = Statements(tmp_path / "less.json")
@@ -121,7 +135,10 @@ def test_missing_deployer_permission_is_detected(recording: Recording, tmp_path:
             "arn:aws:dynamodb:us-east-1:123456789012:table/outscaler-dev-state-policies",
             {"dynamodb:LeadingKeys": "!policies"},
         ),
-        Need("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll"),
+        Need(
+            "logs:DeleteLogGroup",
+            "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll",
+        ),
         Need("iam:CreateUser", "arn:aws:iam::123456789012:user/outscaler-dev"),
     ],
     ids=lambda need: need.action,
@@ -134,8 +151,12 @@ def test_deployer_policy_fits_into_a_managed_policy() -> None:
     document: dict[str, Any] = json.loads(POLICY.read_text())
     assert len(json.dumps(document, separators=(",", ":"))) <= LIMIT
     assert all(re.fullmatch(r"[A-Za-z0-9]+", one["Sid"]) for one in document["Statement"])
-    assert not [action for one in document["Statement"] for action in one["Action"] if "*" in action]
+    assert not [
+        action for one in document["Statement"] for action in one["Action"] if "*" in action
+    ]
 
 
 def test_every_recorded_aws_call_has_a_service_and_an_operation(recording: Recording) -> None:
-    assert all(isinstance(call, AwsCall) and call.service and call.operation for call in recording.calls)
+    assert all(
+        isinstance(call, AwsCall) and call.service and call.operation for call in recording.calls
+    )

@@ -1,4 +1,6 @@
-"""`make deploy` and `make package` install what they need and little more: their lock suffices, and it is small."""
+"""`make deploy` and `make package` install what they need and little more: their lock
+suffices, and it is small.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from tests.unit.test_locks import pins
 
 MOST = 250 * 10**6  # bytes, with the virtual environment's own pip
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-LOCKED = {pin.name: pin.version for pin in pins((ROOT / "requirements-deploy.txt").read_text()) if pin.holds(_PYTHON)}
+LOCKED = {
+    pin.name: pin.version
+    for pin in pins((ROOT / "requirements-deploy.txt").read_text())
+    if pin.holds(_PYTHON)
+}
 #: What a deployment runs, in processes of its own; Chalice itself runs in the third.
 _MODULES = (
     "infra.aws.deploy.__main__, infra.aws.deploy.chalice_command, infra.aws.package",
@@ -29,7 +35,8 @@ def recipes() -> dict[str, tuple[str, str]]:
     """Target of make -> what it needs, and its recipe."""
     text = (ROOT / "Makefile").read_text()
     return {
-        name: (needs, body) for name, needs, body in re.findall(r"^([a-z-]+): (.*?) ##.*\n((?:\t.*\n)+)", text, re.M)
+        name: (needs, body)
+        for name, needs, body in re.findall(r"^([a-z-]+): (.*?) ##.*\n((?:\t.*\n)+)", text, re.M)
     }
 
 
@@ -45,7 +52,11 @@ def test_packages_of_a_deployment_take_less_than_250_megabytes() -> None:
     for name, version in LOCKED.items():
         installed = distribution(name)
         assert installed.version == version
-        files = [Path(str(file.locate())) for file in installed.files or () if not file.name.endswith(".pyc")]
+        files = [
+            Path(str(file.locate()))
+            for file in installed.files or ()
+            if not file.name.endswith(".pyc")
+        ]
         sizes[name] = sum(file.stat().st_size for file in files)
     assert len(sizes) > 30
     assert sum(sizes.values()) < MOST, sorted(sizes.items(), key=lambda row: -row[1])[:9]
@@ -66,7 +77,9 @@ def imported(modules: str) -> subprocess.CompletedProcess[str]:
     """Imports modules where every package that the lock lacks is absent."""
     owners = packages_distributions()
     kept = {
-        name for name, each in owners.items() if {canonicalize_name(owner) for owner in each} & {*LOCKED, "outscaler"}
+        name
+        for name, each in owners.items()
+        if {canonicalize_name(owner) for owner in each} & {*LOCKED, "outscaler"}
     }
     absent = ",".join(sorted(set(owners) - kept))
     command = [sys.executable, "-c", f"{_BLOCK}import {modules}", absent]

@@ -1,4 +1,6 @@
-"""`outscaler doctor` finds another autoscaler by its lease, its workload, its status and its taints."""
+"""`outscaler doctor` finds another autoscaler by its lease, its workload,
+its status and its taints.
+"""
 
 from __future__ import annotations
 
@@ -39,21 +41,30 @@ def lease(name: str = "cluster-autoscaler", age: float = 8, holder: str = "ca-1"
     }
 
 
-def deployment(*flags: str, ready: int = 1, image: str = "registry.test/cluster-autoscaler:v1.30.0") -> dict[str, Any]:
+def deployment(
+    *flags: str, ready: int = 1, image: str = "registry.test/cluster-autoscaler:v1.30.0"
+) -> dict[str, Any]:
     container = {"name": "ca", "image": image, "command": ["./cluster-autoscaler", *flags]}
     return {
         "kind": "Deployment",
         "metadata": {"name": "cluster-autoscaler", "namespace": "kube-system"},
         "spec": {
             "selector": {"matchLabels": {"app": "ca"}},
-            "template": {"metadata": {"labels": {"app": "ca"}}, "spec": {"containers": [container]}},
+            "template": {
+                "metadata": {"labels": {"app": "ca"}},
+                "spec": {"containers": [container]},
+            },
         },
         "status": {"readyReplicas": ready},
     }
 
 
 def static_pod() -> dict[str, Any]:
-    container = {"name": "ca", "image": "registry.test/ca:1", "command": ["ca", "--cloud-provider=exoscale"]}
+    container = {
+        "name": "ca",
+        "image": "registry.test/ca:1",
+        "command": ["ca", "--cloud-provider=exoscale"],
+    }
     return {
         "kind": "Pod",
         "metadata": {"name": "ca-node", "namespace": "kube-system"},
@@ -65,10 +76,16 @@ def static_pod() -> dict[str, Any]:
 DATA: dict[str, Any] = {"f:data": {".": {}, "f:status": {}}}
 
 
-def status(*managers: str, age: float = 10, others: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The status ConfigMap. managers: who has written its text; others: further entries of managedFields."""
+def status(
+    *managers: str, age: float = 10, others: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """The status ConfigMap. managers: who has written its text; others: further
+    entries of managedFields."""
     written = format_time(NOW - age).replace("T", " ").replace("Z", ".123456789 +0000 UTC")
-    owned = [{"manager": each, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DATA} for each in managers]
+    owned = [
+        {"manager": each, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DATA}
+        for each in managers
+    ]
     return {
         "kind": "ConfigMap",
         "metadata": {
@@ -81,7 +98,12 @@ def status(*managers: str, age: float = 10, others: Sequence[dict[str, Any]] = (
 
 
 LABELLED: dict[str, Any] = {"f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}}}}
-FLUX = {"manager": "kustomize-controller", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": LABELLED}
+FLUX = {
+    "manager": "kustomize-controller",
+    "operation": "Apply",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": LABELLED,
+}
 EMPTY = {**FLUX, "fieldsV1": {**LABELLED, "f:data": {}}}
 
 
@@ -100,13 +122,30 @@ EMPTY = {**FLUX, "fieldsV1": {**LABELLED, "f:data": {}}}
         ([deployment(image="registry.test/web:1")], set()),
         ([deployment("--cloud-provider=external", image="registry.test/other:1")], set()),
         ([deployment("--cloud-provider", "external", image="registry.test/other:1")], set()),
-        ([deployment("--cloud-provider=openstack", image="registry.test/openstack-cloud-controller-manager:1")], set()),
-        ([deployment("--cloud-provider=aws", image="registry.test/kube-controller-manager:v1.30.0")], set()),
+        (
+            [
+                deployment(
+                    "--cloud-provider=openstack",
+                    image="registry.test/openstack-cloud-controller-manager:1",
+                )
+            ],
+            set(),
+        ),
+        (
+            [
+                deployment(
+                    "--cloud-provider=aws", image="registry.test/kube-controller-manager:v1.30.0"
+                )
+            ],
+            set(),
+        ),
         ([deployment("--cloud-provider", "aws", image="registry.test/own:1")], {"DR07 error"}),
         ([deployment(image="registry.test/outscaler-cluster-autoscaler:1")], set()),
     ],
 )
-def test_DOC_7_DOC_8_an_autoscaler_at_work_is_found(objects: list[dict[str, Any]], expected: set[str]) -> None:
+def test_DOC_7_DOC_8_an_autoscaler_at_work_is_found(
+    objects: list[dict[str, Any]], expected: set[str]
+) -> None:
     with cluster(objects) as (_, kube):
         assert set(told(check_activity, context(kube, ACTIVE))) == expected
 
@@ -117,20 +156,30 @@ def test_another_autoscaler_is_no_error_in_shadow() -> None:
 
 
 def test_an_autoscaler_of_other_groups_is_no_error() -> None:
-    objects = [lease(), deployment("--cloud-provider=exoscale", "--nodes=1:3:batch"), node("a", "g")]
+    objects = [
+        lease(),
+        deployment("--cloud-provider=exoscale", "--nodes=1:3:batch"),
+        node("a", "g"),
+    ]
     with cluster(objects) as (_, kube):
         given = context(kube, ACTIVE)
         other = context(kube, ACTIVE, snapshot=grouped(given.required_snapshot, "web"))
         same = context(kube, ACTIVE, snapshot=grouped(given.required_snapshot, "batch"))
     with cluster(objects) as (_, kube):
-        assert set(told(check_activity, context(kube, ACTIVE, snapshot=other.snapshot))) == {"DR07 info"}
-        assert set(told(check_activity, context(kube, ACTIVE, snapshot=same.snapshot))) == {"DR07 error"}
+        assert set(told(check_activity, context(kube, ACTIVE, snapshot=other.snapshot))) == {
+            "DR07 info"
+        }
+        assert set(told(check_activity, context(kube, ACTIVE, snapshot=same.snapshot))) == {
+            "DR07 error"
+        }
 
 
 def test_workloads_that_may_not_be_read_are_unknown_and_found_as_a_person() -> None:
     with cluster([deployment()], rules=rules_of("rbac-workload.yaml")) as (server, kube):
         assert "DR07 unknown" in told(check_activity, context(kube, ACTIVE))
-        assert set(told(check_activity, context(kube, ACTIVE, person=client(server, "admin")))) == {"DR07 error"}
+        assert set(told(check_activity, context(kube, ACTIVE, person=client(server, "admin")))) == {
+            "DR07 error"
+        }
 
 
 @each_row(
@@ -180,14 +229,19 @@ def test_DOC_11_karpenter_counts_by_its_nodes() -> None:
     with cluster([node("a", "g", **own), node("b", "g")]) as (_, kube):
         given = context(kube, ACTIVE)
         assert told(check_traces, given) == ["DR09 warn"]
-        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == ["DR07 error"]
+        assert told(
+            check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))
+        ) == ["DR07 error"]
 
 
 def test_a_label_that_workloads_select_by_is_no_karpenter() -> None:
     """Groups get it when workloads move over from Karpenter."""
     with cluster([node("a", "g", **{"karpenter.sh/nodepool": "x"})]) as (_, kube):
         given = context(kube, ACTIVE)
-        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == []
+        assert (
+            told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot)))
+            == []
+        )
 
 
 def test_the_field_manager_is_the_beginning_of_the_user_agent() -> None:
@@ -198,13 +252,21 @@ def test_the_field_manager_is_the_beginning_of_the_user_agent() -> None:
     "owner, fix",
     [
         ({}, "kubectl -n kube-system delete pod ca-node"),
-        ({"kind": "Node", "name": "a"}, "remove the manifest of the static Pod kube-system/ca-node from node a"),
-        ({"kind": "DaemonSet", "name": "ca"}, "stop DaemonSet kube-system/ca, which runs Pod kube-system/ca-node"),
+        (
+            {"kind": "Node", "name": "a"},
+            "remove the manifest of the static Pod kube-system/ca-node from node a",
+        ),
+        (
+            {"kind": "DaemonSet", "name": "ca"},
+            "stop DaemonSet kube-system/ca, which runs Pod kube-system/ca-node",
+        ),
         ({"kind": "Job", "name": "a\nb"}, "kubectl -n kube-system delete pod ca-node"),
     ],
     ids=["bare", "static", "owned", "named as nothing in Kubernetes"],
 )
-def test_fix_for_a_pod_of_another_autoscaler_names_no_deployment(owner: dict[str, str], fix: str) -> None:
+def test_fix_for_a_pod_of_another_autoscaler_names_no_deployment(
+    owner: dict[str, str], fix: str
+) -> None:
     made = static_pod()
     if owner:
         made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "uid": "u", **owner}]
@@ -223,10 +285,16 @@ def container_of(made: dict[str, Any]) -> dict[str, Any]:
     return dict(made["spec"]["template"]["spec"]["containers"][0])
 
 
-def with_words(command: Sequence[str], args: Sequence[str] | None = None, **fields: Any) -> dict[str, Any]:
+def with_words(
+    command: Sequence[str], args: Sequence[str] | None = None, **fields: Any
+) -> dict[str, Any]:
     """The Deployment with that command and args."""
     made = deployment(**fields)
-    container = container_of(made) | {"command": list(command)} | ({} if args is None else {"args": list(args)})
+    container = (
+        container_of(made)
+        | {"command": list(command)}
+        | ({} if args is None else {"args": list(args)})
+    )
     made["spec"]["template"]["spec"]["containers"] = [container]
     return made
 
@@ -237,7 +305,11 @@ def startup_taint_fixes(
     """(severity, fix) of each finding about a startup taint."""
     with cluster([workload, *others]) as (_, kube):
         findings = list(check_activity(context(kube, policy, **fields)))
-    return [(str(result.severity), result.fix) for result in findings if "startup taint" in result.message]
+    return [
+        (str(result.severity), result.fix)
+        for result in findings
+        if "startup taint" in result.message
+    ]
 
 
 @each_row(
@@ -255,7 +327,10 @@ def startup_taint_fixes(
         (with_words(["sh", "-c", f"./cluster-autoscaler {CAPI} --v=4 2>&1"]), True),
         (with_words([], [CAPI]), True),
         (with_words(["/run"], [CAPI], image="registry.test/own:1"), True),
-        (with_words(["/run", "--cloud-provider"], ["clusterapi"], image="registry.test/own:1"), True),
+        (
+            with_words(["/run", "--cloud-provider"], ["clusterapi"], image="registry.test/own:1"),
+            True,
+        ),
         (with_words(["/run"], ["--cloud-provider=aws"], image="registry.test/own:1"), False),
         (with_words(["sh", "-c", "$COMMAND"]), False),
         (with_words(["/start.sh"]), False),
@@ -271,7 +346,8 @@ def startup_taint_fixes(
         (with_words(["sh", "-c", f'./cluster-autoscaler {CAPI} --startup-taint="$TAINT"']), False),
         (with_words(["./cluster-autoscaler"], [CAPI] * 6000), False),  # more words than are read
         (with_words(["docker", "run", "cluster-autoscaler", CAPI]), False),
-        (with_words(["./cluster-autoscaler"], [CAPI, "--startup-taint"]), False),  # it does not start
+        # it does not start
+        (with_words(["./cluster-autoscaler"], [CAPI, "--startup-taint"]), False),
         (deployment("--cloud-provider=aws"), False),
         (deployment(CAPI, ready=0), False),
         (with_words(["/escalator"], ["--nodes=1:3:a"], image="registry.test/escalator:1"), False),
@@ -282,12 +358,16 @@ def test_autoscaler_that_lacks_the_startup_taint_of_cluster_api_is_warned(
 ) -> None:
     fixes = startup_taint_fixes(CLUSTER_API, workload)
     assert [severity for severity, _ in fixes] == (["warn"] if is_told else [])
-    assert all(HINT in fix and "Deployment kube-system/cluster-autoscaler" in fix for _, fix in fixes)
+    assert all(
+        HINT in fix and "Deployment kube-system/cluster-autoscaler" in fix for _, fix in fixes
+    )
 
 
 def test_missing_startup_taint_is_told_beside_a_lease_and_is_no_error() -> None:
     for policy in (ACTIVE, SHADOW):
-        assert [severity for severity, _ in startup_taint_fixes(policy, deployment(CAPI), lease())] == ["warn"]
+        assert [
+            severity for severity, _ in startup_taint_fixes(policy, deployment(CAPI), lease())
+        ] == ["warn"]
 
 
 @each_row(
@@ -296,10 +376,25 @@ def test_missing_startup_taint_is_told_beside_a_lease_and_is_no_error() -> None:
         ({"key": STARTING, "effect": "NoSchedule"}, {}, (), (HINT,)),
         ({"key": STARTING, "effect": "PreferNoSchedule"}, {}, (), ()),
         ({"key": STARTING, "effect": "NoSchedule"}, {}, (HINT,), ()),
-        ({"key": "cni/off", "effect": "NoExecute"}, {"startup_taint": ("cni/off",)}, (), ("--startup-taint=cni/off",)),
+        (
+            {"key": "cni/off", "effect": "NoExecute"},
+            {"startup_taint": ("cni/off",)},
+            (),
+            ("--startup-taint=cni/off",),
+        ),
         ({"key": "cni/off", "effect": "NoSchedule"}, {}, (), ()),
-        ({"key": "cni/off", "effect": "NoSchedule"}, {"startup_taint": ("cni/off",)}, ("--ignore-taint=cni/off",), ()),
-        ({"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}, {}, (), ()),
+        (
+            {"key": "cni/off", "effect": "NoSchedule"},
+            {"startup_taint": ("cni/off",)},
+            ("--ignore-taint=cni/off",),
+            (),
+        ),
+        (
+            {"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"},
+            {},
+            (),
+            (),
+        ),
     ],
 )
 def test_startup_taints_that_nodes_have_are_compared_with_those_it_knows(

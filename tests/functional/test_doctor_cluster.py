@@ -1,4 +1,6 @@
-"""`outscaler doctor` finds what stands in the way in a cluster: kubeconfig, templates, budgets, pods and nodes."""
+"""`outscaler doctor` finds what stands in the way in a cluster: kubeconfig, templates,
+budgets, pods and nodes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from chalicelib.command.doctor.cluster_state import (
     check_zones,
 )
 from chalicelib.command.doctor.drains import check_budgets, check_drains, check_overlaps
-from chalicelib.command.doctor.kubeconfig_checks import check_address, check_clocks, check_ends, check_login
+from chalicelib.command.doctor.kubeconfig_checks import (
+    check_address,
+    check_clocks,
+    check_ends,
+    check_login,
+)
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.group import Instance, InstanceError
@@ -34,7 +41,16 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.plan.planner import plan_cluster
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row
-from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, cluster, context, grouped, told, with_options
+from tests.functional.doctor_cases import (
+    ACTIVE,
+    NOW,
+    SHADOW,
+    cluster,
+    context,
+    grouped,
+    told,
+    with_options,
+)
 from tests.functional.saved_cluster import node, pod, workload
 
 DAY = 86400.0
@@ -72,7 +88,9 @@ def test_DOC_14_a_private_address_is_an_error() -> None:
         ({"tokenFile": "/var/token"}, ["DR02 error"]),
     ],
 )
-def test_logins_that_functions_cannot_use_are_errors(user: dict[str, Any], expected: list[str]) -> None:
+def test_logins_that_functions_cannot_use_are_errors(
+    user: dict[str, Any], expected: list[str]
+) -> None:
     with cluster() as (_, kube):
         assert told(check_login, context(kube, kubeconfig_text=kubeconfig(**user))) == expected
 
@@ -99,7 +117,13 @@ def test_DOC_13_the_end_of_a_token_is_told(token: str, expected: list[str]) -> N
 
 @each_row(
     "difference, expected",
-    [(10, []), (90, ["DR06 warn"]), (400, ["DR06 error"]), (-400, ["DR06 error"]), (None, ["DR06 unknown"])],
+    [
+        (10, []),
+        (90, ["DR06 warn"]),
+        (400, ["DR06 error"]),
+        (-400, ["DR06 error"]),
+        (None, ["DR06 unknown"]),
+    ],
 )
 def test_DOC_15_clocks_are_compared(difference: float | None, expected: list[str]) -> None:
     from email.utils import formatdate
@@ -121,7 +145,12 @@ def test_the_clock_of_a_server_is_read_from_its_answer() -> None:
 
 def template(**allocatable: int) -> Node:
     offered = {"cpu": 2000, "memory": 8 * GIB, "pods": 110} | allocatable
-    return Node(name="template", labels={"kubernetes.io/arch": "amd64"}, allocatable=offered, capacity=offered)
+    return Node(
+        name="template",
+        labels={"kubernetes.io/arch": "amd64"},
+        allocatable=offered,
+        capacity=offered,
+    )
 
 
 def templated(snapshot: Snapshot, made: Node | None, **fields: Any) -> Snapshot:
@@ -145,7 +174,9 @@ def test_DOC_18_a_label_that_the_template_lacks_counts_if_pods_select_by_it(used
     objects = [node("a", "g", disk="ssd"), pod("web-1", "1", labels={"app": "web"}, **selector)]
     with cluster(objects) as (_, kube):
         snapshot = templated(context(kube).required_snapshot, template())
-        assert told(check_templates, context(kube, snapshot=snapshot)) == (["DR15 warn"] if used else [])
+        assert told(check_templates, context(kube, snapshot=snapshot)) == (
+            ["DR15 warn"] if used else []
+        )
 
 
 def test_a_group_without_node_and_template_can_never_grow() -> None:
@@ -166,11 +197,17 @@ def test_DOC_23_daemonsets_of_another_architecture_are_told(selects: bool) -> No
         template_of(daemonset)["nodeSelector"] = {"kubernetes.io/arch": "amd64"}
     arm = msgspec.structs.replace(template(), labels={"kubernetes.io/arch": "arm64"})
     with cluster([node("a", "g", **{"kubernetes.io/arch": "amd64"}), daemonset]) as (_, kube):
-        snapshot = grouped(context(kube).required_snapshot, "arm", target=0, instances=(), template=arm)
-        assert told(check_architectures, context(kube, snapshot=snapshot)) == (["DR17 warn"] if selects else [])
+        snapshot = grouped(
+            context(kube).required_snapshot, "arm", target=0, instances=(), template=arm
+        )
+        assert told(check_architectures, context(kube, snapshot=snapshot)) == (
+            ["DR17 warn"] if selects else []
+        )
 
 
-def budget(name: str, labels: dict[str, str], expected: int = 3, healthy: int = 3, **spec: Any) -> dict[str, Any]:
+def budget(
+    name: str, labels: dict[str, str], expected: int = 3, healthy: int = 3, **spec: Any
+) -> dict[str, Any]:
     return {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": "shop"},
@@ -195,11 +232,16 @@ def budget(name: str, labels: dict[str, str], expected: int = 3, healthy: int = 
         ({"minAvailable": 2}, []),
         ({"minAvailable": 2, "healthy": 2}, ["DR18 info"]),
         ({"minAvailable": 2, "healthy": 0}, ["DR20 warn"]),
-        ({"minAvailable": 2, "healthy": 0, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, ["DR18 info"]),
+        (
+            {"minAvailable": 2, "healthy": 0, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+            ["DR18 info"],
+        ),
         ({"minAvailable": 1, "expected": 0, "healthy": 0}, []),
     ],
 )
-def test_DOC_19_DOC_20_budgets_that_never_allow_an_eviction(spec: dict[str, Any], expected: list[str]) -> None:
+def test_DOC_19_DOC_20_budgets_that_never_allow_an_eviction(
+    spec: dict[str, Any], expected: list[str]
+) -> None:
     with cluster([budget("web", {"app": "web"}, **spec)]) as (_, kube):
         assert told(check_budgets, context(kube)) == expected
 
@@ -222,7 +264,10 @@ def test_DOC_22_pods_that_hold_their_nodes_are_counted_by_rule() -> None:
         snapshot = templated(context(kube).required_snapshot, template())
         [finding] = check_drains(context(kube, snapshot=snapshot))
         assert (finding.id, finding.severity) == ("DR21", "warn")
-        assert "2 of 4 nodes cannot be drained at present: NotSafeToEvictAnnotation 2" in finding.message
+        assert (
+            "2 of 4 nodes cannot be drained at present: NotSafeToEvictAnnotation 2"
+            in finding.message
+        )
         assert "shop/cache-a" in finding.message
 
 
@@ -260,7 +305,9 @@ def test_taints_of_young_nodes_should_be_startup_taints() -> None:
 def test_missing_api_versions_are_told() -> None:
     with cluster() as (server, kube):
         assert list(check_apis(context(kube))) == []
-        server.faults.add(KubeFault("GET", "csistoragecapacities", status=404, body=b"{}", times=10))
+        server.faults.add(
+            KubeFault("GET", "csistoragecapacities", status=404, body=b"{}", times=10)
+        )
         assert told(check_apis, context(kube)) == ["DR26 warn"]
 
 
@@ -268,7 +315,11 @@ def test_untainted_gpu_groups_are_told() -> None:
     gpu = template(**{"nvidia.com/gpu": 1})
     with cluster([node("a", "g")]) as (_, kube):
         snapshot = grouped(
-            templated(context(kube).required_snapshot, template()), "gpu", instances=(), target=0, template=gpu
+            templated(context(kube).required_snapshot, template()),
+            "gpu",
+            instances=(),
+            target=0,
+            template=gpu,
         )
         assert told(check_expander, context(kube, snapshot=snapshot)) == ["DR31 warn"]
         priced = with_options(ACTIVE, expander=("price",))
@@ -290,7 +341,9 @@ def test_spot_without_a_word_in_the_policy_is_told(
     labelled = node("a", "g")
     labelled["metadata"]["labels"] |= label
     with cluster([labelled]) as (_, kube):
-        snapshot = grouped(context(kube).required_snapshot, "cheap", instances=(), target=0, spot=group)
+        snapshot = grouped(
+            context(kube).required_snapshot, "cheap", instances=(), target=0, spot=group
+        )
         assert told(check_spot, context(kube, policy, snapshot=snapshot)) == expected
 
 
@@ -335,7 +388,9 @@ def test_machines_on_their_way_are_named_with_their_groups(policy: Policy, sever
         coming = grouped(given.required_snapshot, target=3)
         coming = grouped(coming, "unread", target=9, error="HTTP 503")
         [machines] = check_machines(context(kube, policy, snapshot=coming))
-        arrived = list(check_machines(context(kube, policy, snapshot=grouped(given.required_snapshot))))
+        arrived = list(
+            check_machines(context(kube, policy, snapshot=grouped(given.required_snapshot)))
+        )
     assert (machines.id, machines.severity) == ("DR35", severity)
     assert machines.message.startswith("2 machines are on their way (web 2): ")
     assert arrived == []

@@ -1,4 +1,6 @@
-"""`outscaler doctor` as a command: its exit codes, its JSON, what it needs, and what it never prints."""
+"""`outscaler doctor` as a command: its exit codes, its JSON, what it needs,
+and what it never prints.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def policy(folder: Path, mode: str = "shadow") -> Path:
         "spec": {
             "mode": mode,
             "kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"},
-            "providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod/exoscale"}},
+            "providers": {
+                "exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod/exoscale"}
+            },
         },
     }
     path.write_text(yaml.safe_dump(document))
@@ -55,14 +59,23 @@ def run(capsys: Said, *arguments: str) -> tuple[int, Any, str]:
 def test_doctor_needs_no_aws_and_names_each_finding(
     shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
-    code, found, _ = run(capsys, "--policy", str(policy(tmp_path)), "--kubeconfig", str(shop_cluster[1]))
+    code, found, _ = run(
+        capsys, "--policy", str(policy(tmp_path)), "--kubeconfig", str(shop_cluster[1])
+    )
     assert code == 1
     ids = {each["id"] for each in found}
     assert {"DR01", "DR11", "DR27"} <= ids
-    assert all(set(each) == {"id", "severity", "subject", "message", "fix", "evidence", "url"} for each in found)
+    assert all(
+        set(each) == {"id", "severity", "subject", "message", "fix", "evidence", "url"}
+        for each in found
+    )
     order = ["error", "warn", "unknown", "info"]
-    assert [order.index(each["severity"]) for each in found] == sorted(order.index(e["severity"]) for e in found)
-    assert not [each for each in shop_cluster[0].requests if each.method in {"PATCH", "PUT", "DELETE"}]
+    assert [order.index(each["severity"]) for each in found] == sorted(
+        order.index(e["severity"]) for e in found
+    )
+    assert not [
+        each for each in shop_cluster[0].requests if each.method in {"PATCH", "PUT", "DELETE"}
+    ]
 
 
 def test_doctor_prints_findings_fixes_and_the_next_command(
@@ -80,16 +93,28 @@ def test_doctor_without_errors_ends_with_apply(
     shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
     file = policy(tmp_path)
-    arguments = ["doctor", "--policy", str(file), "--kubeconfig", str(shop_cluster[1]), "--only", "pdb,clock"]
+    arguments = [
+        "doctor",
+        "--policy",
+        str(file),
+        "--kubeconfig",
+        str(shop_cluster[1]),
+        "--only",
+        "pdb,clock",
+    ]
     assert main(arguments) == 0
     assert f"Next: outscaler apply {file}" in capsys.readouterr().out
 
 
-def test_doctor_only_takes_subjects_and_ids(shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said) -> None:
+def test_doctor_only_takes_subjects_and_ids(
+    shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
     file, kubeconfig = str(policy(tmp_path)), str(shop_cluster[1])
     _, found, _ = run(capsys, "--policy", file, "--kubeconfig", kubeconfig, "--only", "DR01")
     assert {each["id"] for each in found} == {"DR01"}
-    code, found, _ = run(capsys, "--policy", file, "--kubeconfig", kubeconfig, "--only", "connection")
+    code, found, _ = run(
+        capsys, "--policy", file, "--kubeconfig", kubeconfig, "--only", "connection"
+    )
     assert (code, found) == (0, [])
     code, _, said = run(capsys, "--policy", file, "--kubeconfig", kubeconfig, "--only", "nonsense")
     assert code == 2
@@ -105,13 +130,25 @@ def test_DOC_27_secrets_of_a_wrong_form_are_told_without_their_values(
     file, kubeconfig = str(policy(tmp_path)), str(shop_cluster[1])
     common = ("--policy", file, "--kubeconfig", kubeconfig)
     given = ("--secret", f"outscaler/prod/exoscale={tmp_path / 'key'}")
-    code, found, said = run(capsys, *common, *given, "--secret", f"outscaler/prod/kubeconfig={tmp_path / 'config'}")
+    code, found, said = run(
+        capsys, *common, *given, "--secret", f"outscaler/prod/kubeconfig={tmp_path / 'config'}"
+    )
     assert code == 1
     told = {each["evidence"]["path"]: each["message"] for each in found if each["id"] == "DR27"}
-    assert set(told) == {"spec.kubernetes.kubeconfigSecret", "spec.providers.exoscale.credentialsSecret"}
+    assert set(told) == {
+        "spec.kubernetes.kubeconfigSecret",
+        "spec.providers.exoscale.credentialsSecret",
+    }
     assert "apiSecret" in told["spec.providers.exoscale.credentialsSecret"]
     assert KEY not in json.dumps(found) + said
-    _, found, _ = run(capsys, *common, "--secret", f"outscaler/prod/exoscale={tmp_path / 'empty'}", "--only", "DR27")
+    _, found, _ = run(
+        capsys,
+        *common,
+        "--secret",
+        f"outscaler/prod/exoscale={tmp_path / 'empty'}",
+        "--only",
+        "DR27",
+    )
     assert "secret outscaler/prod/exoscale is empty" in [each["message"] for each in found]
 
 
@@ -123,14 +160,18 @@ def test_DOC_11_secret_that_is_not_given_is_unknown_and_named_with_its_own_provi
     assert code == 0
     [unread] = [each for each in found if each["evidence"].get("names")]
     assert unread["severity"] == "unknown"
-    assert unread["message"] == "exoscale was not read, because its secret outscaler/prod/exoscale is not given"
+    assert (
+        unread["message"]
+        == "exoscale was not read, because its secret outscaler/prod/exoscale is not given"
+    )
     assert "--secret outscaler/prod/exoscale=FILE" in unread["fix"]
     assert [each["message"] for each in found if each["id"] == "DR27"] == [
         "secret outscaler/prod/exoscale is not given"
     ]
     assert not [each for each in found if "nauthorized" in each["message"]]
     code, found, _ = run(capsys, "--policy", str(policy(tmp_path, "active")), *common)
-    assert (code, found[0]["severity"], found[0]["id"]) == (1, "error", "DR11")  # nothing acts unchecked
+    # nothing acts unchecked
+    assert (code, found[0]["severity"], found[0]["id"]) == (1, "error", "DR11")
 
 
 def test_DOC_27_parameter_of_a_wrong_form_is_told_with_the_command_for_parameters(
@@ -140,10 +181,13 @@ def test_DOC_27_parameter_of_a_wrong_form_is_told_with_the_command_for_parameter
     file.write_text(file.read_text().replace("Secret: outscaler/", "Secret: ssm:/outscaler/"))
     (tmp_path / "empty").write_text(" ")
     given = ("--secret", f"ssm:/outscaler/prod/exoscale={tmp_path / 'empty'}", "--only", "DR27")
-    code, [told], _ = run(capsys, "--policy", str(file), "--kubeconfig", str(shop_cluster[1]), *given)
+    code, [told], _ = run(
+        capsys, "--policy", str(file), "--kubeconfig", str(shop_cluster[1]), *given
+    )
     assert code == 1
     assert told["fix"].startswith(
-        "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --overwrite --name /outscaler/prod/exo"
+        "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --overwrite --name "
+        "/outscaler/prod/exo"
     )
 
 
@@ -170,4 +214,9 @@ def test_one_failing_check_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
     with cluster([node("a", "g")]) as (_, kube):
         given = context(kube, ACTIVE, snapshot=None)
         found = examine(given, ["autoscaler", "nodes", "versions"])
-    assert {each.id for each in found if each.severity is Severity.UNASKED} == {"DR07", "DR09", "DR24", "DR25"}
+    assert {each.id for each in found if each.severity is Severity.UNASKED} == {
+        "DR07",
+        "DR09",
+        "DR24",
+        "DR25",
+    }

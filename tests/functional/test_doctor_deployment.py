@@ -1,4 +1,6 @@
-"""`outscaler doctor` asks the webhook with a signed event, and compares growth with the vendor's quota."""
+"""`outscaler doctor` asks the webhook with a signed event, and compares growth
+with the vendor's quota.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.doctor.deployment_checks import FORMS, check_secrets, check_volume, check_webhook
+from chalicelib.command.doctor.deployment_checks import (
+    FORMS,
+    check_secrets,
+    check_volume,
+    check_webhook,
+)
 from chalicelib.command.doctor.finding import DoctorContext
 from chalicelib.command.doctor.vendor_checks import (
     check_bounds,
@@ -41,7 +48,9 @@ from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, NOW, told
 
 KEY = "key-of-the-webhook"
-RESTARTING = NodeLifecycle(repair=(RepairRule("KernelDeadlock", 600.0, action=RepairAction.RESTART),))
+RESTARTING = NodeLifecycle(
+    repair=(RepairRule("KernelDeadlock", 600.0, action=RepairAction.RESTART),)
+)
 POLICY = msgspec.structs.replace(ACTIVE, webhook=Webhook(secret="outscaler/prod/webhook"))
 
 
@@ -83,7 +92,9 @@ def test_the_webhook_is_asked_with_an_event_that_it_accepts_and_that_wakes_nothi
         (202, "<html>", "is not the webhook of Outscaler"),
     ],
 )
-def test_a_webhook_that_does_not_accept_the_event_is_an_error(status: int, body: object, says: str) -> None:
+def test_a_webhook_that_does_not_accept_the_event_is_an_error(
+    status: int, body: object, says: str
+) -> None:
     with HttpScript([Reply(status, body)]) as server:
         [finding] = check_webhook(asked(server.url))
     assert (finding.id, finding.severity) == ("DR28", "error")
@@ -118,7 +129,9 @@ def group(name: str, **fields: Any) -> NodeGroup:
 
 @each_row("left, expected", [(None, []), (12, []), (11, ["DR13 warn"]), (0, ["DR13 warn"])])
 def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: list[str]) -> None:
-    snapshot = Snapshot("prod", NOW, groups=(group("a"), group("b"), group("c", error="unreadable")))
+    snapshot = Snapshot(
+        "prod", NOW, groups=(group("a"), group("b"), group("c", error="unreadable"))
+    )
     given = asked("", snapshot=snapshot, providers=(("exoscale", AccountWithQuota(left)),))
     assert told(check_quotas, given) == expected
 
@@ -126,12 +139,18 @@ def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: li
 def test_DOC_24_a_quota_that_may_not_be_read_is_unknown() -> None:
     from chalicelib.command.doctor.registry import examine
 
-    given = asked("", snapshot=Snapshot("prod", NOW), providers=(("exoscale", AccountWithQuota(1, readable=False)),))
+    given = asked(
+        "",
+        snapshot=Snapshot("prod", NOW),
+        providers=(("exoscale", AccountWithQuota(1, readable=False)),),
+    )
     assert [str(each.severity) for each in examine(given, ["quota"])] == ["unknown"]
 
 
 def test_DOC_16_a_group_of_two_policies_or_two_names_is_an_error() -> None:
-    other = msgspec.structs.replace(ACTIVE, name="shop", node_groups=(GroupPolicy("exoscale", "web"),))
+    other = msgspec.structs.replace(
+        ACTIVE, name="shop", node_groups=(GroupPolicy("exoscale", "web"),)
+    )
     mine = msgspec.structs.replace(ACTIVE, node_groups=(GroupPolicy("exoscale", "web"),))
     assert told(check_claims, asked("", policy=mine, policies=(other,))) == ["DR10 error"]
     elsewhere = msgspec.structs.replace(other, providers={"exoscale": {"zone": "de-fra-1"}})
@@ -180,12 +199,18 @@ RIGHT_TEXTS = {
     ("kubernetes", "watcherSecret"): RANDOM,
     ("providers", "clusterapi", "kubeconfigSecret"): KUBECONFIG,
     ("providers", "clusterapi", "observeSecret"): KUBECONFIG,
-    ("providers", "alicloud", "credentialsSecret"): JSON_KEY.format("accessKeyId", "accessKeySecret"),
+    ("providers", "alicloud", "credentialsSecret"): JSON_KEY.format(
+        "accessKeyId", "accessKeySecret"
+    ),
     ("providers", "alicloud", "observeSecret"): JSON_KEY.format("accessKeyId", "accessKeySecret"),
     ("providers", "alicloud", "oidcTokenSecret"): "eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl",
     ("providers", "cherryservers", "credentialsSecret"): CHERRY_TOKEN,
     ("providers", "cherryservers", "observeSecret"): CHERRY_TOKEN,
-    ("providers", "cherryservers", "cloudConfigSecret"): '[nodegroupdef "default"]\nproject-id=1\nregion=a\n',
+    (
+        "providers",
+        "cherryservers",
+        "cloudConfigSecret",
+    ): '[nodegroupdef "default"]\nproject-id=1\nregion=a\n',
     ("providers", "cherryservers", "bootstrapTokenSecret"): BOOTSTRAP,
     ("providers", "exoscale", "credentialsSecret"): JSON_KEY.format("apiKey", "apiSecret"),
     ("providers", "exoscale", "observeSecret"): JSON_KEY.format("apiKey", "apiSecret"),
@@ -202,7 +227,9 @@ def naming(path: tuple[str, ...]) -> Policy:
     if path[0] == "kubernetes":
         access = msgspec.convert({path[1]: name, "allowInsecureTls": True}, KubernetesAccess)
         return msgspec.structs.replace(ACTIVE, kubernetes=access)
-    insecure = msgspec.structs.replace(ACTIVE, providers={}, kubernetes=KubernetesAccess(allow_insecure_tls=True))
+    insecure = msgspec.structs.replace(
+        ACTIVE, providers={}, kubernetes=KubernetesAccess(allow_insecure_tls=True)
+    )
     if path[0] == "providers":
         return msgspec.structs.replace(insecure, providers={path[1]: {path[2]: name}})
     if path[0] == "webhook":
@@ -212,7 +239,9 @@ def naming(path: tuple[str, ...]) -> Policy:
 
 
 def test_every_key_of_a_policy_that_names_a_secret_has_its_form() -> None:
-    keys: set[tuple[str, ...]] = {("kubernetes", each.key) for each in KUBERNETES.fields if each.kind is SECRET}
+    keys: set[tuple[str, ...]] = {
+        ("kubernetes", each.key) for each in KUBERNETES.fields if each.kind is SECRET
+    }
     keys |= {
         ("providers", name, each.key)
         for name, settings in PROVIDERS.items()
@@ -237,8 +266,12 @@ def test_DOC_27_a_secret_is_read_as_what_its_key_names(path: tuple[str, ...]) ->
     assert wrong not in line
 
 
-@pytest.mark.parametrize(("api", "shown"), [("", "URL"), ("https://a.example/api", "https://a.example/api")])
-def test_webhook_that_was_not_asked_is_named_with_the_address_that_login_has_kept(api: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("api", "shown"), [("", "URL"), ("https://a.example/api", "https://a.example/api")]
+)
+def test_webhook_that_was_not_asked_is_named_with_the_address_that_login_has_kept(
+    api: str, shown: str
+) -> None:
     [finding] = check_webhook(msgspec.structs.replace(asked(""), api=api))
     assert (finding.severity, finding.fix) == ("unknown", f"give its address: --webhook {shown}")
 
@@ -248,8 +281,16 @@ def test_webhook_that_was_not_asked_is_named_with_the_address_that_login_has_kep
     [
         ("alicloud", {"spot": Spot()}, ["notices of interruptions need ecs:DescribeInstances"]),
         ("alicloud", {"node_lifecycle": RESTARTING}, ["restarts need ecs:RebootInstance"]),
-        ("exoscale", {"spot": Spot(), "node_lifecycle": RESTARTING}, ["restarts need reboot-instance"]),
-        ("huaweicloud", {"spot": Spot(), "node_lifecycle": RESTARTING}, ["restarts need ecs:cloudServers:reboot"]),
+        (
+            "exoscale",
+            {"spot": Spot(), "node_lifecycle": RESTARTING},
+            ["restarts need reboot-instance"],
+        ),
+        (
+            "huaweicloud",
+            {"spot": Spot(), "node_lifecycle": RESTARTING},
+            ["restarts need ecs:cloudServers:reboot"],
+        ),
         ("cherryservers", {"spot": Spot(), "node_lifecycle": RESTARTING}, []),
         ("exoscale", {"node_lifecycle": NodeLifecycle(repair=(RepairRule("A", 60.0),))}, []),
     ],
@@ -263,4 +304,6 @@ def test_doctor_names_the_rights_that_the_policy_needs_besides(
         read_secret=lambda name: name,
     )
     (finding,) = check_permissions(context)
-    assert [text for text in finding.fix.split("; ") if text.startswith(("notices", "restarts"))] == rights
+    assert [
+        text for text in finding.fix.split("; ") if text.startswith(("notices", "restarts"))
+    ] == rights

@@ -1,4 +1,6 @@
-"""`outscaler doctor` finds a Karpenter by its signs, and refuses one that buys for the pods of the policy's groups."""
+"""`outscaler doctor` finds a Karpenter by its signs, and refuses one that buys for the
+pods of the policy's groups.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def node_pool(
     **spec: Any,
 ) -> Json:
     """A NodePool of Karpenter. used: what its nodes have, for its limits."""
-    template = {"metadata": {"labels": {}}, "spec": {"requirements": list(requirements), "taints": list(taints)}}
+    template = {
+        "metadata": {"labels": {}},
+        "spec": {"requirements": list(requirements), "taints": list(taints)},
+    }
     limited = {} if limits is None else {"limits": limits}
     return {
         "kind": "NodePool",
@@ -71,7 +76,8 @@ def karpenter(image: str) -> Json:
 def findings(
     *objects: Json, policy: Policy = ACTIVE, rules: Sequence[RbacRule] | None = None, **group: Any
 ) -> list[Finding]:
-    """What is found in a cluster with one pending pod, and one group of one node that could grow for it."""
+    """What is found in a cluster with one pending pod, and one group of one
+    node that could grow for it."""
     here = [node("a", "g", **{"kubernetes.io/arch": "amd64"}), pod("web-1", "1"), *objects]
     with cluster(here, rules=rules) as (_, kube):
         return list(check_activity(context(kube, policy, snapshot=_grouped(kube, policy, **group))))
@@ -100,7 +106,9 @@ def test_an_image_with_karpenter_in_its_path_is_one(image: str) -> None:
     assert marks(findings(karpenter(image))) == ["DR07 error"]
 
 
-@each_row("image", ["karpenter.test/web:1", "registry.test/web:karpenter", "karpenter.test:5000/web"])
+@each_row(
+    "image", ["karpenter.test/web:1", "registry.test/web:karpenter", "karpenter.test:5000/web"]
+)
 def test_karpenter_in_a_registry_or_a_tag_is_none(image: str) -> None:
     assert findings(karpenter(image)) == []
 
@@ -116,7 +124,8 @@ def test_a_node_pool_that_admits_pods_of_a_group_is_an_error() -> None:
     [result] = findings(LEASE, node_pool())
     assert (result.id, result.severity) == ("DR07", "error")
     assert "NodePool default and group web for shop/web-1" in result.message
-    assert marks(findings(node_pool())) == ["DR07 error"]  # before its first node, and without its lease
+    # before its first node, and without its lease
+    assert marks(findings(node_pool())) == ["DR07 error"]
     assert marks(findings(node_pool(), policy=SHADOW)) == ["DR07 info"]
 
 
@@ -158,20 +167,26 @@ def test_pods_that_no_group_admits_are_not_shared_with_karpenter() -> None:
     arm = pod("web-1", "1", nodeSelector={"kubernetes.io/arch": "arm64"})
     with cluster([node("a", "g"), arm, pod("big", "64"), node_pool("arm", ARM)]) as (_, kube):
         given = context(kube, ACTIVE)
-        assert told(check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == ["DR09 warn"]
+        assert told(
+            check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))
+        ) == ["DR09 warn"]
 
 
 def test_pods_of_daemonsets_are_not_shared_with_karpenter() -> None:
     agent = pod("agent-1", "100m", on="a", owner="DaemonSet/agent")
     with cluster([node("a", "g"), agent, node_pool()]) as (_, kube):
         given = context(kube, ACTIVE)
-        assert told(check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == ["DR09 warn"]
+        assert told(
+            check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))
+        ) == ["DR09 warn"]
 
 
 def test_a_running_pod_counts_as_a_waiting_one() -> None:
     with cluster([node("a", "g"), pod("web-1", "1", on="a"), node_pool()]) as (_, kube):
         given = context(kube, ACTIVE)
-        assert told(check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == ["DR07 error"]
+        assert told(
+            check_activity, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))
+        ) == ["DR07 error"]
 
 
 def test_a_malformed_node_pool_is_named_and_judged_as_unknown() -> None:
@@ -233,7 +248,10 @@ def test_the_add_on_of_a_managed_cluster_is_a_sign(
     with cluster([node("a", "g"), pod("web-1", "1"), *objects]) as (_, kube):
         snapshot = grouped(context(kube, ACTIVE).required_snapshot)
         providers = (("exoscale", Addons(*names)),)
-        assert told(check_activity, context(kube, ACTIVE, snapshot=snapshot, providers=providers)) == expected
+        assert (
+            told(check_activity, context(kube, ACTIVE, snapshot=snapshot, providers=providers))
+            == expected
+        )
 
 
 def test_instant_scaling_of_ack_is_said_to_be_unchecked() -> None:

@@ -1,4 +1,6 @@
-"""`outscaler doctor` asks for the rights that Outscaler uses, and names exactly the missing rule."""
+"""`outscaler doctor` asks for the rights that Outscaler uses, and names
+exactly the missing rule.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,17 @@ from tests.functional.saved_cluster import node
 
 EVERYTHING = msgspec.structs.replace(
     with_options(ACTIVE, expander=("priority",)),
-    providers={"clusterapi": {}, "cherryservers": {"createBootstrapTokens": "true"}, "huaweicloud": {}},
+    providers={
+        "clusterapi": {},
+        "cherryservers": {"createBootstrapTokens": "true"},
+        "huaweicloud": {},
+    },
     node_lifecycle=NodeLifecycle(repair=(RepairRule("KernelDeadlock", 600.0),)),
 )
 
 
-# Everything at once: rbac-capi-management.yaml is the only file of Cluster API that this policy needs.
+# Everything at once: rbac-capi-management.yaml is the only file of Cluster
+# API that this policy needs.
 FILES = tuple(file for file in ALL_FILES if file != "rbac-capi-namespaced.yaml")
 
 
@@ -48,17 +55,32 @@ def test_DOC_1_exactly_our_rights_have_no_finding() -> None:
         given = context(kube, EVERYTHING)
         before = len(server.requests)
         assert list(check_permissions(given)) == []
-        asked = [each for each in list(server.requests)[before:] if "selfsubjectaccessreviews" in each.path]
+        asked = [
+            each
+            for each in list(server.requests)[before:]
+            if "selfsubjectaccessreviews" in each.path
+        ]
         rules = needed_rules(EVERYTHING)
-        assert len(asked) == sum(len(r.resources) * len(r.verbs) * max(1, len(r.names)) for r in rules)
+        assert len(asked) == sum(
+            len(r.resources) * len(r.verbs) * max(1, len(r.names)) for r in rules
+        )
         assert list(check_superfluous(given)) == []
 
 
 def test_rows_are_the_rules_of_the_manifests() -> None:
     rules = needed_rules(EVERYTHING)
-    rows = {(r.group, frozenset(r.resources), frozenset(r.verbs), frozenset(r.names), r.namespace) for r in rules}
+    rows = {
+        (r.group, frozenset(r.resources), frozenset(r.verbs), frozenset(r.names), r.namespace)
+        for r in rules
+    }
     shipped = {
-        (r.groups[0], frozenset(r.resources), frozenset(r.verbs), frozenset(r.names), "".join(r.namespaces))
+        (
+            r.groups[0],
+            frozenset(r.resources),
+            frozenset(r.verbs),
+            frozenset(r.names),
+            "".join(r.namespaces),
+        )
         for r in rules_of(*FILES)
     }
     assert rows == shipped
@@ -68,7 +90,11 @@ def test_rows_are_the_rules_of_the_manifests() -> None:
 
 
 def test_right_to_list_health_checks_is_optional_and_only_asked_for_repairs() -> None:
-    for lifecycle, needed in ((None, False), (NodeLifecycle(), False), (EVERYTHING.node_lifecycle, True)):
+    for lifecycle, needed in (
+        (None, False),
+        (NodeLifecycle(), False),
+        (EVERYTHING.node_lifecycle, True),
+    ):
         rules = needed_rules(msgspec.structs.replace(EVERYTHING, node_lifecycle=lifecycle))
         found = [rule for rule in rules if rule.resources == ("machinehealthchecks",)]
         assert [rule.required for rule in found] == [False] * needed
@@ -82,14 +108,24 @@ def test_rights_to_change_are_a_warning_before_mode_active() -> None:
 
 
 def test_a_rule_that_the_policy_does_not_use_is_not_asked_for() -> None:
-    kept = [rule for rule in rules_of("rbac-workload.yaml") if "horizontalnodeautoscalers" not in rule.resources]
+    kept = [
+        rule
+        for rule in rules_of("rbac-workload.yaml")
+        if "horizontalnodeautoscalers" not in rule.resources
+    ]
     with cluster(rules=kept) as (_, kube):
         assert list(check_permissions(context(kube, ACTIVE))) == []
 
 
 def test_DOC_5_create_by_name_only_is_not_enough() -> None:
-    rules = [rule for rule in rules_of(*FILES) if rule.verbs != ("create",) or rule.resources != ("secrets",)]
-    named = RbacRule(verbs=("create",), groups=("",), resources=("secrets",), names=("bootstrap-token-outsc0",))
+    rules = [
+        rule
+        for rule in rules_of(*FILES)
+        if rule.verbs != ("create",) or rule.resources != ("secrets",)
+    ]
+    named = RbacRule(
+        verbs=("create",), groups=("",), resources=("secrets",), names=("bootstrap-token-outsc0",)
+    )
     with cluster(rules=[*rules, named]) as (_, kube):
         [finding] = check_permissions(context(kube, EVERYTHING, snapshot=None))
     assert "RBAC cannot limit create to names" in finding.message
@@ -98,7 +134,9 @@ def test_DOC_5_create_by_name_only_is_not_enough() -> None:
 def test_DOC_3_an_authoriser_that_cannot_list_its_rules_gives_the_same_answer() -> None:
     incomplete = json.dumps({"status": {"resourceRules": [], "incomplete": True}}).encode()
     with cluster(rules=rules_of(*FILES)) as (server, kube):
-        server.faults.add(KubeFault("POST", "selfsubjectrulesreviews", status=201, body=incomplete, times=100))
+        server.faults.add(
+            KubeFault("POST", "selfsubjectrulesreviews", status=201, body=incomplete, times=100)
+        )
         assert list(check_permissions(context(kube, EVERYTHING))) == []
 
 
@@ -115,7 +153,9 @@ def test_DOC_4_reviews_that_fail_are_unknown_and_never_good(status: int, words: 
     body = json.dumps({"kind": "Status", "message": words, "code": status}).encode()
     with cluster([node("a", "g")]) as (server, kube):
         given = context(kube)
-        server.faults.add(KubeFault("POST", "selfsubjectaccessreviews", status=status, body=body, times=1000))
+        server.faults.add(
+            KubeFault("POST", "selfsubjectaccessreviews", status=status, body=body, times=1000)
+        )
         assert set(told(check_permissions, given)) == {"DR04 unknown"}
 
 
@@ -130,7 +170,11 @@ def test_DOC_4_an_unreachable_cluster_is_one_error_and_the_rest_unknown() -> Non
 @pytest.mark.parametrize("probe", [False, True])
 def test_DOC_6_admission_is_asked_with_a_dry_run_only_if_wanted(probe: bool) -> None:
     refusal = json.dumps(
-        {"kind": "Status", "message": 'admission webhook "taints.test" denied: no taints', "code": 403}
+        {
+            "kind": "Status",
+            "message": 'admission webhook "taints.test" denied: no taints',
+            "code": 403,
+        }
     ).encode()
     with cluster([node("a", "g")]) as (server, kube):
         given = context(kube, probe=probe)

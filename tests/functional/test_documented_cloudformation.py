@@ -1,4 +1,6 @@
-"""Compares docs/cloudformation.md with the template, and runs its commands against the emulated account."""
+"""Compares docs/cloudformation.md with the template, and runs its commands
+against the emulated account.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_page_lists_every_parameter_with_its_default() -> None:
     parameters = artifact().sam("dev")["Parameters"]
     documented = _rows("Parameters")
     assert len(documented) == len(parameters)
-    assert dict(documented) == {f"`{name}`": _default(name, True, one) for name, one in parameters.items()}
+    assert dict(documented) == {
+        f"`{name}`": _default(name, True, one) for name, one in parameters.items()
+    }
 
 
 def test_page_lists_additional_parameters_of_the_published_template() -> None:
@@ -73,7 +77,9 @@ def test_page_lists_every_output() -> None:
 
 
 def test_every_wildcard_that_a_parameter_adds_is_documented() -> None:
-    template = resolve(artifact().sam("dev"), **VPC, Tracing="on", SecretPrefix="x", EksClusters="x")
+    template = resolve(
+        artifact().sam("dev"), **VPC, Tracing="on", SecretPrefix="x", EksClusters="x"
+    )
     found = {
         str(text).removeprefix("arn:${AWS::Partition}:")
         for one in template["Resources"].values()
@@ -106,18 +112,30 @@ def _listed(value: object) -> list[object]:
 def test_key_policy_admits_the_two_services_without_a_role() -> None:
     [block] = re.findall(r"^```json\n(.*?)^```", _section("Key"), re.MULTILINE | re.DOTALL)
     statements = json.loads(block)
-    assert {one["Principal"]["Service"] for one in statements} == {"events.amazonaws.com", "logs.REGION.amazonaws.com"}
+    assert {one["Principal"]["Service"] for one in statements} == {
+        "events.amazonaws.com",
+        "logs.REGION.amazonaws.com",
+    }
     assert all(one["Condition"] for one in statements), "any account's events would do otherwise"
 
 
 def test_every_command_that_sends_the_template_names_a_bucket() -> None:
-    sent = [command for command in _commands() if re.match(r"aws cloudformation (deploy|package) ", command)]
+    sent = [
+        command
+        for command in _commands()
+        if re.match(r"aws cloudformation (deploy|package) ", command)
+    ]
     assert len(sent) >= 5
     for command in sent:
         assert " --s3-bucket BUCKET " in command
         assert "deploy" not in command.split()[2] or " --capabilities CAPABILITY_IAM" in command
     parameters = artifact().published("dev")["Parameters"]
-    given = {word.partition("=")[0] for command in sent for word in command.split() if re.match(r"[A-Z]\w+=", word)}
+    given = {
+        word.partition("=")[0]
+        for command in sent
+        for word in command.split()
+        if re.match(r"[A-Z]\w+=", word)
+    }
     assert given <= set(parameters)
 
 
@@ -149,7 +167,9 @@ def _run(desk: tuple[LocalAws, Path], command: str, table: str = "") -> str:
     if words[0] == ".venv/bin/python":
         words[0] = sys.executable
     environment = os.environ | aws.env | {"PYTHONPATH": str(ROOT), "AWS_PAGER": ""}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -159,7 +179,9 @@ def _status(aws: LocalAws) -> str:
     return str(stack["StackStatus"])
 
 
-@pytest.mark.skipif(AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run")
+@pytest.mark.skipif(
+    AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run"
+)
 def test_documented_commands_create_upgrade_and_remove_a_stack(desk: tuple[LocalAws, Path]) -> None:
     aws, _ = desk
     deploying = [command for command in _commands("Deploy") if "aws cloudformation" in command]
@@ -171,27 +193,36 @@ def test_documented_commands_create_upgrade_and_remove_a_stack(desk: tuple[Local
     assert given["AccessLog"] == "off"
     names = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
 
-    upgrade = [command for command in _commands("Upgrade") if "--no-execute-changeset" not in command]
+    upgrade = [
+        command for command in _commands("Upgrade") if "--no-execute-changeset" not in command
+    ]
     packaged, deploy = upgrade
     _run(desk, packaged)
     _run(desk, f"{deploy} --parameter-overrides LogRetention=14")
     [stack] = aws.client("cloudformation").describe_stacks(StackName="outscaler-dev")["Stacks"]
     kept = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
-    assert (kept["AccessLog"], kept["LogRetention"]) == ("off", "14"), "what is not given keeps its value"
+    assert (kept["AccessLog"], kept["LogRetention"]) == ("off", "14"), (
+        "what is not given keeps its value"
+    )
 
     delete, wait, unprotect, drop = _commands("Remove")
     _run(desk, delete)
     _run(desk, wait)
     for table in (names["PolicyTableName"], names["TableName"]):
-        if table in aws.client("dynamodb").list_tables()["TableNames"]:  # moto does not support Retain
+        # moto does not support Retain
+        if table in aws.client("dynamodb").list_tables()["TableNames"]:
             _run(desk, unprotect, table)
             _run(desk, drop, table)
     left = aws.client("dynamodb").list_tables()["TableNames"]
     assert not {names["TableName"], names["PolicyTableName"]} & set(left)
 
 
-@pytest.mark.skipif(AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run")
-def test_documented_commands_create_a_stack_of_the_published_template(desk: tuple[LocalAws, Path]) -> None:
+@pytest.mark.skipif(
+    AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run"
+)
+def test_documented_commands_create_a_stack_of_the_published_template(
+    desk: tuple[LocalAws, Path],
+) -> None:
     aws, _ = desk
     for command in _commands("Published template"):
         _run(desk, command)

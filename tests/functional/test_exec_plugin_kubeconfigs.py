@@ -21,7 +21,10 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of an API server, whose user runs the program `login` of the same folder."""
     with served(tmp_path, saved_objects(shop(tmp_path / "shop"))) as (_, path):
         document = yaml.safe_load(path.read_text())
-        login = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(tmp_path / "login")}
+        login = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(tmp_path / "login"),
+        }
         document["users"][0]["user"] = {"exec": login}
         path.write_text(yaml.safe_dump(document))
         yield path
@@ -34,7 +37,11 @@ def plugin(kubeconfig: Path, script: str) -> None:
 
 
 def credential(token: str) -> str:
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": token},
+    }
     return f"echo '{json.dumps(answer)}'"
 
 
@@ -50,7 +57,9 @@ def test_capture_and_plan_use_the_token_of_an_exec_plugin(
 
 def test_token_that_the_cluster_refused_is_renewed_once(kubeconfig: Path, tmp_path: Path) -> None:
     first, then = credential("token-of-yesterday"), credential("token-of-admin")
-    plugin(kubeconfig, f"if [ -e {tmp_path}/ran ]; then {then}; else touch {tmp_path}/ran; {first}; fi")
+    plugin(
+        kubeconfig, f"if [ -e {tmp_path}/ran ]; then {then}; else touch {tmp_path}/ran; {first}; fi"
+    )
     assert main(["capture", str(tmp_path / "copy"), "--kubeconfig", str(kubeconfig)]) == 0
 
 

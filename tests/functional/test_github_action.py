@@ -1,4 +1,6 @@
-"""The GitHub Action, its example workflow and the hook of pre-commit: their forms, their reports, their comments."""
+"""The GitHub Action, its example workflow and the hook of pre-commit: their forms, their
+reports, their comments.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_action_and_workflows_use_the_same_commits_of_other_actions() -> None:
         for name, commit in re.findall(r"uses: ([\w./-]+)@([0-9a-f]{40}) # v", text):
             uses.setdefault(name, set()).add(commit)
     assert {name: len(commits) for name, commits in uses.items()} == dict.fromkeys(uses, 1)
-    assert any(name == f"{repository().removeprefix('https://github.com/')}/infra/action" for name in uses)
+    assert any(
+        name == f"{repository().removeprefix('https://github.com/')}/infra/action" for name in uses
+    )
 
 
 def test_example_gives_inputs_that_the_action_has() -> None:
@@ -85,7 +89,9 @@ def repository_of_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     snapshot.mkdir(parents=True)
     (snapshot / "manifest.json").write_text('{"nodeGroups": []}')
     for kind in ("nodes", "pods"):
-        (snapshot / f"{kind}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+        (snapshot / f"{kind}.json").write_text(
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": []})
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
@@ -105,7 +111,9 @@ def test_report_shows_the_check_and_the_plan_of_a_policy(repository_of_policies:
 
 
 def test_report_fails_where_a_policy_is_not_valid(repository_of_policies: Path) -> None:
-    (repository_of_policies / "policies" / "lab.yaml").write_text(POLICY.replace("shadow", "sometimes"))
+    (repository_of_policies / "policies" / "lab.yaml").write_text(
+        POLICY.replace("shadow", "sometimes")
+    )
     code, text = reported("--policies", "policies/*.yaml\n\n")
     assert code == 1
     assert "1 of 2 policies are valid." in text
@@ -120,15 +128,21 @@ def test_report_without_a_policy_fails(repository_of_policies: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "[]", "metadata: {name: ../..}", "metadata: 1", "a: [", "- " * 3000])
-def test_hostile_policy_is_not_valid_and_never_fails_the_report(repository_of_policies: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "[]", "metadata: {name: ../..}", "metadata: 1", "a: [", "- " * 3000]
+)
+def test_hostile_policy_is_not_valid_and_never_fails_the_report(
+    repository_of_policies: Path, text: str
+) -> None:
     (repository_of_policies / "policies" / "prod.yaml").write_text(text)
     code, shown = reported("--policies", "policies/*.yaml", "--snapshots", "snapshots")
     assert code == 1
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("place", ["file", "folder", "chain", "relative", "broken snapshot", "snapshot", "snapshots"])
+@pytest.mark.parametrize(
+    "place", ["file", "folder", "chain", "relative", "broken snapshot", "snapshot", "snapshots"]
+)
 def test_link_in_a_pull_request_is_not_followed(repository_of_policies: Path, place: str) -> None:
     top, policies = repository_of_policies, repository_of_policies / "policies"
     outside = top.parent / f"{top.name}-outside"
@@ -200,7 +214,10 @@ case "$*" in *--jq*) printf '%s' "$EARLIER" ;; esac
     ("earlier", "call"),
     [
         ("", "api --method POST repos/o/r/issues/7/comments --field body=@report --silent"),
-        ("41\n52\n", "api --method PATCH repos/o/r/issues/comments/41 --field body=@report --silent"),
+        (
+            "41\n52\n",
+            "api --method PATCH repos/o/r/issues/comments/41 --field body=@report --silent",
+        ),
     ],
     ids=["first", "again"],
 )
@@ -227,4 +244,7 @@ def test_hook_runs_a_command_that_exists_on_policies() -> None:
     assert program == "outscaler"
     assert command in {each.name for each in COMMANDS}
     names = ("policies/a.yaml", "x/policies/b.yml", "docs/a.yaml", "policies/x/c.yaml")
-    assert [name for name in names if re.search(hook["files"], name)] == ["policies/a.yaml", "x/policies/b.yml"]
+    assert [name for name in names if re.search(hook["files"], name)] == [
+        "policies/a.yaml",
+        "x/policies/b.yml",
+    ]

@@ -1,4 +1,6 @@
-"""Bounds of Cluster API's node groups in the draft of `outscaler groups`, from the management cluster's objects."""
+"""Bounds of Cluster API's node groups in the draft of `outscaler groups`, from the
+management cluster's objects.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ spec:
 def _worker(name: str, machine_set: str) -> dict[str, Any]:
     made = node(name, "")
     made["spec"]["providerID"] = f"docker:////{name}"
-    made["metadata"]["annotations"] = {OWNER_KIND: "MachineSet", OWNER_NAME: machine_set, OWNER_NAMESPACE: "prod"}
+    made["metadata"]["annotations"] = {
+        OWNER_KIND: "MachineSet",
+        OWNER_NAME: machine_set,
+        OWNER_NAMESPACE: "prod",
+    }
     return made
 
 
@@ -45,8 +51,14 @@ NODES = [_worker("n-0", "md-0-x7f2k"), _worker("n-1", "md-1-x7f2k"), _worker("n-
 
 def _fill(server: ApiServer) -> None:
     """md-0 has bounds, md-1 has none, md-2 has invalid ones."""
-    for name, bounds in (("md-0", {"min-size": "2", "max-size": "7"}), ("md-1", {}), ("md-2", {"max-size": "many"})):
-        annotations = {f"{BOUND}{key}": value for key, value in bounds.items()} | {"team.test/note": SECRET}
+    for name, bounds in (
+        ("md-0", {"min-size": "2", "max-size": "7"}),
+        ("md-1", {}),
+        ("md-2", {"max-size": "many"}),
+    ):
+        annotations = {f"{BOUND}{key}": value for key, value in bounds.items()} | {
+            "team.test/note": SECRET
+        }
         meta = {"name": name, "namespace": "prod", "annotations": annotations}
         spec = {"template": {"spec": {"bootstrap": {"dataSecretName": SECRET}}}}
         server.store.load("machinedeployments", [{"metadata": meta, "spec": spec}], GROUP)
@@ -62,16 +74,28 @@ def _bounds(folder: Path, capsys: Said, *more: str) -> dict[str, tuple[int, int]
 def test_draft_has_the_bounds_of_the_management_cluster(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "manager").mkdir()
     folder = tmp_path / "capture"
-    with served(tmp_path, NODES) as (_, worker), served(tmp_path / "manager", ()) as (manager, management):
+    with (
+        served(tmp_path, NODES) as (_, worker),
+        served(tmp_path / "manager", ()) as (manager, management),
+    ):
         _fill(manager)
-        command = ["capture", str(folder), "--kubeconfig", str(worker), "--management-kubeconfig", str(management)]
+        command = [
+            "capture",
+            str(folder),
+            "--kubeconfig",
+            str(worker),
+            "--management-kubeconfig",
+            str(management),
+        ]
         assert main(command) == 0
     assert _bounds(folder, capsys) == {"md-0": (2, 7), "md-1": (0, 10), "md-2": (0, 10)}
     (folder / "manifest.json").write_text('{"nodeGroups": []}')
     assert main(["plan", str(folder)]) == 0, "plan ignores the lists of Cluster API"
 
 
-def test_draft_has_the_bounds_of_a_cluster_that_manages_itself(tmp_path: Path, capsys: Said) -> None:
+def test_draft_has_the_bounds_of_a_cluster_that_manages_itself(
+    tmp_path: Path, capsys: Said
+) -> None:
     with served(tmp_path, NODES) as (server, kubeconfig):
         _fill(server)
         assert main(["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig)]) == 0
@@ -80,7 +104,9 @@ def test_draft_has_the_bounds_of_a_cluster_that_manages_itself(tmp_path: Path, c
     assert SECRET not in gzip.decompress(packed).decode()
 
 
-def test_capture_without_access_to_cluster_api_warns_and_goes_on(tmp_path: Path, capsys: Said) -> None:
+def test_capture_without_access_to_cluster_api_warns_and_goes_on(
+    tmp_path: Path, capsys: Said
+) -> None:
     with served(tmp_path, NODES) as (server, kubeconfig):
         server.faults.add(KubeFault("GET", "/machinesets", status=403, body=b"{}"))
         assert main(["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig)]) == 0
@@ -93,10 +119,15 @@ def test_capture_without_access_to_cluster_api_warns_and_goes_on(tmp_path: Path,
 
 
 @pytest.mark.parametrize("way", ["option", "policy"])
-def test_capture_with_the_role_of_one_namespace_has_its_bounds(way: str, tmp_path: Path, capsys: Said) -> None:
+def test_capture_with_the_role_of_one_namespace_has_its_bounds(
+    way: str, tmp_path: Path, capsys: Said
+) -> None:
     rules = rules_of("rbac-workload.yaml", "rbac-capi-namespaced.yaml")
     rules = [
-        msgspec.structs.replace(each, namespaces=("prod",)) if "default" in each.namespaces else each for each in rules
+        msgspec.structs.replace(each, namespaces=("prod",))
+        if "default" in each.namespaces
+        else each
+        for each in rules
     ]
     policy = tmp_path / "policy.yaml"
     policy.write_text(NAMESPACED_POLICY)
@@ -109,7 +140,9 @@ def test_capture_with_the_role_of_one_namespace_has_its_bounds(way: str, tmp_pat
         assert "--management-namespace names" in capsys.readouterr().err
         assert main([*command, *named]) == 0
         assert "machine" not in capsys.readouterr().err
-        assert [each.path for each in server.requests if each.status == 403 and "prod" in each.path] == []
+        assert [
+            each.path for each in server.requests if each.status == 403 and "prod" in each.path
+        ] == []
     assert _bounds(folder, capsys, *named) == {"md-0": (2, 7), "md-1": (0, 10), "md-2": (0, 10)}
     assert _bounds(folder, capsys, "--management-namespace", "other")["md-0"] == (0, 10)
 
@@ -117,11 +150,20 @@ def test_capture_with_the_role_of_one_namespace_has_its_bounds(way: str, tmp_pat
 def test_capture_with_a_policy_reads_what_the_policy_uses(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     providers = "{exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/prod/exoscale}}"
-    text = NAMESPACED_POLICY.replace("{clusterapi: {namespace: prod, clusterName: prod}}", providers)
+    text = NAMESPACED_POLICY.replace(
+        "{clusterapi: {namespace: prod, clusterName: prod}}", providers
+    )
     policy.write_text(f"{text}  options: {{namespace: scaling}}\n")
     with served(tmp_path, NODES) as (server, kubeconfig):
         _fill(server)
-        command = ["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig), "--policy", str(policy)]
+        command = [
+            "capture",
+            str(tmp_path / "capture"),
+            "--kubeconfig",
+            str(kubeconfig),
+            "--policy",
+            str(policy),
+        ]
         assert main(command) == 0
         paths = [each.path for each in server.requests]
     assert [each for each in paths if GROUP in each] == []

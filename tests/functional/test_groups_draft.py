@@ -1,4 +1,6 @@
-"""`outscaler groups`: the draft of node groups from saved nodes, which `outscaler plan` accepts unchanged."""
+"""`outscaler groups`: the draft of node groups from saved nodes, which `outscaler
+plan` accepts unchanged.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ import yaml
 from chalicelib.command.main import main
 from chalicelib.command.saved.group_draft import draft
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, node_from_wire
+from chalicelib.snapshot.node_decoding import (
+    OWNER_KIND,
+    OWNER_NAME,
+    OWNER_NAMESPACE,
+    node_from_wire,
+)
 from tests.cases import each_row
 from tests.functional.saved_cluster import node, save
 from tests.reference_data import SHARED, needs_shared
@@ -27,7 +34,9 @@ TYPE = "node.kubernetes.io/instance-type"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def member(name: str, provider_id: str, annotations: Mapping[str, str] | None = None, /, **labels: str) -> Json:
+def member(
+    name: str, provider_id: str, annotations: Mapping[str, str] | None = None, /, **labels: str
+) -> Json:
     made = node(name, "", **labels)
     made["spec"]["providerID"] = provider_id
     made["metadata"]["annotations"] = dict(annotations or {})
@@ -74,10 +83,17 @@ DEPLOYMENT = owned("MachineSet", "md-0-x7f2k")
     ],
 )
 def test_group_is_known_by_the_vendors_label_owner_id_or_type(
-    provider_id: str, annotations: Mapping[str, str], labels: Mapping[str, str], expected: str, selected: Any
+    provider_id: str,
+    annotations: Mapping[str, str],
+    labels: Mapping[str, str],
+    expected: str,
+    selected: Any,
 ) -> None:
     other = member("other", "example://another/other", **{TYPE: "small"})
-    entries = {entry["id"]: entry for entry in drafted(other, member("n-1", provider_id, annotations, **labels))}
+    entries = {
+        entry["id"]: entry
+        for entry in drafted(other, member("n-1", provider_id, annotations, **labels))
+    }
     assert sorted(entries) == sorted(["another", expected])
     assert told(entries[expected]) == selected
 
@@ -92,12 +108,22 @@ def test_bounds_are_guessed_and_the_size_is_left_out() -> None:
 
 
 def test_template_has_what_all_members_have() -> None:
-    first, second = node("w-0", "w", cpu="4", zone="a", tier="x"), node("w-1", "w", cpu="2", zone="b", tier="x")
+    first, second = (
+        node("w-0", "w", cpu="4", zone="a", tier="x"),
+        node("w-1", "w", cpu="2", zone="b", tier="x"),
+    )
     first["metadata"]["labels"]["own.test/id"] = "w-0"
-    kept, own = {"key": "dedicated", "value": "w", "effect": "NoSchedule"}, {"key": "odd", "effect": "NoExecute"}
+    kept, own = (
+        {"key": "dedicated", "value": "w", "effect": "NoSchedule"},
+        {"key": "odd", "effect": "NoExecute"},
+    )
     passing = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     first["spec"]["taints"], second["spec"]["taints"] = [passing, kept, own], [kept, passing]
-    first["status"]["allocatable"] = {**first["status"]["allocatable"], "nvidia.com/gpu": "1", "memory": "7000000001"}
+    first["status"]["allocatable"] = {
+        **first["status"]["allocatable"],
+        "nvidia.com/gpu": "1",
+        "memory": "7000000001",
+    }
     [entry] = drafted(first, second)
     assert entry["template"] == {
         "apiVersion": "v1",
@@ -120,21 +146,32 @@ def test_control_plane_nodes_are_left_out() -> None:
 
 
 def test_nodes_without_any_name_are_grouped_by_type_and_shared_labels() -> None:
-    nodes = [member(f"n-{at}", "", **{TYPE: "m5", "tier": "ab"[at % 2], "serial": f"s{at}"}) for at in range(4)]
+    nodes = [
+        member(f"n-{at}", "", **{TYPE: "m5", "tier": "ab"[at % 2], "serial": f"s{at}"})
+        for at in range(4)
+    ]
     entries = drafted(*nodes)
-    assert [(entry["id"], told(entry)) for entry in entries] == [("m5", {"tier": "a"}), ("m5-2", {"tier": "b"})]
+    assert [(entry["id"], told(entry)) for entry in entries] == [
+        ("m5", {"tier": "a"}),
+        ("m5-2", {"tier": "b"}),
+    ]
 
 
 def test_place_of_a_node_alone_does_not_select_a_group() -> None:
     zone = "topology.kubernetes.io/zone"
-    workers = [member(f"w-{at}", "", owned("MachineSet", "blue"), **{zone: "z1", "os.test/name": "x"}) for at in (1, 2)]
+    workers = [
+        member(f"w-{at}", "", owned("MachineSet", "blue"), **{zone: "z1", "os.test/name": "x"})
+        for at in (1, 2)
+    ]
     other = member("o", "example://o/o", **{zone: "z2", "os.test/name": "x"})
     entries = {entry["id"]: entry for entry in drafted(*workers, other)}
     assert told(entries["MachineSet/prod/blue"]) == {zone: "z1", "os.test/name": "x"}
 
 
 def test_label_that_selects_foreign_nodes_is_not_used_to_select_members() -> None:
-    entries = drafted(member("a", "cherryservers://1", pool="x"), member("b", "example://g/b", pool="x", t="1"))
+    entries = drafted(
+        member("a", "cherryservers://1", pool="x"), member("b", "example://g/b", pool="x", t="1")
+    )
     assert [(entry["id"], told(entry)) for entry in entries] == [("g", "providerID"), ("x", ["a"])]
 
 
@@ -179,7 +216,9 @@ def test_drafts_of_small_real_clusters_are_accepted_by_plan(tmp_path: Path, caps
 
 
 def test_draft_says_what_is_guessed_and_can_be_yaml(tmp_path: Path, capsys: Said) -> None:
-    folder = save(tmp_path / "shop", [node("a-0", "a"), node("cp", "c", **{CONTROL_PLANE: ""})], (), ())
+    folder = save(
+        tmp_path / "shop", [node("a-0", "a"), node("cp", "c", **{CONTROL_PLANE: ""})], (), ()
+    )
     assert main(["groups", str(folder), "-o", "yaml"]) == 0
     said = capsys.readouterr()
     assert [each["id"] for each in yaml.safe_load(said.out)["nodeGroups"]] == ["a"]
@@ -191,4 +230,6 @@ def test_draft_of_a_folder_without_nodes_is_refused(tmp_path: Path, capsys: Said
     (tmp_path / "pods.json").write_text('{"kind": "PodList", "items": []}')
     assert main(["groups", str(tmp_path)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line == f"{tmp_path}: holds no Node; save the cluster into it: outscaler capture {tmp_path}"
+    assert (
+        line == f"{tmp_path}: holds no Node; save the cluster into it: outscaler capture {tmp_path}"
+    )

@@ -1,4 +1,6 @@
-"""From Cluster Autoscaler to Outscaler and back while machines are on their way: nothing is bought twice."""
+"""From Cluster Autoscaler to Outscaler and back while machines are on their way:
+nothing is bought twice.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,17 @@ def test_growths_with_slow_machines_in_shadow_are_no_extra_of_ours() -> None:
         assert {str(verdict) for verdict in world.verdicts} == {"same"}
 
 
-@each_row("wait, bought_again", [(False, True), (True, False)], ids=["at once", "once they are nodes"])
+@each_row(
+    "wait, bought_again", [(False, True), (True, False)], ids=["at once", "once they are nodes"]
+)
 def test_way_back_waits_until_own_machines_are_nodes(wait: bool, bought_again: bool) -> None:
     with SharedCluster(pace=SLOW, counts_others=False) as world:
         world.other.dead = True
         world.apply_policy(document(options=OPTIONS))
-        world.seed(objects.machine_deployment("workers", 2, 1, 12), objects.deployment("base", replicas=2, cpu="2500m"))
+        world.seed(
+            objects.machine_deployment("workers", 2, 1, 12),
+            objects.deployment("base", replicas=2, cpu="2500m"),
+        )
         world.minutes(16)
         world.seed(objects.deployment("web", replicas=3, cpu="3"))
         world.minutes(3)

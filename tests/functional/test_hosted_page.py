@@ -1,4 +1,6 @@
-"""The hosted status page: links that work once, sessions that are signed, and no answer without one."""
+"""The hosted status page: links that work once, sessions that are signed,
+and no answer without one.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ NOW = 1_795_000_000.0
 @pytest.fixture
 def page(desk: AppClient) -> Iterator[AppClient]:
     """The app of a deployment with a hosted page."""
-    install(dataclasses.replace(desk.runtime, page_key="page-key", read_secret={"page-key": KEY}.__getitem__))
+    install(
+        dataclasses.replace(
+            desk.runtime, page_key="page-key", read_secret={"page-key": KEY}.__getitem__
+        )
+    )
     yield desk
     install(desk.runtime)
 
@@ -82,7 +88,9 @@ def test_link_opens_a_session_that_shows_the_pages(page: AppClient) -> None:
     name = page.cluster()
     answer = page.get(link(page))
     assert answer.headers["Location"] == "/ui"
-    assert re.search(r"; Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age=28800$", answer.headers["Set-Cookie"])
+    assert re.search(
+        r"; Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age=28800$", answer.headers["Set-Cookie"]
+    )
     cookie = answer.headers["Set-Cookie"].partition(";")[0]
     status, text = seen(page, "/ui", cookie)
     assert (status, f'href="/ui/clusters/{name}"' in text) == (200, True)
@@ -94,7 +102,10 @@ def test_link_opens_a_session_that_shows_the_pages(page: AppClient) -> None:
 def test_answers_have_the_headers_of_the_local_page(page: AppClient) -> None:
     headers = page.client.http.get("/ui", headers={"Cookie": cookie_of(page)}).headers
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'; script-src 'self'; style-src 'self'" in headers["Content-Security-Policy"]
+    assert (
+        "default-src 'none'; script-src 'self'; style-src 'self'"
+        in headers["Content-Security-Policy"]
+    )
     assert headers["Cache-Control"] == "no-store"
 
 
@@ -102,7 +113,12 @@ def test_UI_1_without_a_session_every_path_gets_the_same_answer(page: AppClient)
     name = page.cluster()
     answers = {
         seen(page, path, cookie)
-        for path in ("/ui", f"/ui/clusters/{name}", "/ui/clusters/unknown", f"/ui/clusters/{name}/nodes")
+        for path in (
+            "/ui",
+            f"/ui/clusters/{name}",
+            "/ui/clusters/unknown",
+            f"/ui/clusters/{name}/nodes",
+        )
         for cookie in ("", f"{COOKIE}=", f"{COOKIE}=x.y", "other=1", f'{COOKIE}="\\', "a" * 9000)
     }
     [(status, text)] = answers
@@ -116,7 +132,10 @@ def test_files_of_the_page_need_no_session_and_are_the_same_for_everybody(page: 
     assert len(addresses) == 3
     for address in addresses:
         answer = page.get(address)
-        assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "public, max-age=31536000, immutable")
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (
+            200,
+            "public, max-age=31536000, immutable",
+        )
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert page.get("/ui/static/page.js").status_code == 404
 
@@ -130,7 +149,9 @@ def test_hosted_page_has_the_markup_of_the_local_one(page: AppClient) -> None:
     cookie = cookie_of(page)
     for path in ("/", f"/clusters/{name}", f"/clusters/{name}/nodes", f"/clusters/{name}/history"):
         _, hosted = seen(page, f"/ui{path}".rstrip("/"), cookie)
-        local = respond(page.store, PageRequest(path, {}), page.clock(), Links("/ui"), page.runtime.deployment)
+        local = respond(
+            page.store, PageRequest(path, {}), page.clock(), Links("/ui"), page.runtime.deployment
+        )
         assert hosted == local.body.decode()
 
 
@@ -143,13 +164,17 @@ def test_UI_2_link_works_once_and_for_a_minute(page: AppClient) -> None:
 
 
 @pytest.mark.parametrize("behind", [0.0, 60.0, 120.0, 180.0])
-def test_used_link_opens_nowhere_again_where_the_clock_is_behind(page: AppClient, behind: float) -> None:
+def test_used_link_opens_nowhere_again_where_the_clock_is_behind(
+    page: AppClient, behind: float
+) -> None:
     used, right = link(page), runtime()
 
     def clock() -> float:
         return page.clock() - behind
 
-    late_store = Store(page.store.table.name, clock=clock, region="us-east-1", client=in_process("dynamodb"))
+    late_store = Store(
+        page.store.table.name, clock=clock, region="us-east-1", client=in_process("dynamodb")
+    )
     late = dataclasses.replace(right, clock=clock, store=late_store)
     assert page.get(used).status_code == 303
     for _ in range(30):
@@ -188,7 +213,8 @@ def test_UI_2_session_is_replaced_if_the_person_chooses_so(page: AppClient) -> N
     assert re.findall(r'<li><a href="([^"]*)"', text) == [f"/ui/clusters/{mine}", "?replace=yes"]
     answer = opened(page, f"{path}?replace=yes", cookie, "same-origin")
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/clusters/{other}")
-    assert opened(page, f"{path}?replace=yes", cookie, "same-origin").status_code == 401  # works once
+    # works once
+    assert opened(page, f"{path}?replace=yes", cookie, "same-origin").status_code == 401
 
 
 def test_UI_2_link_to_the_same_clusters_renews_the_session(page: AppClient) -> None:
@@ -201,7 +227,8 @@ def test_UI_2_link_to_the_same_clusters_renews_the_session(page: AppClient) -> N
         page.clock.advance(20)
         assert seen(page, "/ui", cookie)[0] == 401
         assert seen(page, "/ui", renewed.headers["Set-Cookie"].partition(";")[0])[0] == 200
-        assert opened(page, link(page, name), cookie).status_code == 303  # there is no session to keep
+        # there is no session to keep
+        assert opened(page, link(page, name), cookie).status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -266,7 +293,11 @@ def test_rubbish_is_no_session(text: str) -> None:
 def test_longest_session_has_3500_characters() -> None:
     grants = [PageGrant("x", NOW + 60.0, ("a" * count,)) for count in range(2_500, 2_650)]
     texts = {written(grant, SESSION, "table", KEY.encode()): grant for grant in grants}
-    valid = {text for text in texts if checked(text, SESSION, "table", (KEY.encode(),), NOW) == texts[text]}
+    valid = {
+        text
+        for text in texts
+        if checked(text, SESSION, "table", (KEY.encode(),), NOW) == texts[text]
+    }
     assert {len(text) for text in valid} < {len(text) for text in texts}
     assert max(map(len, valid)) == LONGEST == 3_500
     assert all(len(text) > LONGEST for text in texts.keys() - valid)
@@ -342,12 +373,17 @@ def test_secrets_manager_that_does_not_answer_is_a_page_with_status_503(page: Ap
 
 def test_session_is_read_from_at_most_8000_characters_of_cookies(page: AppClient) -> None:
     cookie = cookie_of(page)
-    answers = {length: seen(page, "/ui", f"{cookie}; other=".ljust(length, "a"))[0] for length in (8000, 8001)}
+    answers = {
+        length: seen(page, "/ui", f"{cookie}; other=".ljust(length, "a"))[0]
+        for length in (8000, 8001)
+    }
     assert answers == {8000: 200, 8001: 401}
 
 
 @pytest.mark.parametrize("other", ["a[b]=1", 'x="open', "just", '{"j":1}=2', "a=b,c", ""])
-def test_malformed_cookie_of_another_page_does_not_end_the_session(other: str, page: AppClient) -> None:
+def test_malformed_cookie_of_another_page_does_not_end_the_session(
+    other: str, page: AppClient
+) -> None:
     cookie = cookie_of(page)
     assert seen(page, "/ui", f"{other}; {cookie}")[0] == 200
     assert seen(page, "/ui", f"{cookie}; {other}")[0] == 200
@@ -366,7 +402,13 @@ def test_ui_hosted_prints_the_link_of_the_deployment(
         return b'{"link": "/ui/open/abc", "validFor": 60}'
 
     monkeypatch.setattr(ui, "post", post)
-    words = ["ui", "--hosted", "--no-open", "--api", "https://x.execute-api.eu-central-1.amazonaws.com/api/"]
+    words = [
+        "ui",
+        "--hosted",
+        "--no-open",
+        "--api",
+        "https://x.execute-api.eu-central-1.amazonaws.com/api/",
+    ]
     assert main(words) == 0
     assert main([*words, "--cluster", "prod"]) == 0
     assert [url.rpartition("/api")[2] for url in asked] == ["/ui/session", "/clusters/prod/session"]
@@ -392,7 +434,11 @@ def test_ui_hosted_without_a_usable_address_says_so(
 @pytest.mark.parametrize(
     ("url", "configured", "used"),
     [
-        ("https://x.execute-api.eu-central-1.amazonaws.com/api/ui/session", "us-east-1", "eu-central-1"),
+        (
+            "https://x.execute-api.eu-central-1.amazonaws.com/api/ui/session",
+            "us-east-1",
+            "eu-central-1",
+        ),
         ("https://scaler.example.invalid/ui/session", "us-east-1", "us-east-1"),
     ],
 )
@@ -403,7 +449,9 @@ def test_request_is_signed_for_the_region_of_the_api(
 
     def send(self: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
         signed.append(str(request.headers["Authorization"]))
-        return AWSResponse(request.url, 200, HTTPHeaders(), HTTPResponse(io.BytesIO(b"{}"), preload_content=False))
+        return AWSResponse(
+            request.url, 200, HTTPHeaders(), HTTPResponse(io.BytesIO(b"{}"), preload_content=False)
+        )
 
     monkeypatch.setattr(URLLib3Session, "send", send)
     for name, value in (("REGION", configured), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):

@@ -1,8 +1,8 @@
-"""One tenant's objects cannot stop a cluster's autoscaling: each attack ends in bounded time and memory, and other pods
-are served.
+"""One tenant's objects cannot stop a cluster's autoscaling: each attack ends in bounded time and
+memory, and other pods are served.
 
-Every case runs in its own process. The limits of CPU seconds and memory are far below those of the planning function; a
-successful attack would cost minutes or gigabytes.
+Every case runs in its own process. The limits of CPU seconds and memory are far below those of the
+planning function; a successful attack would cost minutes or gigabytes.
 """
 
 from __future__ import annotations
@@ -82,34 +82,46 @@ def test_pod_beyond_a_limit_without_exclusions_leaves_its_room_to_others() -> No
 
 
 def test_namespace_with_the_highest_use_loses_first() -> None:
-    """4,000 rules are shared: the tenant's 16,000 are dropped, a namespace with 20 keeps its own."""
+    """4,000 rules are shared: the tenant's 16,000 are dropped, a namespace with 20 keeps its
+    own."""
     greedy = hostile_objects.CASES["anti-affinity-at-the-limit"]()
     modest = [
-        hostile_objects.pod(f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at)))
+        hostile_objects.pod(
+            f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at))
+        )
         for at in range(20)
     ]
     classes = hostile_tenants.snapshot([*greedy, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
     lost = [each for each in classes if each.namespace == "tenant" and each.excess]
     assert lost[0].excess == (
-        "distinct rules about other pods: the pods of namespace tenant have more than its share of 4000"
+        "distinct rules about other pods: the pods of namespace tenant have more than its share of "
+        "4000"
     )
     assert 0 < len(lost) < len([each for each in classes if each.namespace == "tenant"])
 
 
 @pytest.mark.parametrize(("expressions", "lost"), [(1, 0), (200, 1)])
-def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(expressions: int, lost: int) -> None:
+def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(
+    expressions: int, lost: int
+) -> None:
     """4,000,000 comparisons are shared: 400 classes with 200 expressions each need 32 million."""
-    dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
+    dear = [
+        {"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)
+    ]
     tenant = [
         hostile_objects.pod(
             f"p{at}",
-            **hostile_objects.affinity({"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}}),
+            **hostile_objects.affinity(
+                {"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}}
+            ),
         )
         for at in range(400)
     ]
     modest = [
-        hostile_objects.pod(f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at)))
+        hostile_objects.pod(
+            f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at))
+        )
         for at in range(20)
     ]
     classes = hostile_tenants.snapshot([*tenant, *modest]).classes
@@ -117,15 +129,24 @@ def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(express
     reported = {each.excess for each in classes if each.excess}
     assert len(reported) == lost
     assert all(
-        text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant") for text in reported
+        text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant")
+        for text in reported
     )
 
 
 def test_pass_out_of_time_keeps_its_results_and_removes_nothing() -> None:
-    """The clock advances by a second at each reading: skipped work is reported, and no empty node is removed."""
+    """The clock advances by a second at each reading: skipped work is reported, and
+    no empty node is removed."""
     ticks = iter(range(1_000_000))
-    plan = hostile_tenants.planned(hostile_objects.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
-    reported = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
+    plan = hostile_tenants.planned(
+        hostile_objects.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0
+    )
+    reported = {
+        reason.code
+        for each in plan.unschedulable
+        for reasons in each.reasons.values()
+        for reason in reasons
+    }
     assert ReasonCode.TIME_BUDGET in reported
     assert not plan.removals
 
@@ -137,10 +158,13 @@ def test_unused_planning_time_does_not_change_the_plan() -> None:
 
 @pytest.mark.parametrize("amount", [2**62, 2**63 - 1, 2**56, 2**55])
 def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
-    """A thousand pods on one node with requests above its capacity leave no room there, whatever the sum."""
+    """A thousand pods on one node with requests above its capacity leave no room
+    there, whatever the sum."""
     asked = [{"resources": {"requests": {"cpu": "1m", "memory": str(amount)}}}]
     empty = f"n{hostile_objects.NODES - 1}"
-    plan = hostile_tenants.planned([hostile_objects.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
+    plan = hostile_tenants.planned(
+        [hostile_objects.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)]
+    )
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
     assert hostile_tenants.served(plan) == hostile_objects.VICTIMS
@@ -148,11 +172,13 @@ def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
 
 def test_node_with_huge_capacity_takes_no_more_pods_than_allowed() -> None:
     huge = hostile_objects.node(
-        hostile_objects.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)}
+        hostile_objects.NODES - 1,
+        allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)},
     )
     assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_objects.VICTIMS
 
 
 def test_pass_ends_soon_after_its_time_limit_in_every_phase() -> None:
-    """Without a time limit this case takes more than ten seconds of CPU in every phase of a pass."""
+    """Without a time limit this case takes more than ten seconds of CPU in every phase of a
+    pass."""
     assert hostile_tenants.measured("anti-affinity-of-all-zones", within=2.0).seconds < 8.0

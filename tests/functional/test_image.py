@@ -1,7 +1,7 @@
 """The Dockerfile: its linter, its sources, and the trees of files that its images run.
 
-There is no Docker in a test. The instructions that put files of the repository into an image are carried out here, and
-the image's command runs in the result, with the packages of this environment.
+There is no Docker in a test. The instructions that put files of the repository into an image are
+carried out here, and the image's command runs in the result, with the packages of this environment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class ImageStage(msgspec.Struct, frozen=True):
 
     def copied(self) -> list[tuple[str, str]]:
         """Sources in the repository and their targets."""
-        return [(one, other) for one, other in (line.split() for line in self.of("COPY") if line[:2] != "--")]
+        return [
+            (one, other)
+            for one, other in (line.split() for line in self.of("COPY") if line[:2] != "--")
+        ]
 
 
 def stages() -> dict[str, ImageStage]:
@@ -60,7 +63,13 @@ def test_linter_of_dockerfiles_finds_nothing() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
     done = subprocess.run([str(hadolint), str(FILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-    bad = subprocess.run([str(hadolint), "-"], input="FROM a\nRUN sudo\n", text=True, capture_output=True, check=False)
+    bad = subprocess.run(
+        [str(hadolint), "-"],
+        input="FROM a\nRUN sudo\n",
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert bad.returncode != 0
 
 
@@ -70,12 +79,18 @@ def test_docker_builds_the_command_unless_the_watcher_is_named() -> None:
 
 
 def test_every_source_of_an_image_exists_and_is_sent_to_the_builder() -> None:
-    sent = [line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")]
+    sent = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")
+    ]
     sources = [source for stage in STAGES.values() for source, _ in stage.copied()]
     assert len(sources) >= 6
     assert [name for name in (*sources, *sent) if not (ROOT / name).exists()] == []
-    assert [name for name in sources if not any(Path(name).is_relative_to(folder) for folder in sent)] == []
-    assert [name for name in sent if not any(Path(source).is_relative_to(name) for source in sources)] == []
+    assert [
+        name for name in sources if not any(Path(name).is_relative_to(folder) for folder in sent)
+    ] == []
+    assert [
+        name for name in sent if not any(Path(source).is_relative_to(name) for source in sources)
+    ] == []
 
 
 def test_images_get_only_packages_with_the_hash_of_a_lock() -> None:
@@ -103,7 +118,11 @@ def tree(name: str, root: Path) -> Path:
 def started(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     [entry] = STAGES[name].of("ENTRYPOINT")
     _, *words = re.findall(r'"([^"]+)"', entry)
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return subprocess.run(
         [sys.executable, *words, *arguments],
         cwd=folder,

@@ -18,9 +18,17 @@ def manifest(*flags: str, image: str = "registry.example/autoscaler:v1.3.1.2") -
     """One Deployment of the autoscaler with keys of a Secret, and the Secret."""
     keys = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": "cloud-config", "key": key}}}
-        for name, key in (("ACCESS_KEY_ID", "access-key-id"), ("ACCESS_KEY_SECRET", "access-key-secret"))
+        for name, key in (
+            ("ACCESS_KEY_ID", "access-key-id"),
+            ("ACCESS_KEY_SECRET", "access-key-secret"),
+        )
     ]
-    container = {"name": "cluster-autoscaler", "image": image, "command": ["./cluster-autoscaler", *flags], "env": keys}
+    container = {
+        "name": "cluster-autoscaler",
+        "image": image,
+        "command": ["./cluster-autoscaler", *flags],
+        "env": keys,
+    }
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -46,7 +54,9 @@ def file_of(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_IMP_2_a_manifest_becomes_a_policy_that_validate_accepts(tmp_path: Path, capsys: Said) -> None:
+def test_IMP_2_a_manifest_becomes_a_policy_that_validate_accepts(
+    tmp_path: Path, capsys: Said
+) -> None:
     assert main(["import", file_of(tmp_path, manifest(*ALICLOUD)), *ARGUMENTS]) == 0
     said = capsys.readouterr()
     policy = tmp_path / "shop.yaml"
@@ -66,7 +76,14 @@ def test_IMP_2_a_manifest_becomes_a_policy_that_validate_accepts(tmp_path: Path,
 def test_IMP_3_no_output_has_a_key_of_the_secret(output: str, tmp_path: Path, capsys: Said) -> None:
     report = tmp_path / "report.txt"
     file = file_of(tmp_path, manifest(*ALICLOUD))
-    arguments = ["import", file, *ARGUMENTS, "--report", str(report), *(["-o", "json"] if output == "json" else [])]
+    arguments = [
+        "import",
+        file,
+        *ARGUMENTS,
+        "--report",
+        str(report),
+        *(["-o", "json"] if output == "json" else []),
+    ]
     assert main(arguments) == 0
     said = capsys.readouterr()
     assert KEY not in said.out + said.err + report.read_text(encoding="utf-8")
@@ -79,7 +96,9 @@ def test_json_output_has_the_report_beside_the_document(tmp_path: Path, capsys: 
     assert set(found["report"][0]) == {"line", "source", "word", "verdict", "path", "text"}
 
 
-def test_strict_import_ends_with_1_where_something_is_not_here(tmp_path: Path, capsys: Said) -> None:
+def test_strict_import_ends_with_1_where_something_is_not_here(
+    tmp_path: Path, capsys: Said
+) -> None:
     file = file_of(tmp_path, manifest(*ALICLOUD, "--kube-client-qps=50"))
     assert main(["import", file, *ARGUMENTS, "--strict"]) == 1
     assert "kubeClientQps: 50" in capsys.readouterr().out
@@ -88,7 +107,9 @@ def test_strict_import_ends_with_1_where_something_is_not_here(tmp_path: Path, c
 def last_lines(said: str) -> list[str]:
     """Return the lines from the counts to the next command."""
     lines = said.splitlines()
-    first = next(at for at, line in enumerate(lines) if line.endswith(("missing:", "nothing is missing.")))
+    first = next(
+        at for at, line in enumerate(lines) if line.endswith(("missing:", "nothing is missing."))
+    )
     return lines[first:]
 
 
@@ -102,14 +123,19 @@ def test_what_is_missing_is_listed_with_its_remedy(tmp_path: Path, capsys: Said)
     assert "nothing is missing" not in said.err + said.out
     assert missing == [
         "- unknown: --nonsense=1",
-        "- not here: --kube-client-qps=50: this version does not use it: Requests per second to the cluster's API.",
+        (
+            "- not here: --kube-client-qps=50: this version does not use it: Requests per second "
+            "to the cluster's API."
+        ),
         (
             "- create the secrets ssm:/outscaler/shop/kubeconfig, ssm:/outscaler/shop/alicloud: "
             "rows `secret` have the commands"
         ),
     ]
     assert following.startswith("Next: outscaler validate shop.yaml")
-    assert [f"# {line}" for line in missing] == [line for line in said.out.splitlines() if line.startswith("# - ")]
+    assert [f"# {line}" for line in missing] == [
+        line for line in said.out.splitlines() if line.startswith("# - ")
+    ]
 
 
 def test_the_role_of_a_node_is_missing_a_key_that_must_be_created(capsys: Said) -> None:
@@ -121,12 +147,18 @@ def test_the_role_of_a_node_is_missing_a_key_that_must_be_created(capsys: Said) 
 
 
 def test_strict_import_ends_with_1_where_a_value_is_missing(capsys: Said) -> None:
-    command = "CHERRY_AUTH_TOKEN=x cluster-autoscaler --cloud-provider=cherryservers --nodes=0:3:a --cloud-config=/c"
+    command = (
+        "CHERRY_AUTH_TOKEN=x cluster-autoscaler --cloud-provider=cherryservers --nodes=0:3:a "
+        "--cloud-config=/c"
+    )
     assert main(["import", "--command", command, "--name", "shop", "--strict"]) == 1
     missing = "\n".join(last_lines(capsys.readouterr().err))
     assert "missing: no --cluster-name" in missing
     assert "add clusterName" in missing
-    assert main(["import", "--command", f"{command} --cluster-name=a", "--name", "shop", "--strict"]) == 0
+    assert (
+        main(["import", "--command", f"{command} --cluster-name=a", "--name", "shop", "--strict"])
+        == 0
+    )
 
 
 def test_import_refuses_all_unknown_flags_at_once(tmp_path: Path, capsys: Said) -> None:

@@ -1,4 +1,6 @@
-"""`outscaler import` of Helm values gives the document of the manifest that the chart renders from them."""
+"""`outscaler import` of Helm values gives the document of the manifest that the
+chart renders from them.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,19 @@ def of_secret(name: str, secret: str, key: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def rendered(*flags: str, env: list[dict[str, Any]] | None = None, secrets: dict[str, str] | None = None) -> str:
+def rendered(
+    *flags: str, env: list[dict[str, Any]] | None = None, secrets: dict[str, str] | None = None
+) -> str:
     """The Deployment that the chart makes. secrets: folder -> Secret."""
-    found = container(["./cluster-autoscaler", *flags], image=f"{IMAGE['repository']}:{IMAGE['tag']}", env=env or [])
+    found = container(
+        ["./cluster-autoscaler", *flags],
+        image=f"{IMAGE['repository']}:{IMAGE['tag']}",
+        env=env or [],
+    )
     folders = secrets or {}
-    found["volumeMounts"] = [{"name": name, "mountPath": folder} for folder, name in folders.items()]
+    found["volumeMounts"] = [
+        {"name": name, "mountPath": folder} for folder, name in folders.items()
+    ]
     deployment = workload(found)
     volumes = [{"name": name, "secret": {"secretName": name}} for name in folders.values()]
     deployment["spec"]["template"]["spec"]["volumes"] = volumes
@@ -94,7 +104,11 @@ CHERRY = (
 CAPI = (
     {
         "cloudProvider": "clusterapi",
-        "autoDiscovery": {"clusterName": "purple", "namespace": "staging", "labels": [{"color": "green"}]},
+        "autoDiscovery": {
+            "clusterName": "purple",
+            "namespace": "staging",
+            "labels": [{"color": "green"}],
+        },
         "clusterAPIMode": "kubeconfig-incluster",
         "clusterAPIKubeconfigSecret": "purple-kubeconfig",
         "extraArgs": {"balance-similar-node-groups": None},
@@ -121,18 +135,25 @@ def test_IMP_22_values_and_their_rendered_manifest_give_one_document(
     of_manifest = imported(capsys, written(tmp_path, deployment), *given)
     assert of_values.code == of_manifest.code == 0, of_values.err + of_manifest.err
     without = (
-        {key: each for key, each in found.document.items() if key != "report"} for found in (of_values, of_manifest)
+        {key: each for key, each in found.document.items() if key != "report"}
+        for found in (of_values, of_manifest)
     )
     assert next(without) == next(without)
     stored = [
-        sorted(row["text"] for row in found.rows if row["verdict"] == "secret" and "kubectl" in row["text"])
+        sorted(
+            row["text"]
+            for row in found.rows
+            if row["verdict"] == "secret" and "kubectl" in row["text"]
+        )
         for found in (of_values, of_manifest)
     ]
     assert stored[0] == stored[1]
 
 
 @each_row("values", [EXOSCALE[0], ALICLOUD[0], CHERRY[0], CAPI[0]])
-def test_documents_of_values_are_valid_policies(values: dict[str, Any], tmp_path: Path, capsys: Said) -> None:
+def test_documents_of_values_are_valid_policies(
+    values: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
     file = written(tmp_path, yaml.safe_dump({"cluster-autoscaler": values}), "values.yaml")
     assert main(["import", file, "--name", "shop", "--region", "ch-gva-2"]) == 0
     policy = written(tmp_path, capsys.readouterr().out, "shop.yaml")
@@ -141,8 +162,13 @@ def test_documents_of_values_are_valid_policies(values: dict[str, Any], tmp_path
 
 
 def test_every_value_is_reported_with_its_line(tmp_path: Path, capsys: Said) -> None:
-    text = "cloudProvider: exoscale\nautoscalingGroups:\n- {name: web, minSize: 1, maxSize: 2}\nreplicaCount: 2\n"
-    found = imported(capsys, written(tmp_path, text, "values.yaml"), "--name", "shop", "--region", "ch-gva-2")
+    text = (
+        "cloudProvider: exoscale\nautoscalingGroups:\n- {name: web, minSize: 1, maxSize: 2}\n"
+        "replicaCount: 2\n"
+    )
+    found = imported(
+        capsys, written(tmp_path, text, "values.yaml"), "--name", "shop", "--region", "ch-gva-2"
+    )
     lines = {row["word"]: row["line"] for row in found.rows}
     assert lines["cloudProvider: exoscale"] == 1
     assert lines["autoscalingGroups[0]: 1:2:web"] == 3
@@ -151,7 +177,11 @@ def test_every_value_is_reported_with_its_line(tmp_path: Path, capsys: Said) -> 
 
 def test_values_of_a_secret_variable_are_in_no_output(tmp_path: Path, capsys: Said) -> None:
     values = ALICLOUD[0] | {
-        "extraEnv": {"REGION_ID": "cn-hangzhou", "ACCESS_KEY_SECRET": "hush-hush", "awsTOKEN": "hush"}
+        "extraEnv": {
+            "REGION_ID": "cn-hangzhou",
+            "ACCESS_KEY_SECRET": "hush-hush",
+            "awsTOKEN": "hush",
+        }
     }
     values |= {"awsSecretAccessKey": "hush-hush"}
     main(["import", written(tmp_path, yaml.safe_dump(values), "values.yaml"), "--name", "shop"])
@@ -165,15 +195,35 @@ def test_values_of_a_secret_variable_are_in_no_output(tmp_path: Path, capsys: Sa
         {"cloudProvider": ["a"], "autoscalingGroups": "x"},
         {"cloudProvider": None, "autoscalingGroups": [None, 1, {"name": {}}]},
         {"cloudProvider": "exoscale", "autoscalingGroups": [{}] * 2000},
-        {"cloudProvider": "clusterapi", "autoDiscovery": {"clusterName": {"a": 1}, "labels": [[1], "x"]}},
+        {
+            "cloudProvider": "clusterapi",
+            "autoDiscovery": {"clusterName": {"a": 1}, "labels": [[1], "x"]},
+        },
         {"cloudProvider": "clusterapi", "autoDiscovery": {"labels": "x"}, "clusterAPIMode": {}},
-        {"cloudProvider": "exoscale", "autoscalingGroups": [1], "extraVolumes": [1, {"secret": 1}], "extraEnv": [1]},
-        {"cloudProvider": "exoscale", "autoscalingGroups": [1], "extraEnvSecrets": {"a": 1}, "image": 3},
-        {"cloudProvider": "exoscale", "autoscalingGroups": [1], "expanderPriorities": 3, "extraArgs": {"_": 1, "": 2}},
+        {
+            "cloudProvider": "exoscale",
+            "autoscalingGroups": [1],
+            "extraVolumes": [1, {"secret": 1}],
+            "extraEnv": [1],
+        },
+        {
+            "cloudProvider": "exoscale",
+            "autoscalingGroups": [1],
+            "extraEnvSecrets": {"a": 1},
+            "image": 3,
+        },
+        {
+            "cloudProvider": "exoscale",
+            "autoscalingGroups": [1],
+            "expanderPriorities": 3,
+            "extraArgs": {"_": 1, "": 2},
+        },
         {"extraArgs": {f"a{at}\nspec": "\x07" for at in range(200)}, "autoscalingGroups": [1]},
     ],
 )
-def test_hostile_values_are_refused_in_plain_lines(values: dict[str, Any], tmp_path: Path, capsys: Said) -> None:
+def test_hostile_values_are_refused_in_plain_lines(
+    values: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
     file = written(tmp_path, json.dumps(values), "values.json")
     assert main(["import", file, "--name", "shop"]) == 2
     found = capsys.readouterr()
@@ -189,13 +239,23 @@ def test_the_command_reads_the_form(tmp_path: Path, capsys: Said) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ClusterAutoscaler", "MachineAutoscaler"])
-def test_objects_of_openshift_are_refused_with_what_to_give_instead(kind: str, tmp_path: Path, capsys: Said) -> None:
+def test_objects_of_openshift_are_refused_with_what_to_give_instead(
+    kind: str, tmp_path: Path, capsys: Said
+) -> None:
     text = yaml.safe_dump({"apiVersion": "autoscaling.openshift.io/v1", "kind": kind, "spec": {}})
     refused = imported(capsys, written(tmp_path, text), "--name", "shop")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith(
-        f"deploy.yaml:1: {kind} of OpenShift is not read; give the Deployment that its operator makes: "
+        f"deploy.yaml:1: {kind} of OpenShift is not read; give the Deployment that its operator "
+        "makes: "
         "kubectl -n openshift-machine-api get deploy -o yaml\n"
     )
-    beside = manifest(workload(container(["./cluster-autoscaler", "--cloud-provider=clusterapi"]))) + "---\n" + text
-    assert imported(capsys, written(tmp_path, beside), "--name", "shop").rows_of(kind)[0][0] == "no effect"
+    beside = (
+        manifest(workload(container(["./cluster-autoscaler", "--cloud-provider=clusterapi"])))
+        + "---\n"
+        + text
+    )
+    assert (
+        imported(capsys, written(tmp_path, beside), "--name", "shop").rows_of(kind)[0][0]
+        == "no effect"
+    )

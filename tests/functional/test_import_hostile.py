@@ -9,14 +9,25 @@ from typing import Any
 import pytest
 
 from chalicelib.command.main import main
-from tests.functional.import_runs import ALICLOUD, GIVEN, Said, container, imported, manifest, workload, written
+from tests.functional.import_runs import (
+    ALICLOUD,
+    GIVEN,
+    Said,
+    container,
+    imported,
+    manifest,
+    workload,
+    written,
+)
 from tests.functional.test_cli_hostile_files import HOSTILE
 
 DEPLOYMENT = workload(container(["./cluster-autoscaler", *ALICLOUD]))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_IMP_39_a_hostile_file_is_refused_in_one_line(name: str, tmp_path: Path, capsys: Said) -> None:
+def test_IMP_39_a_hostile_file_is_refused_in_one_line(
+    name: str, tmp_path: Path, capsys: Said
+) -> None:
     refused = imported(capsys, written(tmp_path, HOSTILE[name]), *GIVEN)
     assert (refused.code, refused.out) == (2, "")
     assert len(refused.err.splitlines()) == 1
@@ -43,7 +54,9 @@ def test_IMP_39_a_file_that_is_not_text_is_refused_in_one_line(
     assert says in refused.err
 
 
-def test_IMP_39_two_hundred_documents_around_the_autoscaler_are_read(tmp_path: Path, capsys: Said) -> None:
+def test_IMP_39_two_hundred_documents_around_the_autoscaler_are_read(
+    tmp_path: Path, capsys: Said
+) -> None:
     others = [{"kind": "ServiceAccount", "metadata": {"name": f"a{at}"}} for at in range(200)]
     found = imported(capsys, written(tmp_path, manifest(*others, DEPLOYMENT)), *GIVEN)
     assert found.code == 0
@@ -66,7 +79,9 @@ MALFORMED: tuple[Any, ...] = (None, 1, "x", [], {}, [None], [[]], {"": None}, Tr
         ("spec", "template", "spec", "containers", 0, "name"),
     ],
 )
-def test_import_reads_around_malformed_parts(path: tuple[Any, ...], tmp_path: Path, capsys: Said) -> None:
+def test_import_reads_around_malformed_parts(
+    path: tuple[Any, ...], tmp_path: Path, capsys: Said
+) -> None:
     for value in MALFORMED:
         document = json.loads(json.dumps(DEPLOYMENT))
         at = document
@@ -83,7 +98,10 @@ def test_import_reads_around_malformed_parts(path: tuple[Any, ...], tmp_path: Pa
     "text",
     [
         "A=$A$A\n" * 20_000 + "cluster-autoscaler $A",
-        "A=xxxxxxxxxx\n" + "A=$A$A\n" * 40 + "cluster-autoscaler --cloud-provider=alicloud " + "$A" * 100_000,
+        "A=xxxxxxxxxx\n"
+        + "A=$A$A\n" * 40
+        + "cluster-autoscaler --cloud-provider=alicloud "
+        + "$A" * 100_000,
         "cluster-autoscaler " + "--v=1 " * 100_000,
         "cluster-autoscaler '" + "x" * 1_000_000,
         "sh -c " + "'sh -c " * 50_000,
@@ -91,14 +109,18 @@ def test_import_reads_around_malformed_parts(path: tuple[Any, ...], tmp_path: Pa
         "\n".join(f"cluster-autoscaler --v={at}" for at in range(20_000)),
     ],
 )
-def test_import_reads_a_hostile_script_in_bounded_time(text: str, tmp_path: Path, capsys: Said) -> None:
+def test_import_reads_a_hostile_script_in_bounded_time(
+    text: str, tmp_path: Path, capsys: Said
+) -> None:
     found = imported(capsys, written(tmp_path, text, "run.sh"), *GIVEN)
     assert found.code in (0, 2)
     assert len(found.err + found.out) < 20_000
 
 
 def test_text_of_the_input_cannot_move_the_cursor(tmp_path: Path, capsys: Said) -> None:
-    text = json.dumps(workload(container(["./cluster-autoscaler", *ALICLOUD, "stray\x1b[2J\nline"])))
+    text = json.dumps(
+        workload(container(["./cluster-autoscaler", *ALICLOUD, "stray\x1b[2J\nline"]))
+    )
     assert main(["import", written(tmp_path, text), *GIVEN]) == 0
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
@@ -116,7 +138,10 @@ def test_no_error_repeats_values_that_may_be_secret(tmp_path: Path, capsys: Said
         manifest(workload(container(flags, env=env))) + f"# - --password={secret}\n",
         f"kind: Pod\npassword: {secret}{{{{ .Values.x }}}}\n{{{{ if x }}}}\n",
         f"API_KEY={secret} cluster-autoscaler {' '.join(ALICLOUD)} --cluster-name=$API_KEY",
-        f"[Service]\nEnvironment=API_KEY={secret}\nExecStart=/bin/cluster-autoscaler --cluster-name=${{API_KEY}}\n",
+        (
+            f"[Service]\nEnvironment=API_KEY={secret}\nExecStart=/bin/cluster-autoscaler "
+            f"--cluster-name=${{API_KEY}}\n"
+        ),
     )
     for text in texts:
         given = ("--env", f"API_KEY={secret}")

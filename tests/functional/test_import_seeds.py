@@ -1,4 +1,6 @@
-"""`outscaler import` of the examples that the five vendors publish gives exactly these documents."""
+"""`outscaler import` of the examples that the five vendors publish gives
+exactly these documents.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.reference_data import needs_shared
 
 PLACEHOLDER, GROUP = "[min]:[max]:[ASG_ID]", "1:10:asg-bp18p2yfxow2dloq0001"
 KEY = "not-a-real-key"
-HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: shop}\nspec:\n  mode: shadow\n"
+HEAD = (
+    "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: shop}\nspec:\n  mode: shadow\n"
+)
 ALICLOUD = (
     HEAD
     + """  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/shop/kubeconfig'}
@@ -27,8 +31,9 @@ ALICLOUD = (
       region: cn-hangzhou
       credentialsSecret: ssm:/outscaler/shop/alicloud
       nodes: ['1:10:asg-bp18p2yfxow2dloq0001']
-  options: {expander: random, expendablePodsPriorityCutoff: 0, scaleDownDelayAfterDelete: 10s, cordonNodeBeforeTerminating: false}
-"""  # noqa: E501 - exactly as it is printed
+  options: {expander: random, expendablePodsPriorityCutoff: 0, scaleDownDelayAfterDelete: 10s, \
+cordonNodeBeforeTerminating: false}
+"""  # exactly as it is printed
 )
 CLUSTERAPI = """apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -67,12 +72,14 @@ EXOSCALE = (
     HEAD
     + """  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/shop/kubeconfig'}
   providers:
-    exoscale: {zone: ch-gva-2, credentialsSecret: 'ssm:/outscaler/shop/exoscale', scaleFromZero: false}
+    exoscale: {zone: ch-gva-2, credentialsSecret: 'ssm:/outscaler/shop/exoscale', scaleFromZero: \
+false}
   options: {expander: random, cordonNodeBeforeTerminating: true}
 """
 )
 PURPLE = (
-    "CAPI_SCALE_ZERO_DEFAULT_ARCH=arm64 cluster-autoscaler --cloud-provider=clusterapi --cloud-config=/mnt/kubeconfig "
+    "CAPI_SCALE_ZERO_DEFAULT_ARCH=arm64 cluster-autoscaler --cloud-provider=clusterapi "
+    "--cloud-config=/mnt/kubeconfig "
     "--node-group-auto-discovery=clusterapi:namespace=staging,clusterName=purple,color=green "
     "--gpu-total=gfx-hardware:1:2 --balance-similar-node-groups "
     "--balancing-ignore-label=topology.ebs.csi.aws.com/zone"
@@ -96,27 +103,48 @@ def of_secret(variable: str, name: str, key: str) -> dict[str, object]:
 
 
 @needs_shared
-def test_IMP_1_two_workloads_and_all_placeholders_are_refused_at_once(tmp_path: Path, capsys: Said) -> None:
+def test_IMP_1_two_workloads_and_all_placeholders_are_refused_at_once(
+    tmp_path: Path, capsys: Said
+) -> None:
     text = both()
     lines = [at for at, line in enumerate(text.splitlines(), 1) if PLACEHOLDER in line]
     refused = imported(capsys, written(tmp_path, text), "--name", "shop", "--region", "cn-hangzhou")
     assert (refused.code, refused.out) == (2, "")
-    assert "--workload kube-system/cluster-autoscaler#1 or --workload kube-system/cluster-autoscaler#2" in refused.err
+    assert (
+        "--workload kube-system/cluster-autoscaler#1 or --workload kube-system/cluster-autoscaler#2"
+        in refused.err
+    )
     for line in lines:
-        assert f"deploy.yaml:{line}: --nodes: '{PLACEHOLDER}' is a placeholder; write it like {GROUP}" in refused.err
+        assert (
+            f"deploy.yaml:{line}: --nodes: '{PLACEHOLDER}' is a placeholder; write it like {GROUP}"
+            in refused.err
+        )
 
 
 @needs_shared
 def test_IMP_2_alicloud_with_keys(tmp_path: Path, capsys: Said) -> None:
     text = both().replace(PLACEHOLDER, GROUP)
-    given = ("--workload", "kube-system/cluster-autoscaler#1", "--region", "cn-hangzhou", "--name", "shop")
+    given = (
+        "--workload",
+        "kube-system/cluster-autoscaler#1",
+        "--region",
+        "cn-hangzhou",
+        "--name",
+        "shop",
+    )
     assert printed(capsys, written(tmp_path, text), *given) == ALICLOUD
 
 
 @needs_shared
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_IMP_3_the_secrets_region_is_read_and_its_keys_are_not(output: str, tmp_path: Path, capsys: Said) -> None:
-    values = {"ACCESS_KEY_ID": f"id-{KEY}", "ACCESS_KEY_SECRET": f"secret-{KEY}", "REGION_ID": "cn-hangzhou"}
+def test_IMP_3_the_secrets_region_is_read_and_its_keys_are_not(
+    output: str, tmp_path: Path, capsys: Said
+) -> None:
+    values = {
+        "ACCESS_KEY_ID": f"id-{KEY}",
+        "ACCESS_KEY_SECRET": f"secret-{KEY}",
+        "REGION_ID": "cn-hangzhou",
+    }
     text = secret()
     for name, value in values.items():
         text = text.replace(f"<BASE64_{name}>", base64.b64encode(value.encode()).decode())
@@ -144,9 +172,9 @@ def test_IMP_4_the_role_of_a_node_is_not_here(tmp_path: Path, capsys: Said) -> N
     file = written(tmp_path, deployments()[1].replace(PLACEHOLDER, GROUP))
     found = imported(capsys, file, "--name", "shop", "--region", "cn-hangzhou", "--strict")
     assert found.code == 1
-    assert next(text for verdict, text in found.rows_of("no credentials") if verdict == "not here").startswith(
-        "RAM role of the node"
-    )
+    assert next(
+        text for verdict, text in found.rows_of("no credentials") if verdict == "not here"
+    ).startswith("RAM role of the node")
 
 
 def test_clusterapi_with_a_management_cluster(capsys: Said) -> None:
@@ -166,13 +194,22 @@ def test_every_command_line_of_cluster_api_is_read(tmp_path: Path, capsys: Said)
 
 
 @needs_shared
-def test_IMP_32_a_backslash_before_blanks_continues_the_line_and_is_told(tmp_path: Path, capsys: Said) -> None:
+def test_IMP_32_a_backslash_before_blanks_continues_the_line_and_is_told(
+    tmp_path: Path, capsys: Said
+) -> None:
     (text,) = commands(3)
     file = written(tmp_path, text, "run.sh")
     refused = imported(capsys, file)
     assert refused.code == 2
     assert "--env CLUSTER_NAME=VALUE" in refused.err
-    secrets = ("--env", "BOOTSTRAP_TOKEN_ID=x", "--env", "BOOTSTRAP_TOKEN_SECRET=y", "--env", "CHERRY_AUTH_TOKEN=z")
+    secrets = (
+        "--env",
+        "BOOTSTRAP_TOKEN_ID=x",
+        "--env",
+        "BOOTSTRAP_TOKEN_SECRET=y",
+        "--env",
+        "CHERRY_AUTH_TOKEN=z",
+    )
     given = (file, "--env", "CLUSTER_NAME=cluster1", *secrets)
     assert printed(capsys, *given) == CHERRYSERVERS
     found = imported(capsys, *given)
@@ -197,21 +234,37 @@ def test_IMP_32_cherryservers_with_a_deployment_and_secrets(tmp_path: Path, caps
         of_secret("BOOTSTRAP_TOKEN_SECRET", "bootstrap-token", "token-secret"),
         of_secret("CHERRY_AUTH_TOKEN", "cherry", "authtoken"),
     ]
-    config = f'[nodegroupdef "default"]\nproject-id=YOUR_CHERRYSERVERS_PROJECT_ID\ncloudinit="{KEY}"\n'
+    config = (
+        f'[nodegroupdef "default"]\nproject-id=YOUR_CHERRYSERVERS_PROJECT_ID\ncloudinit="{KEY}"\n'
+    )
     mounts = [{"name": "config", "mountPath": "/config", "readOnly": True}]
     deployment = workload(
-        container(["./cluster-autoscaler", *flags], image="autoscaler:latest", env=env, volumeMounts=mounts)
+        container(
+            ["./cluster-autoscaler", *flags],
+            image="autoscaler:latest",
+            env=env,
+            volumeMounts=mounts,
+        )
     )
     pod = deployment["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "config", "secret": {"secretName": "cloud-config"}}]
     objects = [
-        {"kind": "Secret", "metadata": {"name": name, "namespace": "kube-system"}, "stringData": data}
-        for name, data in (("cherry", {"authtoken": KEY}), ("cloud-config", {"cloud-config": config}))
+        {
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "stringData": data,
+        }
+        for name, data in (
+            ("cherry", {"authtoken": KEY}),
+            ("cloud-config", {"cloud-config": config}),
+        )
     ]
     file = written(tmp_path, manifest(deployment, *objects))
     assert printed(capsys, file) == CHERRYSERVERS
     found = imported(capsys, file)
-    assert "kubectl -n kube-system get secret cloud-config" in found.rows_of("--cloud-config=")[0][1]
+    assert (
+        "kubectl -n kube-system get secret cloud-config" in found.rows_of("--cloud-config=")[0][1]
+    )
     assert found.rows_of("--alsologtostderr")[0][0] == "no effect"
     assert KEY not in found.out + found.err
 
@@ -268,13 +321,20 @@ def test_IMP_34_exoscale_with_a_named_pool(tmp_path: Path, capsys: Said) -> None
 
 def test_exoscale_import_with_a_named_pool_makes_groups_of_all_pools(capsys: Said) -> None:
     command = "EXOSCALE_ZONE=ch-gva-2 cluster-autoscaler --cloud-provider=exoscale --nodes=1:3:web"
-    policy, warnings = load(printed(capsys, "--command", command, "--name", "shop"), place="shop.yaml")
+    policy, warnings = load(
+        printed(capsys, "--command", command, "--name", "shop"), place="shop.yaml"
+    )
     assert warnings == ()
     with ExoscaleBench() as bench:
-        web, gpu = bench.add_nodepool("web", size=2).pool.id, bench.add_nodepool("gpu", size=1).pool.id
+        web, gpu = (
+            bench.add_nodepool("web", size=2).pool.id,
+            bench.add_nodepool("gpu", size=1).pool.id,
+        )
         connection = bench.connection(bench.server.root)
         settings = {**policy.providers["exoscale"], "endpoint": bench.server.root}
-        provider = build(msgspec.structs.replace(connection, settings=settings, groups=policy.node_groups))
+        provider = build(
+            msgspec.structs.replace(connection, settings=settings, groups=policy.node_groups)
+        )
         groups = {group.id: group for group in provider.observe(bench.nodes()).groups}
     assert set(groups) == {web, gpu}
     assert (groups[web].min, groups[web].max) == (1, 3)
@@ -283,8 +343,20 @@ def test_exoscale_import_with_a_named_pool_makes_groups_of_all_pools(capsys: Sai
 
 @needs_shared
 def test_huawei_clouds_rules_are_valid_without_the_addon(tmp_path: Path, capsys: Said) -> None:
-    given = ("--name", "prod", "--region", "cn-north-4", "--cluster-id", "2292498e-1111-11ee-8b5e-0255ac1001ba")
-    secrets = ("--credentials-secret", "outscaler/prod/huaweicloud", "--kubeconfig-secret", "outscaler/prod/kubeconfig")
+    given = (
+        "--name",
+        "prod",
+        "--region",
+        "cn-north-4",
+        "--cluster-id",
+        "2292498e-1111-11ee-8b5e-0255ac1001ba",
+    )
+    secrets = (
+        "--credentials-secret",
+        "outscaler/prod/huaweicloud",
+        "--kubeconfig-secret",
+        "outscaler/prod/kubeconfig",
+    )
     file = written(tmp_path, scaling_rules(), "rules.yaml")
     assert main(["import", file, *given, *secrets, "--time-zone", "Asia/Shanghai"]) == 0
     policy = written(tmp_path, capsys.readouterr().out, "prod.yaml")

@@ -30,9 +30,20 @@ class Keyboard(io.StringIO):
 
 
 @pytest.mark.parametrize("provider", list(STARTS))
-def test_init_makes_a_policy_that_validate_accepts(provider: str, tmp_path: Path, capsys: Said) -> None:
+def test_init_makes_a_policy_that_validate_accepts(
+    provider: str, tmp_path: Path, capsys: Said
+) -> None:
     policy = tmp_path / "prod.yaml"
-    arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider], "--max-nodes", "50"]
+    arguments = [
+        "--name",
+        "prod",
+        "--provider",
+        provider,
+        "--location",
+        LOCATIONS[provider],
+        "--max-nodes",
+        "50",
+    ]
     assert main(["init", str(policy), *arguments]) == 0
     assert f"outscaler validate {policy}" in capsys.readouterr().err
     assert main(["validate", "--strict", str(policy)]) == 0
@@ -44,7 +55,9 @@ def test_init_makes_a_policy_that_validate_accepts(provider: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("provider", list(STARTS))
-def test_init_proposes_consolidation_in_shadow_that_validate_accepts(provider: str, tmp_path: Path) -> None:
+def test_init_proposes_consolidation_in_shadow_that_validate_accepts(
+    provider: str, tmp_path: Path
+) -> None:
     policy = tmp_path / "prod.yaml"
     arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider]]
     assert main(["init", str(policy), *arguments]) == 0
@@ -56,12 +69,17 @@ def test_init_proposes_consolidation_in_shadow_that_validate_accepts(provider: s
     text = text.replace("scaleDownEnabled: false", "scaleDownEnabled: true")
     policy.write_text(text)
     spec = yaml.safe_load(text)["spec"]
-    assert (spec["consolidation"], "prices" in spec) == ({"mode": "shadow"}, not STARTS[provider].priced)
+    assert (spec["consolidation"], "prices" in spec) == (
+        {"mode": "shadow"},
+        not STARTS[provider].priced,
+    )
     assert main(["validate", "--strict", str(policy)]) == 0
 
 
 @pytest.mark.parametrize("provider", list(STARTS))
-def test_init_proposes_node_lifecycle_and_spot_where_there_is_any(provider: str, tmp_path: Path) -> None:
+def test_init_proposes_node_lifecycle_and_spot_where_there_is_any(
+    provider: str, tmp_path: Path
+) -> None:
     policy = tmp_path / "prod.yaml"
     arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider]]
     assert main(["init", str(policy), *arguments]) == 0
@@ -76,7 +94,9 @@ def test_init_proposes_node_lifecycle_and_spot_where_there_is_any(provider: str,
     assert main(["validate", str(policy)]) == 0
 
 
-def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+def test_init_asks_five_questions_and_asks_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
     answers = ["Prod!", "prod", "aws", "exoscale", "ch-gva-2", "", "many", ""]
     monkeypatch.setattr("sys.stdin", Keyboard("\n".join(answers) + "\n"))
     assert main(["init"]) == 0
@@ -84,7 +104,9 @@ def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch
     assert yaml.safe_load(said.out)["spec"] == {
         "mode": "shadow",
         "kubernetes": {"kubeconfigSecret": "ssm:/outscaler/prod/kubeconfig"},
-        "providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "ssm:/outscaler/prod/exoscale"}},
+        "providers": {
+            "exoscale": {"zone": "ch-gva-2", "credentialsSecret": "ssm:/outscaler/prod/exoscale"}
+        },
     }
     assert "'Prod!' is not a cluster's name" in said.err
     assert "'aws' is not a provider; write one of alicloud" in said.err
@@ -97,7 +119,10 @@ def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch
         ((), "--name: is not given, and standard input is not a terminal"),
         (("--name", "A b"), "--name: 'A b' is not a cluster's name"),
         (("--name", "a", "--provider", "gcp"), "--provider: 'gcp' is not a provider"),
-        (("--name", "a", "--provider", "huaweicloud", "--location", "x"), "--location: is not 2 words"),
+        (
+            ("--name", "a", "--provider", "huaweicloud", "--location", "x"),
+            "--location: is not 2 words",
+        ),
         (("--name", "a", "--provider", "exoscale", "--location", "no_zone"), "zone"),
     ],
 )
@@ -110,7 +135,9 @@ def test_init_refuses_answers_that_cannot_be_used(arguments: tuple[str, ...], sa
     assert says in heard.getvalue()
 
 
-def test_init_names_secrets_of_the_deployment(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+def test_init_names_secrets_of_the_deployment(
+    monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     assert main(["init", "--name", "prod", "--provider", "exoscale", "--location", "ch-gva-2"]) == 0
     made = yaml.safe_load(capsys.readouterr().out)
@@ -123,7 +150,10 @@ def test_init_names_secrets_of_the_deployment(monkeypatch: pytest.MonkeyPatch, c
         (
             (),
             "ssm:/",
-            "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --name /outscaler/{} --value",
+            (
+                "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --name "
+                "/outscaler/{} --value"
+            ),
         ),
         (
             ("--secret-store", "secretsmanager"),
@@ -135,13 +165,34 @@ def test_init_names_secrets_of_the_deployment(monkeypatch: pytest.MonkeyPatch, c
 def test_init_proposes_parameters_and_says_how_to_store_them(
     arguments: tuple[str, ...], prefix: str, command: str, capsys: Said
 ) -> None:
-    assert main(["init", "--name", "prod", "--provider", "exoscale", "--location", "ch-gva-2", *arguments]) == 0
+    assert (
+        main(
+            [
+                "init",
+                "--name",
+                "prod",
+                "--provider",
+                "exoscale",
+                "--location",
+                "ch-gva-2",
+                *arguments,
+            ]
+        )
+        == 0
+    )
     made = capsys.readouterr()
     spec = yaml.safe_load(made.out)["spec"]
-    names = [spec["kubernetes"]["kubeconfigSecret"], spec["providers"]["exoscale"]["credentialsSecret"]]
+    names = [
+        spec["kubernetes"]["kubeconfigSecret"],
+        spec["providers"]["exoscale"]["credentialsSecret"],
+    ]
     assert names == [f"{prefix}outscaler/prod/kubeconfig", f"{prefix}outscaler/prod/exoscale"]
-    stored = [line.removeprefix("Store: ") for line in made.err.splitlines() if line.startswith("Store: ")]
-    assert stored == [f"{command.format(use)} file://FILE" for use in ("prod/kubeconfig", "prod/exoscale")]
+    stored = [
+        line.removeprefix("Store: ") for line in made.err.splitlines() if line.startswith("Store: ")
+    ]
+    assert stored == [
+        f"{command.format(use)} file://FILE" for use in ("prod/kubeconfig", "prod/exoscale")
+    ]
 
 
 def test_init_does_not_replace_a_file(tmp_path: Path, capsys: Said) -> None:

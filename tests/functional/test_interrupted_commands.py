@@ -31,7 +31,8 @@ spec:
   mode: active
   kubernetes: {kubeconfigSecret: outscaler/dev/mine/kubeconfig}
   providers:
-    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: "https://proxy.example"}
+    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: \
+"https://proxy.example"}
 """
 WORKING = """
 import sys, tempfile, time
@@ -69,10 +70,18 @@ def test_further_signals_do_not_stop_the_cleaning_up(first: int, second: int) ->
     assert (process.returncode, out, err, folder.exists()) == (130, "", "interrupted\n", False)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are not listed in /proc")
-@pytest.mark.parametrize(("number", "at"), [(signal.SIGINT, "Starting"), (signal.SIGTERM, "1. A small cluster")])
-def test_interrupted_demonstration_leaves_nothing_behind(number: int, at: str, tmp_path: Path) -> None:
-    with started(python("-m", "infra.demo", "--place", str(tmp_path / "local")), cwd=ROOT) as process:
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="processes are not listed in /proc"
+)
+@pytest.mark.parametrize(
+    ("number", "at"), [(signal.SIGINT, "Starting"), (signal.SIGTERM, "1. A small cluster")]
+)
+def test_interrupted_demonstration_leaves_nothing_behind(
+    number: int, at: str, tmp_path: Path
+) -> None:
+    with started(
+        python("-m", "infra.demo", "--place", str(tmp_path / "local")), cwd=ROOT
+    ) as process:
         line_with(process, at)
         functions = children(process.pid)
         assert functions or at == "Starting"  # which is said before the first function is started
@@ -106,15 +115,24 @@ def shown(address: str) -> bytes:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_ui_judges_as_the_functions_do_and_ends_at_a_signal(number: int, aws: LocalAws, tmp_path: Path) -> None:
+def test_ui_judges_as_the_functions_do_and_ends_at_a_signal(
+    number: int, aws: LocalAws, tmp_path: Path
+) -> None:
     table = f"page-{number}-state"
     aws.create_table(table)
     store = Store(table, clock=lambda: NOW, region="us-east-1", client=aws.client("dynamodb"))
     store.policies.put("mine", POLICY, digest(POLICY), None)
     store.deployment_settings().publish(
-        Deployment("outscaler/dev/", frozenset({"outscaler/dev/all/exoscale"}), frozenset({"proxy.example"}))
+        Deployment(
+            "outscaler/dev/",
+            frozenset({"outscaler/dev/all/exoscale"}),
+            frozenset({"proxy.example"}),
+        )
     )
-    environment = aws.env | {"OUTSCALER_PROFILE": str(tmp_path / "none.json"), "OUTSCALER_SECRET_PREFIX": "other/"}
+    environment = aws.env | {
+        "OUTSCALER_PROFILE": str(tmp_path / "none.json"),
+        "OUTSCALER_SECRET_PREFIX": "other/",
+    }
     command = python("-m", "chalicelib", "ui", "--no-open", "--table", table)
     with started(command, environment, cwd=ROOT) as process:
         page = shown(line_with(process, "http://").strip()).decode()

@@ -1,4 +1,6 @@
-"""`outscaler kubeconfig` makes a kubeconfig of the service account's token, with which the cluster can be read."""
+"""`outscaler kubeconfig` makes a kubeconfig of the service account's token, with which
+the cluster can be read.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,16 @@ def secret(**fields: Any) -> dict[str, Any]:
 
 def test_kubeconfig_of_the_token_reads_the_same_cluster(tmp_path: Path, capsys: Said) -> None:
     with served(tmp_path, saved_objects(shop(tmp_path / "shop"))) as (server, kubeconfig):
-        server.store.load("secrets", [secret(data={"token": base64.b64encode(b"token-of-admin").decode()})])
+        server.store.load(
+            "secrets", [secret(data={"token": base64.b64encode(b"token-of-admin").decode()})]
+        )
         assert main(["kubeconfig", "--kubeconfig", str(kubeconfig)]) == 0
         said = capsys.readouterr()
         made = tmp_path / "made"
         made.write_text(said.out)
-        assert yaml.safe_load(said.out)["users"] == [{"name": "outscaler", "user": {"token": "token-of-admin"}}]
+        assert yaml.safe_load(said.out)["users"] == [
+            {"name": "outscaler", "user": {"token": "token-of-admin"}}
+        ]
         assert "token-of-admin" not in said.err
         assert main(["capture", str(tmp_path / "capture"), "--kubeconfig", str(made)]) == 0
 
@@ -45,13 +51,21 @@ def test_kubeconfig_of_the_token_reads_the_same_cluster(tmp_path: Path, capsys: 
 @each_row(
     "fields, says",
     [
-        (None, "Secret kube-system/outscaler-token: does not exist; outscaler manifests rbac token | kubectl"),
+        (
+            None,
+            (
+                "Secret kube-system/outscaler-token: does not exist; outscaler manifests rbac "
+                "token | kubectl"
+            ),
+        ),
         ({"type": "Opaque"}, "is not of type kubernetes.io/service-account-token"),
         ({"data": {}}, "has no token yet"),
         ({"data": {"token": "%%%"}}, "has no token yet"),
     ],
 )
-def test_kubeconfig_without_a_token_says_what_to_do(fields: dict[str, Any] | None, says: str) -> None:
+def test_kubeconfig_without_a_token_says_what_to_do(
+    fields: dict[str, Any] | None, says: str
+) -> None:
     import contextlib
     import io
     import tempfile

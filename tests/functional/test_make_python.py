@@ -33,16 +33,27 @@ def chosen(folder: Path, commands: dict[str, str], **given: str) -> str:
 @pytest.mark.parametrize(
     ("commands", "taken"),
     [
-        ({"python3.13": WORKS, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.13"),
-        ({"python3.13": BROKEN, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.12"),
+        (
+            {"python3.13": WORKS, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS},
+            "python3.13",
+        ),
+        (
+            {"python3.13": BROKEN, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS},
+            "python3.12",
+        ),
         ({"python3.13": NO_VENV, "python3.11": WORKS, "python3": WORKS}, "python3.11"),
-        ({"python3.13": BROKEN, "python3.12": BROKEN, "python3.11": BROKEN, "python3": WORKS}, "python3"),
+        (
+            {"python3.13": BROKEN, "python3.12": BROKEN, "python3.11": BROKEN, "python3": WORKS},
+            "python3",
+        ),
         ({"python3.14": WORKS, "python3": WORKS}, "python3"),
         ({}, "python3"),
     ],
     ids=["newest", "broken-shim", "without-venv", "broken-shims", "only-newer", "none"],
 )
-def test_make_uses_the_newest_working_python(tmp_path: Path, commands: dict[str, str], taken: str) -> None:
+def test_make_uses_the_newest_working_python(
+    tmp_path: Path, commands: dict[str, str], taken: str
+) -> None:
     assert chosen(tmp_path, commands) == taken
 
 

@@ -1,10 +1,11 @@
 """Runs `make run` in its own process to the end.
 
-In the story the act function is killed four times between the provider's call and the record, and nothing is bought
-twice. The cluster uses five clouds: one has no stock, one has no quota, one delivers a server that never joins, and one
-scales up by rules, two of which are true at once while the preferred flavour is sold out. At the end, a dear node is
-replaced by a cheaper one, and another one is drained into room that exists; a spot node is taken back, a sick and an
-old node are replaced. The run checks this itself and reports it in its exit code.
+In the story the act function is killed four times between the provider's call and the record, and
+nothing is bought twice. The cluster uses five clouds: one has no stock, one has no quota, one
+delivers a server that never joins, and one scales up by rules, two of which are true at once while
+the preferred flavour is sold out. At the end, a dear node is replaced by a cheaper one, and another
+one is drained into room that exists; a spot node is taken back, a sick and an old node are
+replaced. The run checks this itself and reports it in its exit code.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ def test_invalid_make_run_argument_is_one_line_with_exit_code_2() -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize("arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)])
+@pytest.mark.parametrize(
+    "arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)]
+)
 def test_invalid_make_run_argument_ends_with_code_2(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,6 @@
-"""`outscaler manifests` prints what stands in a cluster; no message names a file of the repository."""
+"""`outscaler manifests` prints what stands in a cluster; no message names a file of the
+repository.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_several_manifests_are_one_stream_for_kubectl(capsys: Said) -> None:
     assert (listed["kind"], [item["kind"] for item in listed["items"]]) == ("List", kinds)
 
 
-def test_wheel_s_folder_of_manifests_comes_first(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wheel_s_folder_of_manifests_comes_first(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     shutil.copytree(FOLDER, tmp_path / "wheel")
     (tmp_path / "wheel" / "token-secret.yaml").write_text("kind: OfTheWheel\n")
     monkeypatch.setattr(manifests, "FOLDERS", (tmp_path / "wheel", FOLDER))
@@ -64,7 +68,8 @@ def test_messages_name_pages_by_address_and_manifests_by_their_command() -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("see docs/policy.md", 1), ("apply infra/kubernetes/x.yaml", 1), (f"see {DOCS}/policy.md", 0)]
+    ("text", "count"),
+    [("see docs/policy.md", 1), ("apply infra/kubernetes/x.yaml", 1), (f"see {DOCS}/policy.md", 0)],
 )
 def test_path_in_a_message_is_noticed(text: str, count: int) -> None:
     assert len(PATHS.findall(text)) == count

@@ -25,7 +25,9 @@ def write(path: Path, document: dict[str, Any]) -> str:
 
 
 def merged(*paths: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(read_kubeconfig(kubeconfig_of({"KUBECONFIG": os.pathsep.join(paths)})))
+    found: dict[str, Any] = yaml.safe_load(
+        read_kubeconfig(kubeconfig_of({"KUBECONFIG": os.pathsep.join(paths)}))
+    )
     return found
 
 
@@ -44,7 +46,9 @@ def test_capture_reads_a_cluster_of_which_each_part_is_in_its_own_file(
 
 
 def test_the_first_file_counts_for_a_name_and_for_the_current_context(tmp_path: Path) -> None:
-    first = write(tmp_path / "a", {"clusters": [{"name": "x", "cluster": {"server": "https://first.test"}}]})
+    first = write(
+        tmp_path / "a", {"clusters": [{"name": "x", "cluster": {"server": "https://first.test"}}]}
+    )
     second = write(
         tmp_path / "b",
         {
@@ -57,7 +61,10 @@ def test_the_first_file_counts_for_a_name_and_for_the_current_context(tmp_path: 
     )
     third = write(tmp_path / "c", {"current-context": "third"})
     found = merged(first, second, third)
-    assert [each["cluster"]["server"] for each in found["clusters"]] == ["https://first.test", "https://y.test"]
+    assert [each["cluster"]["server"] for each in found["clusters"]] == [
+        "https://first.test",
+        "https://y.test",
+    ]
     assert found["current-context"] == "second"
 
 
@@ -69,14 +76,17 @@ def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
     }
     users = write(tmp_path / "one" / "users", {"users": [{"name": "u", "user": user}]})
     clusters = write(
-        tmp_path / "two" / "clusters", {"clusters": [{"name": "c", "cluster": {"certificate-authority": "ca.pem"}}]}
+        tmp_path / "two" / "clusters",
+        {"clusters": [{"name": "c", "cluster": {"certificate-authority": "ca.pem"}}]},
     )
     found = merged(users, clusters)
     [entry] = found["users"]
     assert entry["user"]["client-certificate"] == str(tmp_path / "one" / "pki" / "c.pem")
     assert entry["user"]["client-key"] == "/abs/k.pem"
     assert entry["user"]["exec"]["command"] == str(tmp_path / "one" / "login")
-    assert found["clusters"][0]["cluster"]["certificate-authority"] == str(tmp_path / "two" / "ca.pem")
+    assert found["clusters"][0]["cluster"]["certificate-authority"] == str(
+        tmp_path / "two" / "ca.pem"
+    )
 
 
 @pytest.mark.parametrize("text", ["- a list", "token: [hidden-value", "a: " + "[" * 100])

@@ -1,4 +1,6 @@
-"""A table written by a newer release is refused by every function and every command of this release."""
+"""A table written by a newer release is refused by every function and every
+command of this release.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from tests.unit.policy.policy_documents import GOOD
 
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 REFUSAL = (
-    "the table was written by a newer release (schema 2, release 0.4.0); this code knows schema 1; deploy that "
+    "the table was written by a newer release (schema 2, release 0.4.0); this code knows schema 1; "
+    "deploy that "
     "release again"
 )
 NEWER = {
@@ -42,13 +45,17 @@ TABLE, NAME = "outscaler", "prod-geneva"
 def world() -> Iterator[LocalWorld]:
     with LocalWorld(quick=True) as made:
         made.apply_policy(document(webhook=WEBHOOK))
-        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
+        made.seed(
+            objects.machine_deployment("workers", 1, 1, 4),
+            objects.deployment("web", replicas=3, cpu="1"),
+        )
         made.step(2 * MINUTE)
         yield made
 
 
 def upgrade(world: LocalWorld, *, warm: bool = False) -> None:
-    """Lets a newer release write the table. warm: this release's processes live on for up to a minute."""
+    """Lets a newer release write the table. warm: this release's processes
+    live on for up to a minute."""
     world.services.dynamodb.put_item(TableName=world.services.table, Item=NEWER)
     if not warm:
         world.restart()
@@ -60,12 +67,18 @@ def roll_forward(world: LocalWorld) -> None:
 
 
 def rows(world: LocalWorld) -> list[Any]:
-    return [list(world.store.table.query(partition, "")) for partition in (world.name, "!web", "!claims", "!paces")]
+    return [
+        list(world.store.table.query(partition, ""))
+        for partition in (world.name, "!web", "!claims", "!paces")
+    ]
 
 
 def deliver(world: LocalWorld, function: str, **message: str) -> Any:
     body = json.dumps({"cluster": world.name, **message})
-    return world.invoke(function, sqs_event(sqs_record(function, "m-1", "r", body, {"ApproximateReceiveCount": "1"})))
+    return world.invoke(
+        function,
+        sqs_event(sqs_record(function, "m-1", "r", body, {"ApproximateReceiveCount": "1"})),
+    )
 
 
 def test_first_pass_of_a_deployment_writes_the_schema(world: LocalWorld) -> None:
@@ -88,10 +101,17 @@ def test_no_function_works_on_a_newer_table_or_changes_it(
         ("act_clusterapi", {"operation": "grow-1"}),
         ("act_exoscale", {"operation": "grow-1"}),
     ):
-        assert deliver(world, function, **message).failed_messages == ("m-1",), "it goes back to its queue"
+        assert deliver(world, function, **message).failed_messages == ("m-1",), (
+            "it goes back to its queue"
+        )
     assert REFUSAL in world.invoke("reconcile_large", {"cluster": world.name}).error
     assert world.post([EVENT])["statusCode"] == 503
-    for route in ("/clusters", f"/clusters/{world.name}", f"/clusters/{world.name}/decisions", "/metrics"):
+    for route in (
+        "/clusters",
+        f"/clusters/{world.name}",
+        f"/clusters/{world.name}/decisions",
+        "/metrics",
+    ):
         answer = world.get(route)
         assert (answer["statusCode"], json.loads(answer["body"])) == (503, {"error": REFUSAL})
     assert rows(world) == before
@@ -125,9 +145,11 @@ def test_release_that_knows_the_table_continues_where_it_stopped(world: LocalWor
 
 
 def test_newer_rows_in_a_table_with_our_schema_are_skipped(world: LocalWorld) -> None:
-    """A row of another type in the schema's partition is not a cluster: lists and passes skip it."""
+    """A row of another type in the schema's partition is not a cluster:
+    lists and passes skip it."""
     world.services.dynamodb.put_item(
-        TableName=world.services.table, Item={**KEY, "item": {"S": "schema#next"}, "schema": {"N": "9"}}
+        TableName=world.services.table,
+        Item={**KEY, "item": {"S": "schema#next"}, "schema": {"N": "9"}},
     )
     world.restart()
     world.step(2 * MINUTE)
@@ -187,7 +209,9 @@ def test_no_command_reads_or_writes_a_newer_table(
     assert boto3.client("dynamodb").scan(TableName=f"{TABLE}-policies")["Items"] == []
 
 
-def test_migrate_does_not_change_the_schema(tables: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_does_not_change_the_schema(
+    tables: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     client = boto3.client("dynamodb")
     client.put_item(TableName=TABLE, Item=NEWER | {"schema": {"N": "1"}})
     assert main(["migrate", "--delete-old", "-o", "json"]) == 0

@@ -1,4 +1,6 @@
-"""Notifications of a tick: delivered at least once, to every destination by itself, and without harm to passes."""
+"""Notifications of a tick: delivered at least once, to every destination by itself,
+and without harm to passes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ NAME = "prod-geneva"
 TOPIC = "arn:aws:sns:eu-central-2:123456789012:outscaler-events"
 CHAT = "arn:aws:sns:eu-central-2:123456789012:outscaler-chat"
 HOOK = NoticeWebhook("https://hooks.example.org/x", "outscaler/prod-geneva/notifications")
-EVERYWHERE = Notifications(topic=TOPIC, chat_topic=CHAT, webhook=HOOK, min_severity=NoticeSeverity.INFO)
+EVERYWHERE = Notifications(
+    topic=TOPIC, chat_topic=CHAT, webhook=HOOK, min_severity=NoticeSeverity.INFO
+)
 
 
 class Outbox:
@@ -64,7 +68,9 @@ class Stage:
     def __init__(self, settings: Notifications = EVERYWHERE) -> None:
         self.clock, self.outbox = ManualClock(NOW), Outbox()
         self.store = MemoryAccount().store("t", clock=self.clock)
-        self.policy = msgspec.structs.replace(in_mode(Policy(name=NAME), "active"), notifications=settings, version=1)
+        self.policy = msgspec.structs.replace(
+            in_mode(Policy(name=NAME), "active"), notifications=settings, version=1
+        )
 
     def remember(self, memory: Memory) -> None:
         lease = self.store.leases.acquire(NAME, "pass", 60)
@@ -72,7 +78,9 @@ class Stage:
         self.store.leases.release(lease, passed_at=self.clock())
 
     def fail(self) -> None:
-        backoff = Backoff(300.0, self.clock() + 300, self.clock(), "OutOfStock", "SoldOut", "none left")
+        backoff = Backoff(
+            300.0, self.clock() + 300, self.clock(), "OutOfStock", "SoldOut", "none left"
+        )
         self.remember(Memory(groups={"gpu": GroupMemory(backoff=backoff)}))
 
     def recover(self) -> None:
@@ -80,7 +88,9 @@ class Stage:
 
     def tick(self, advance: float = 60.0) -> int:
         def channels(cluster: str) -> Channels:
-            return Channels(cluster, "outscaler-dev", self.outbox, self.outbox, lambda name: f"text of {name}")
+            return Channels(
+                cluster, "outscaler-dev", self.outbox, self.outbox, lambda name: f"text of {name}"
+            )
 
         count = notify([self.policy], self.store, channels, self.clock)
         self.clock.advance(advance)
@@ -106,7 +116,10 @@ def test_event_is_a_cloud_event_with_attributes_for_filters() -> None:
     stage.fail()
     stage.tick()
     event = next(each for where, each in stage.outbox.sent if where == TOPIC)
-    assert {name: event[name] for name in ("specversion", "source", "type", "subject", "severity", "state")} == {
+    assert {
+        name: event[name]
+        for name in ("specversion", "source", "type", "subject", "severity", "state")
+    } == {
         "specversion": "1.0",
         "source": f"//outscaler/outscaler-dev/clusters/{NAME}",
         "type": "dev.outscaler.group.failed",
@@ -124,7 +137,11 @@ def test_event_is_a_cloud_event_with_attributes_for_filters() -> None:
         "state": "open",
     }
     chat = next(each for where, each in stage.outbox.sent if where == CHAT)
-    assert (chat["version"], chat["source"], chat["metadata"]["threadId"]) == ("1.0", "custom", event["dedupkey"])
+    assert (chat["version"], chat["source"], chat["metadata"]["threadId"]) == (
+        "1.0",
+        "custom",
+        event["dedupkey"],
+    )
 
 
 def test_quiet_tick_writes_nothing() -> None:
@@ -232,7 +249,8 @@ def test_two_ticks_at_the_same_time_lose_nothing() -> None:
     stage.fail()
     data, version = stage.store.notices().load(NAME)
     stage.tick()
-    assert stage.store.notices().save(NAME, b"{}", version) == ""  # the slower tick does not overwrite
+    # the slower tick does not overwrite
+    assert stage.store.notices().save(NAME, b"{}", version) == ""
     assert load_state(stage.store.notices().load(NAME)[0]).notices
     assert data == b""
 
@@ -257,9 +275,12 @@ def test_state_that_cannot_be_read_reports_again_and_stops_nothing() -> None:
 def test_foreign_texts_never_outgrow_the_row() -> None:
     stage = Stage()
     random_text = random.Random(1)
-    texts = ["".join(chr(random_text.randrange(0x4E00, 0x9F00)) for _ in range(900)) for _ in range(200)]
+    texts = [
+        "".join(chr(random_text.randrange(0x4E00, 0x9F00)) for _ in range(900)) for _ in range(200)
+    ]
     groups = {
-        f"g{at}": GroupMemory(backoff=Backoff(300.0, NOW + 9e5, NOW, text, text, text)) for at, text in enumerate(texts)
+        f"g{at}": GroupMemory(backoff=Backoff(300.0, NOW + 9e5, NOW, text, text, text))
+        for at, text in enumerate(texts)
     }
     stage.remember(Memory(groups=groups))
     stage.outbox.down = {TOPIC, CHAT, HOOK.url}
@@ -284,7 +305,10 @@ def test_no_message_names_a_secret() -> None:
     stage = Stage()
     access = KubernetesAccess(kubeconfig_secret="an-unusual-name")
     stage.policy = msgspec.structs.replace(stage.policy, kubernetes=access)
-    words = f"an-unusual-name is refused; secret outscaler/{NAME}/kubeconfig: does not exist; ssm:/outscaler/x/exoscale"
+    words = (
+        f"an-unusual-name is refused; secret outscaler/{NAME}/kubeconfig: does not exist; "
+        "ssm:/outscaler/x/exoscale"
+    )
     backoff = Backoff(300.0, NOW + 300, NOW, "Unauthorized", "an-unusual-name", words)
     stage.remember(Memory(groups={"gpu": GroupMemory(backoff=backoff)}))
     lease = stage.store.leases.acquire(NAME, "pass", 60)
@@ -323,23 +347,32 @@ def test_signature_is_that_of_standard_webhooks() -> None:
     assert made == "v1," + base64.b64encode(expected).decode()
 
 
-@pytest.mark.parametrize("url", ["https://127.0.0.1:9/x", "https://169.254.169.254/latest", "https://[::1]:9/"])
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1:9/x", "https://169.254.169.254/latest", "https://[::1]:9/"]
+)
 def test_addresses_of_the_machine_are_never_reached(url: str) -> None:
     with pytest.raises(NotAccepted, match="no answer"):
         WebhookSender(permitted(loopback=False)).post(url, "0123456789abcdef", "id", NOW, b"{}")
 
 
-def test_published_message_arrives_at_a_subscriber_with_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_message_arrives_at_a_subscriber_with_attributes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
     with mock_aws():
         topic = boto3.client("sns").create_topic(Name="outscaler-events")["TopicArn"]
         queue = boto3.client("sqs").create_queue(QueueName="q")["QueueUrl"]
-        arn = boto3.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
-            "QueueArn"
-        ]
+        arn = boto3.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[
+            "Attributes"
+        ]["QueueArn"]
         boto3.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
         TopicPublisher().publish(topic, '{"a": 1}', {"severity": "warning", "group": ""})
-        body = json.loads(boto3.client("sqs").receive_message(QueueUrl=queue)["Messages"][0]["Body"])
-        assert (body["Message"], body["MessageAttributes"]["severity"]["Value"]) == ('{"a": 1}', "warning")
+        body = json.loads(
+            boto3.client("sqs").receive_message(QueueUrl=queue)["Messages"][0]["Body"]
+        )
+        assert (body["Message"], body["MessageAttributes"]["severity"]["Value"]) == (
+            '{"a": 1}',
+            "warning",
+        )
         with pytest.raises(NotPublished, match="NotFound"):
             TopicPublisher().publish(topic + "-gone", "x", {})

@@ -21,7 +21,8 @@ from tests.unit.policy.policy_documents import GOOD, with_spec
 
 def test_policy_reads_and_dumps_every_key_of_notifications() -> None:
     text = with_spec(
-        f"notifications:\n  topic: {TOPIC}\n  chatTopic: {CHAT}\n  minSeverity: info\n  types: [paused, scaled.up]\n"
+        f"notifications:\n  topic: {TOPIC}\n  chatTopic: {CHAT}\n  minSeverity: info\n  types: "
+        "[paused, scaled.up]\n"
         f"  webhook: {{url: '{HOOK.url}', secret: {HOOK.secret}}}\n"
         '  quietHours: [{cron: "0 20 * * *", duration: 10h, timeZone: Europe/Zurich}]'
     )
@@ -38,7 +39,10 @@ def test_policy_reads_and_dumps_every_key_of_notifications() -> None:
     [
         ("topic: events", "is not the ARN of an SNS topic whose name begins with outscaler-"),
         ("topic: arn:aws:sns:eu-central-2:123456789012:other", "whose name begins with outscaler-"),
-        ("webhook: {url: 'http://x.example', secret: outscaler/prod-geneva/notifications}", "is not an HTTPS address"),
+        (
+            "webhook: {url: 'http://x.example', secret: outscaler/prod-geneva/notifications}",
+            "is not an HTTPS address",
+        ),
         (
             "webhook: {url: 'https://u:p@x.example', secret: outscaler/prod-geneva/notifications}",
             "is not an HTTPS address",
@@ -72,7 +76,9 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 def test_notify_test_shows_each_destination_and_fails_if_one_does(
     table: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table.policies.put(NAME, with_spec(f"notifications: {{topic: {TOPIC}, chatTopic: {CHAT}}}"), "d", None)
+    table.policies.put(
+        NAME, with_spec(f"notifications: {{topic: {TOPIC}, chatTopic: {CHAT}}}"), "d", None
+    )
     boto3.client("sns").create_topic(Name="outscaler-events")
     assert main(["notify", "test", NAME, "-o", "json"]) == 1
     found = json.loads(capsys.readouterr().out)["destinations"]
@@ -84,7 +90,9 @@ def test_notify_test_shows_each_destination_and_fails_if_one_does(
     assert "no message is lost" in capsys.readouterr().out
 
 
-def test_notify_test_without_destinations_says_what_to_write(table: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notify_test_without_destinations_says_what_to_write(
+    table: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     table.policies.put(NAME, GOOD, "d", None)
     assert main(["notify", "test", NAME]) == 2
     assert "its policy has no destinations; write spec.notifications" in capsys.readouterr().err

@@ -31,8 +31,8 @@ LOOKS, CHANGES = "outscaler/shop/{}-observe", "outscaler/shop/{}"
 
 
 class ObserveSecretFixture(msgspec.Struct, frozen=True):
-    """group, settings: for the policy, without names of secrets. looks, changes: values of the two secrets. refused:
-    calls rejected by the vendor so far; written: who made changes."""
+    """group, settings: for the policy, without names of secrets. looks, changes: values of the two
+    secrets. refused: calls rejected by the vendor so far; written: who made changes."""
 
     group: str
     settings: dict[str, Any]
@@ -46,14 +46,18 @@ class ObserveSecretFixture(msgspec.Struct, frozen=True):
 def _alicloud(world: LocalWorld, account: AlicloudAccount) -> ObserveSecretFixture:
     """The key has the rights of the first statement of the shipped policy, which only describes."""
     shipped = read_policy((INFRA / "alicloud/ram-policy.json").read_text("utf-8"))
-    account.server.ring.add("LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1]))
+    account.server.ring.add(
+        "LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1])
+    )
     group = account.cloud.add_group("web", most=5)
     return ObserveSecretFixture(
         group.id,
         account.settings(),
         account.secret("LTAI-EXAMPLE-LOOKS"),
         account.secret(),
-        lambda: [f"{call.key} {call.action} {call.code}" for call in account.server.log if call.code],
+        lambda: [
+            f"{call.key} {call.action} {call.code}" for call in account.server.log if call.code
+        ],
         lambda: {call.key for call in account.server.log if not call.action.startswith("Describe")},
         "LTAI-EXAMPLE-LOOKS",
     )
@@ -61,7 +65,9 @@ def _alicloud(world: LocalWorld, account: AlicloudAccount) -> ObserveSecretFixtu
 
 def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> ObserveSecretFixture:
     """The equivalent with Huawei Cloud's policy."""
-    shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0]["Action"]
+    shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0][
+        "Action"
+    ]
     account.server.ring.add("HPUA-EXAMPLE-LOOKS", "example-secret-that-looks", frozenset(shipped))
     account.cloud.add_pool(account.cluster.uid, "web")
     return ObserveSecretFixture(
@@ -69,7 +75,9 @@ def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> ObserveSecretFixt
         account.settings(),
         account.secret("HPUA-EXAMPLE-LOOKS"),
         account.secret(),
-        lambda: [f"{call.key} {call.operation} {call.code}" for call in account.server.log if call.code],
+        lambda: [
+            f"{call.key} {call.operation} {call.code}" for call in account.server.log if call.code
+        ],
         lambda: {call.key for call in account.server.log if call.method != "GET"},
         "HPUA-EXAMPLE-LOOKS",
     )
@@ -134,7 +142,9 @@ def _clusterapi(world: LocalWorld, _: None) -> ObserveSecretFixture:
     )
 
 
-SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], ObserveSecretFixture], str]] = {
+SCENES: dict[
+    str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], ObserveSecretFixture], str]
+] = {
     "alicloud": (lambda: AlicloudAccount(ways=AliWays(boot=20.0)), _alicloud, "credentialsSecret"),
     "cherryservers": (CherryAccount, _cherryservers, "credentialsSecret"),
     "clusterapi": (None, _clusterapi, "kubeconfigSecret"),
@@ -157,7 +167,9 @@ def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str
     make, prepare, key = SCENES[provider]
     account = make() if make is not None else None
     looks, changes = LOOKS.format(provider), CHANGES.format(provider)
-    with LocalWorld(quick=True, clouds=() if account is None else (account,), forgetful=True) as world:
+    with LocalWorld(
+        quick=True, clouds=() if account is None else (account,), forgetful=True
+    ) as world:
         scene = prepare(world, account)
         world.put_secret(looks, scene.looks)
         world.put_secret(changes, scene.changes)
@@ -165,7 +177,10 @@ def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str
             "providers": {provider: scene.settings | {key: changes, "observeSecret": looks}},
             "nodeGroups": [{"provider": provider, "id": scene.group, "min": 0, "max": 5}],
         }
-        world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=2, cpu="3", memory="1Gi"))
+        world.seed(
+            objects.node("system", cpu="2"),
+            objects.deployment("web", replicas=2, cpu="3", memory="1Gi"),
+        )
         world.apply_policy(document(mode="shadow", **spec))
         world.step(200)
         assert world.plans()[-1]["scale_ups"]
@@ -181,7 +196,11 @@ def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str
 @pytest.mark.parametrize(
     ("provider", "given", "used"),
     [
-        ("exoscale", {"zone": "z", "credentialsSecret": "c"}, {"zone": "z", "credentialsSecret": "o"}),
+        (
+            "exoscale",
+            {"zone": "z", "credentialsSecret": "c"},
+            {"zone": "z", "credentialsSecret": "o"},
+        ),
         (
             "cherryservers",
             {"credentialsSecret": "c", "bootstrapTokenSecret": "b"},
@@ -189,7 +208,12 @@ def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str
         ),
         (
             "huaweicloud",
-            {"credentialsSecret": "c", "agencyName": "a", "agencyDomain": "d", "agencyDuration": "900"},
+            {
+                "credentialsSecret": "c",
+                "agencyName": "a",
+                "agencyDomain": "d",
+                "agencyDuration": "900",
+            },
             {"credentialsSecret": "o"},
         ),
         (
@@ -197,9 +221,17 @@ def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str
             {"credentialsSecret": "c", "roleArn": "r", "sessionName": "s"},
             {"credentialsSecret": "o", "sessionName": "s"},
         ),
-        ("alicloud", {"oidcProviderArn": "p", "oidcTokenSecret": "t", "roleArn": "r"}, {"credentialsSecret": "o"}),
+        (
+            "alicloud",
+            {"oidcProviderArn": "p", "oidcTokenSecret": "t", "roleArn": "r"},
+            {"credentialsSecret": "o"},
+        ),
         ("alicloud", {"metadataEndpoint": "m", "ramRole": "r"}, {"credentialsSecret": "o"}),
-        ("clusterapi", {"kubeconfigSecret": "c", "context": "x"}, {"kubeconfigSecret": "o", "context": "x"}),
+        (
+            "clusterapi",
+            {"kubeconfigSecret": "c", "context": "x"},
+            {"kubeconfigSecret": "o", "context": "x"},
+        ),
     ],
 )
 def test_policy_for_passes_contains_no_write_credentials(

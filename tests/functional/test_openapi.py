@@ -1,4 +1,6 @@
-"""docs/reference/openapi.yaml describes the API: the same routes, and requests made from it get answers that it has."""
+"""docs/reference/openapi.yaml describes the API: the same routes, and requests made from it
+get answers that it has.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from infra.emulators.api_gateway import ApiGatewayFront
 from tests.functional.app_client import BEARER, AppClient
 from tests.source_trees import ROOT
 
-DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "reference" / "openapi.yaml").read_text("utf-8"))
+DOCUMENT: dict[str, Any] = yaml.safe_load(
+    (ROOT / "docs" / "reference" / "openapi.yaml").read_text("utf-8")
+)
 KEY, PAGE_KEY = "key-of-a-reader-in-tests", "k" * 40
 EXAMPLES, SEED = 10, 20300131
 OPERATIONS = [
@@ -43,7 +47,12 @@ OPERATIONS = [
     for method, operation in item.items()
     if method != "parameters"
 ]
-CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
 
 
 def served_routes() -> set[tuple[str, str]]:
@@ -60,7 +69,8 @@ def test_document_has_the_routes_of_the_app_and_no_other() -> None:
 
 
 def test_document_says_which_routes_need_a_key_or_a_signature_of_aws() -> None:
-    schemes = {(method, path): {name for each in operation.get("security", DOCUMENT["security"]) for name in each}
+    schemes = {(method, path): {name for each in operation.get("security", DOCUMENT["security"])
+                                for name in each}
                for method, path, operation in OPERATIONS}  # fmt: skip
     guarded = {
         (method, path): bool(cast(Any, entry).authorizer or cast(Any, entry).api_key_required)
@@ -71,7 +81,8 @@ def test_document_says_which_routes_need_a_key_or_a_signature_of_aws() -> None:
 
 
 class ServedApi(msgspec.Struct, frozen=True):
-    """The app behind an emulated API Gateway. cluster: has decisions. headers: of a caller with every credential."""
+    """The app behind an emulated API Gateway. cluster: has decisions. headers: of a
+    caller with every credential."""
 
     url: str
     cluster: str
@@ -82,7 +93,13 @@ class ServedApi(msgspec.Struct, frozen=True):
 def api(desk: AppClient) -> Iterator[ServedApi]:
     name = desk.cluster()
     for number in range(3):
-        entry = JournalEntry(desk.clock() - 60 * number, "plan", f"p{number}", facts={"gaps": 0}, body='{"groups": []}')
+        entry = JournalEntry(
+            desk.clock() - 60 * number,
+            "plan",
+            f"p{number}",
+            facts={"gaps": 0},
+            body='{"groups": []}',
+        )
         desk.store.journal.append(name, entry)
     desk.store_text(desk.cluster(), "kind: Cluster")
 
@@ -93,13 +110,18 @@ def api(desk: AppClient) -> Iterator[ServedApi]:
     front = ApiGatewayFront(lambda event: dict(cast(Any, app)(event, None)), KEY)
     grant = new_grant(desk.clock(), SESSION_FOR, None)
     cookie = written(grant, SESSION, desk.store.table.name, PAGE_KEY.encode())
-    headers = {"x-api-key": KEY, "Authorization": f"Bearer {BEARER}", "Cookie": f"{COOKIE}={cookie}"}
+    headers = {
+        "x-api-key": KEY,
+        "Authorization": f"Bearer {BEARER}",
+        "Cookie": f"{COOKIE}={cookie}",
+    }
     yield ServedApi(front.start(), name, headers)
     front.stop()
 
 
 def answers(api: ServedApi, mode: GenerationMode, headers: dict[str, str]) -> dict[str, set[int]]:
-    """Sends requests made from the document; each answer must be one that it describes. Returns the statuses."""
+    """Sends requests made from the document; each answer must be one that it
+    describes. Returns the statuses."""
     statuses: dict[str, set[int]] = {}
     for result in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations():
         assert isinstance(result, Ok)
@@ -117,7 +139,9 @@ def answers(api: ServedApi, mode: GenerationMode, headers: dict[str, str]) -> di
     return statuses
 
 
-def _requests(url: str, cases: SearchStrategy[schemathesis.Case[Any]], headers: dict[str, str], seen: set[int]) -> None:
+def _requests(
+    url: str, cases: SearchStrategy[schemathesis.Case[Any]], headers: dict[str, str], seen: set[int]
+) -> None:
     @seed(SEED)
     @settings(
         max_examples=EXAMPLES,
@@ -153,8 +177,14 @@ def test_every_answer_to_a_wrong_request_is_described(api: ServedApi) -> None:
 
 
 def test_caller_without_a_credential_gets_what_the_document_says(api: ServedApi) -> None:
-    statuses = answers(api, GenerationMode.POSITIVE, {"x-api-key": "", "Authorization": "", "Cookie": ""})
-    guarded = {f"{method} {path}" for method, path, operation in OPERATIONS if operation.get("security") is None}
+    statuses = answers(
+        api, GenerationMode.POSITIVE, {"x-api-key": "", "Authorization": "", "Cookie": ""}
+    )
+    guarded = {
+        f"{method} {path}"
+        for method, path, operation in OPERATIONS
+        if operation.get("security") is None
+    }
     assert len(guarded) == 4
     assert {statuses[route] == {403} for route in guarded} == {True}
     assert statuses["POST /clusters/{name}/events"] <= {400, 401, 404}

@@ -1,4 +1,6 @@
-"""The deployed REST API: one public stage, throttled by route, with a log that contains nothing from callers."""
+"""The deployed REST API: one public stage, throttled by route, with a log that
+contains nothing from callers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def test_api_has_exactly_one_public_stage(stage: str) -> None:
 def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> None:
     template = artifact().translated(stage)
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
-    numbers = {name: given["Default"] for name, given in template["Parameters"].items() if given["Type"] == "Number"}
+    numbers = {
+        name: given["Default"]
+        for name, given in template["Parameters"].items()
+        if given["Type"] == "Number"
+    }
 
     def number(value: int | dict[str, str]) -> int:
         return numbers[value["Ref"]] if isinstance(value, dict) else value
@@ -46,7 +52,13 @@ def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> 
         for one in found["MethodSettings"]
     }
     # They check sessions themselves, and files of the pages need none.
-    pages = ("", "~1open~1{code}", "~1static~1{file}", "~1clusters~1{name}", "~1clusters~1{name}~1{page}")
+    pages = (
+        "",
+        "~1open~1{code}",
+        "~1static~1{file}",
+        "~1clusters~1{name}",
+        "~1clusters~1{name}~1{page}",
+    )
     assert limits == {
         "* /*": (100, 200),
         "POST /~1clusters~1{name}~1events": (50, 100),

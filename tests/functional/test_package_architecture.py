@@ -1,5 +1,5 @@
-"""An artifact for either processor can be built on this machine, and contains nothing for another processor or
-Python."""
+"""An artifact for either processor can be built on this machine, and contains nothing for
+another processor or Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ OTHER = next(name for name in MACHINES if name != host_architecture())
 
 
 def elf(machine: int, *, bits: int = 2, order: int = 1, kind: str = "<") -> bytes:
-    return b"\x7fELF" + bytes([bits, order]) + bytes(10) + struct.pack(f"{kind}HH", 3, machine) + bytes(64)
+    return (
+        b"\x7fELF"
+        + bytes([bits, order])
+        + bytes(10)
+        + struct.pack(f"{kind}HH", 3, machine)
+        + bytes(64)
+    )
 
 
 def zipped(folder: Path, **files: bytes) -> Path:
@@ -63,9 +69,20 @@ def members(built: Artifact) -> dict[str, int]:
         ),
         ("lib__a.cpython-313.pyc", b"", "lib/a.cpython-313.pyc is for Python 3.13"),
     ],
-    ids=["module", "library", "program", "32-bits", "big-endian", "cut", "module-of-3.11", "bytecode-of-3.13"],
+    ids=[
+        "module",
+        "library",
+        "program",
+        "32-bits",
+        "big-endian",
+        "cut",
+        "module-of-3.11",
+        "bytecode-of-3.13",
+    ],
 )
-def test_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_file_that_cannot_run_in_lambda_is_named(
+    tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == [says]
 
 
@@ -80,7 +97,9 @@ def test_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, cont
         ("lib__empty", b""),
     ],
 )
-def test_file_that_can_run_in_lambda_is_not_named(tmp_path: Path, name: str, content: bytes) -> None:
+def test_file_that_can_run_in_lambda_is_not_named(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == []
 
 
@@ -131,7 +150,9 @@ def test_every_function_has_the_processor_and_python_of_its_zip(other: Artifact)
             if one["Type"] == "AWS::Serverless::Function"
         ]
         assert functions
-        assert {(*one["Architectures"], one["Runtime"]) for one in functions} == {(architecture, runtime())}
+        assert {(*one["Architectures"], one["Runtime"]) for one in functions} == {
+            (architecture, runtime())
+        }
 
 
 def test_processor_comes_from_the_configuration_unless_one_is_named() -> None:
@@ -142,7 +163,9 @@ def test_processor_comes_from_the_configuration_unless_one_is_named() -> None:
         assert configured_architecture(stage) == wanted
 
 
-def test_processor_unknown_to_lambda_is_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_processor_unknown_to_lambda_is_rejected(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--architecture", "riscv64", "--out", str(tmp_path)])
     assert "choose from" in capsys.readouterr().err
@@ -161,5 +184,7 @@ def test_wheel_other_than_the_locked_one_is_rejected(tmp_path: Path) -> None:
 def test_package_without_a_wheel_for_the_processor_is_rejected(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"--no-index\nsix==1.17.0 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(PackagingFailed, match=r"pip found no wheel for arm64 and python3\.\d+ of something"):
+    with pytest.raises(
+        PackagingFailed, match=r"pip found no wheel for arm64 and python3\.\d+ of something"
+    ):
         install(lock, tmp_path / "task", "arm64")

@@ -1,4 +1,6 @@
-"""A pass with the artifact alone: a cluster is read, planned and scaled up. Every function runs in its own process."""
+"""A pass with the artifact alone: a cluster is read, planned and scaled up. Every function
+runs in its own process.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,17 @@ spec:
 def cluster() -> Iterator[ApiServer]:
     """One full node, a group that can grow, and an unschedulable pod.
 
-    The cluster's clock is a minute late, so the pod is old enough; a pass buys nothing for pods that are a second old.
+    The cluster's clock is a minute late, so the pod is old enough; a pass buys nothing for
+    pods that are a second old.
     """
     store = ObjectStore(lambda: time.time() - 60.0)
     with ApiServer(store) as server:
         objects.apply(
             store,
             objects.node("n1", cpu="1", memory="2Gi"),
-            objects.machine_deployment("workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"),
+            objects.machine_deployment(
+                "workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"
+            ),
         )
         store.create(
             "pods",
@@ -92,7 +97,9 @@ def test_pending_pod_makes_the_artifact_scale_up_a_group(
         store.policies.put("shop", POLICY, digest(POLICY), None)
         aws.put_secret("outscaler/prod/shop/kubeconfig", cluster.kubeconfig())
 
-        assert stack.invoke("Tick", json.loads(sample("eventbridge-schedule")))["answer"]["queued"] == ["shop"]
+        assert stack.invoke("Tick", json.loads(sample("eventbridge-schedule")))["answer"][
+            "queued"
+        ] == ["shop"]
         [scan] = stack.messages("ReconcileQueue")
         made = stack.invoke("Reconcile", _message(scan))
         assert made["answer"] == {"batchItemFailures": []}, made["log"]
@@ -101,8 +108,12 @@ def test_pending_pod_makes_the_artifact_scale_up_a_group(
         assert len(queued) == 1, made["log"]
         [grow] = queued
         assert stack.invoke("ActClusterapi", _message(grow))["answer"] == {"batchItemFailures": []}
-        workers = cluster.store.peek("machinedeployments", "workers", "default", group="cluster.x-k8s.io")
+        workers = cluster.store.peek(
+            "machinedeployments", "workers", "default", group="cluster.x-k8s.io"
+        )
         assert workers is not None
         assert workers["spec"]["replicas"] == 1
-        assert stack.invoke("Reconcile", _message({**scan, "at": 0}))["answer"] == {"batchItemFailures": []}
+        assert stack.invoke("Reconcile", _message({**scan, "at": 0}))["answer"] == {
+            "batchItemFailures": []
+        }
         assert len(stack.messages("ActClusterapiQueue")) == 1, "the same thing is not planned twice"

@@ -1,4 +1,6 @@
-"""Runs the artifact as Lambda does: unzipped, through the template's Handler names, with nothing else available."""
+"""Runs the artifact as Lambda does: unzipped, through the template's Handler names,
+with nothing else available.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,22 @@ def test_zip_contains_bytecode_and_no_build_tools() -> None:
     cached = [name for name in names if name.endswith(".pyc")]
     compiled = {re.sub(r"__pycache__/(\w+)\.cpython-\d+\.pyc$", r"\1.py", name) for name in cached}
     assert compiled == modules
-    assert not [name for name in names if re.search(r"(^|/)tests?/|\.pyi$|^chalicelib/cli/|^kubernetes/", name)]
-    assert {"app.py", "chalicelib/handlers/tick.py", "chalice/app.py", "botocore/session.py"} <= modules
+    assert not [
+        name
+        for name in names
+        if re.search(r"(^|/)tests?/|\.pyi$|^chalicelib/cli/|^kubernetes/", name)
+    ]
+    assert {
+        "app.py",
+        "chalicelib/handlers/tick.py",
+        "chalice/app.py",
+        "botocore/session.py",
+    } <= modules
 
 
 def test_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
-    """A part of the artifact, written again from entries in another order and of another date. The whole zip is built
-    twice in test_release_build.py."""
+    """A part of the artifact, written again from entries in another order and of another date. The
+    whole zip is built twice in test_release_build.py."""
     first, again = tmp_path / "first.zip", tmp_path / "again.zip"
     with zipfile.ZipFile(artifact().zip) as whole:
         parts = {
@@ -89,7 +100,11 @@ def test_zip_describes_every_aws_service_that_is_called() -> None:
         for name in re.findall(r"""client\(\s*["']([a-z0-9-]+)["']""", path.read_text())
     }
     assert {"dynamodb", "sns", "sqs", "secretsmanager", "eks", "sts"} <= called <= SERVICES
-    shipped = {name.split("/")[2] for name in zipped if name.startswith("botocore/data/") and name.count("/") > 2}
+    shipped = {
+        name.split("/")[2]
+        for name in zipped
+        if name.startswith("botocore/data/") and name.count("/") > 2
+    }
     assert shipped == SERVICES
 
 
@@ -117,12 +132,24 @@ def _posted(body: bytes, timestamp: int, key: str = HMAC) -> dict[str, object]:
 
 
 def test_webhook_of_the_artifact_requests_a_reconcile(stack: Stack) -> None:
-    body, now, before = sample("core-v1-failed-scheduling"), int(time.time()), stack.count("ReconcileQueue")
+    body, now, before = (
+        sample("core-v1-failed-scheduling"),
+        int(time.time()),
+        stack.count("ReconcileQueue"),
+    )
     answer = stack.invoke("APIHandler", _posted(body, now))["answer"]
-    assert (answer["statusCode"], json.loads(answer["body"])) == (202, {"accepted": 1, "matched": 1, "woken": True})
+    assert (answer["statusCode"], json.loads(answer["body"])) == (
+        202,
+        {"accepted": 1, "matched": 1, "woken": True},
+    )
     assert stack.count("ReconcileQueue") == before + 1
     assert stack.invoke("APIHandler", _posted(body, now))["answer"]["statusCode"] == 401
-    assert stack.invoke("APIHandler", _posted(body, now, key="not-the-right-value"))["answer"]["statusCode"] == 401
+    assert (
+        stack.invoke("APIHandler", _posted(body, now, key="not-the-right-value"))["answer"][
+            "statusCode"
+        ]
+        == 401
+    )
 
 
 def test_reconcile_of_an_unknown_cluster_ends_at_once(stack: Stack) -> None:
@@ -136,7 +163,9 @@ def test_unreadable_message_returns_to_its_queue(stack: Stack, function: str) ->
     event = json.loads(sample("sqs-message"))
     event["Records"][0]["body"] = "rubbish"
     failed = stack.invoke(function, event)
-    assert failed["answer"] == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
+    assert failed["answer"] == {
+        "batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]
+    }
     assert '"message failed"' in failed["log"]
 
 

@@ -59,9 +59,14 @@ def _planned_by_the_artifact(arguments: tuple[Any, ...], scratch: Path) -> dict[
     return made
 
 
-# Random clusters by seed: least-cost calls its solver 3, 26 and 6 times; each of the others has a different expander.
-@pytest.mark.parametrize(("seed", "solved"), [(27, True), (120, True), (133, True), (1, False), (3, False), (9, False)])
-def test_artifact_makes_the_same_plan_as_the_source_tree(seed: int, solved: bool, tmp_path: Path) -> None:
+# Random clusters by seed: least-cost calls its solver 3, 26 and 6 times; each of the others
+# has a different expander.
+@pytest.mark.parametrize(
+    ("seed", "solved"), [(27, True), (120, True), (133, True), (1, False), (3, False), (9, False)]
+)
+def test_artifact_makes_the_same_plan_as_the_source_tree(
+    seed: int, solved: bool, tmp_path: Path
+) -> None:
     cluster = make(seed)
     policy = with_options(load(POLICY, place="policy.yaml")[0], cluster.settings)
     arguments = (read(cluster.lists, cluster.manifest, NOW), policy, cluster.memory(), NOW, 0)
@@ -69,7 +74,9 @@ def test_artifact_makes_the_same_plan_as_the_source_tree(seed: int, solved: bool
     assert made["plan"].encode() == msgspec.json.encode(plan_cluster(*arguments)[0])
     assert ("highspy" in made["modules"]) is solved
     assert "numpy.random" not in made["modules"]
-    assert [name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER] == []
+    assert [
+        name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER
+    ] == []
 
 
 def test_artifact_renders_the_status_page() -> None:
@@ -128,11 +135,15 @@ def test_every_package_keeps_its_licence() -> None:
     names = zipfile.ZipFile(artifact().zip).namelist()
     packages = {name.partition("/")[0] for name in names if ".dist-info/" in name}
     licensed = {
-        name.partition("/")[0] for name in names if re.search(r"\.dist-info/(.*/)?(LICEN[CS]E|COPYING|NOTICE)", name)
+        name.partition("/")[0]
+        for name in names
+        if re.search(r"\.dist-info/(.*/)?(LICEN[CS]E|COPYING|NOTICE)", name)
     }
     assert len(packages) > 15
     assert packages == licensed
-    assert packages == {name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA")}
+    assert packages == {
+        name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA")
+    }
 
 
 # -- duplicate libraries
@@ -149,11 +160,14 @@ def test_only_the_linked_name_of_a_duplicate_library_stays_in_the_zip(tmp_path: 
     [
         {"other/libx.so.1.15.1": LIBRARY},  # another folder, so another search path
         {"libx.so.1.15.1": LIBRARY + b"."},  # different bytes
-        {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},  # equal, but nothing shows which of them is linked
+        # equal, but nothing shows which of them is linked
+        {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},
     ],
     ids=["folder", "bytes", "nameless"],
 )
-def test_library_without_a_duplicate_stays_in_the_zip(others: dict[str, bytes], tmp_path: Path) -> None:
+def test_library_without_a_duplicate_stays_in_the_zip(
+    others: dict[str, bytes], tmp_path: Path
+) -> None:
     for name, content in {"libx.so.1": LIBRARY, **others}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -191,8 +205,13 @@ def test_every_region_has_botocores_endpoints(service: str, variant: str) -> Non
         regions = whole.get_available_endpoints(service, partition, allow_non_regional=True)
         assert cut.get_available_endpoints(service, partition, allow_non_regional=True) == regions
         for region in (*regions, "eu-west-9", "cn-west-9"):  # two regions that do not exist yet
-            asked: dict[str, Any] = {"partition_name": partition, **({variant: True} if variant else {})}
-            assert _endpoint(cut, service, region, asked) == _endpoint(whole, service, region, asked)
+            asked: dict[str, Any] = {
+                "partition_name": partition,
+                **({variant: True} if variant else {}),
+            }
+            assert _endpoint(cut, service, region, asked) == _endpoint(
+                whole, service, region, asked
+            )
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
@@ -224,5 +243,10 @@ def test_member_named_documentation_is_kept() -> None:
     }
     assert without_texts(described) == {
         "operations": {"documentation": {"name": "documentation"}},
-        "shapes": {"documentation": {"type": "structure", "members": {"documentation": {"shape": "documentation"}}}},
+        "shapes": {
+            "documentation": {
+                "type": "structure",
+                "members": {"documentation": {"shape": "documentation"}},
+            }
+        },
     }

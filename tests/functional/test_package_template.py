@@ -1,4 +1,6 @@
-"""Output of `chalice package` and the merge template: every function, queue and permission of the deployment."""
+"""Output of `chalice package` and the merge template: every function, queue and
+permission of the deployment.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_cfn_lint_detects_an_error_in_the_template() -> None:
     assert any("E3505" in finding for finding in lint(template))
 
 
-def test_variables_of_the_shell_do_not_change_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_shell_do_not_change_the_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = tmp_path / "project"
     copy_sources(project)
     (project / "requirements.txt").write_text("")
@@ -78,7 +82,10 @@ def test_every_function_has_the_names_of_tables_and_queues(stage: str) -> None:
         "OUTSCALER_TABLE": {"Ref": "StateTable"},
         "OUTSCALER_POLICY_TABLE": {"Ref": "PolicyTable"},
         "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"},
-    } | {f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
+    } | {
+        f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"}
+        for logical, name in ACT.items()
+    }
     translated = artifact().translated(stage)
     for function in HANDLERS:
         variables = _properties(translated, function)["Environment"]["Variables"]
@@ -88,7 +95,9 @@ def test_every_function_has_the_names_of_tables_and_queues(stage: str) -> None:
 
 @STAGES
 @pytest.mark.parametrize("function", QUEUED)
-def test_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
+def test_queue_function_has_its_own_queue_and_a_dead_letter_queue(
+    stage: str, function: str
+) -> None:
     template = artifact().translated(stage)
     [source] = [
         one["Properties"]
@@ -97,13 +106,20 @@ def test_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, fu
     ]
     queue = f"{function}Queue"
     assert source["EventSourceArn"] == {"Fn::GetAtt": [queue, "Arn"]}
-    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (
+        1,
+        ["ReportBatchItemFailures"],
+    )
     assert _properties(template, function)["Environment"]["Variables"][BATCH_FAILURES] == REPORTED
     properties = _properties(template, queue)
     assert properties["VisibilityTimeout"] >= 6 * _properties(template, function)["Timeout"]
-    assert properties["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": [f"{function}DeadLetters", "Arn"]}
+    assert properties["RedrivePolicy"]["deadLetterTargetArn"] == {
+        "Fn::GetAtt": [f"{function}DeadLetters", "Arn"]
+    }
     kept = properties["RedrivePolicy"]["maxReceiveCount"] * properties["VisibilityTimeout"]
-    assert properties["MessageRetentionPeriod"] > kept, "a message would expire before it is given up"
+    assert properties["MessageRetentionPeriod"] > kept, (
+        "a message would expire before it is given up"
+    )
     assert _properties(template, f"{function}DeadLetters")["MessageRetentionPeriod"] == 14 * 86400
 
 
@@ -136,7 +152,9 @@ def test_log_groups_have_a_retention_and_the_functions_names(stage: str) -> None
         ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
     ],
 )
-def test_template_tables_have_the_stores_schema_and_are_retained(stage: str, table: str, more: Template) -> None:
+def test_template_tables_have_the_stores_schema_and_are_retained(
+    stage: str, table: str, more: Template
+) -> None:
     resource = resolve(artifact().sam(stage))["Resources"][table]
     shape = definition("any")
     del shape["TableName"]
@@ -166,23 +184,28 @@ def test_every_function_has_its_own_role_with_its_policy_file(stage: str) -> Non
     for function, role in zip(HANDLERS, roles, strict=True):
         others = {"APIHandler": "api_handler", "Tick": "tick", "ReconcileLarge": "reconcile_large"}
         file = files[(QUEUED | others)[function]]
-        assert [one for one in _statements(template, role) if one["Sid"] not in BESIDE] == json.loads(
-            file.read_text("utf-8")
-        )["Statement"]
+        assert [
+            one for one in _statements(template, role) if one["Sid"] not in BESIDE
+        ] == json.loads(file.read_text("utf-8"))["Statement"]
         for statement in _statements(template, role):
             resources = statement["Resource"]
             for resource in resources if isinstance(resources, list) else [resources]:
-                assert isinstance(resource, dict), f"{role}: ARNs are made from the stack's own resources"
+                assert isinstance(resource, dict), (
+                    f"{role}: ARNs are made from the stack's own resources"
+                )
 
 
 @pytest.mark.parametrize("function", ["Reconcile", "ReconcileLarge", *ACT])
 def test_eks_cluster_may_be_in_any_region_but_must_be_allowed_by_name(function: str) -> None:
-    """A policy gives the region of its cluster (spec.kubernetes.region); the deployment gives the allowed names."""
+    """A policy gives the region of its cluster (spec.kubernetes.region); the deployment
+    gives the allowed names."""
     template = _with_names("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     [found] = [one for one in _statements(template, role) if one["Sid"] == "FindEksClusters"]
     assert found["Action"] == ["eks:DescribeCluster"]
-    assert found["Resource"] == {"Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"}
+    assert found["Resource"] == {
+        "Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"
+    }
 
 
 @STAGES
@@ -209,12 +232,17 @@ def test_configuration_has_every_setting_of_every_function() -> None:
         assert set(named) == {"api_handler", "tick", "reconcile_large", *QUEUED.values()}, stage
         for function, given in named.items():
             more = {"environment_variables"} if function in QUEUED.values() else set()
-            assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"} | more, function
+            assert (
+                set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"} | more
+            ), function
 
 
 def _with_names(stage: str) -> Template:
-    """The template with the parameters' defaults, except for the names that the policy files leave to parameters."""
-    return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
+    """The template with the parameters' defaults, except for the names that the policy
+    files leave to parameters."""
+    return resolve(
+        artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}"
+    )
 
 
 def _statements(template: Template, role: str) -> list[Template]:
@@ -240,9 +268,12 @@ def test_function_receives_only_from_its_own_queue_and_sends_where_needed(functi
     assert taken == ({"Fn::GetAtt": [f"{function}Queue", "Arn"]} if function in QUEUED else None)
     sent = {one["Fn::GetAtt"][0] for one in statements["SendMessages"]["Resource"]}
     every = {f"{one}Queue" for one in QUEUED}
-    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every, "ReconcileLarge": every}.get(
-        function, {"ReconcileQueue", f"{function}Queue"}
-    )
+    assert sent == {
+        "APIHandler": {"ReconcileQueue"},
+        "Tick": every,
+        "Reconcile": every,
+        "ReconcileLarge": every,
+    }.get(function, {"ReconcileQueue", f"{function}Queue"})
     secrets = json.dumps(statements["ReadSecrets"]["Resource"])
     assert ("/notifications*" in secrets) is (function == "Tick")
     assert ("/kubeconfig*" in secrets) is (function not in {"Tick", "APIHandler"})
@@ -257,9 +288,13 @@ def test_only_reconcile_invokes_the_large_function_and_failures_are_kept(stage: 
     large = {"Fn::GetAtt": ["ReconcileLarge", "Arn"]}
     for function in HANDLERS:
         statements = _statements(template, _properties(template, function)["Role"]["Fn::GetAtt"][0])
-        invoked = [one["Resource"] for one in statements if "lambda:InvokeFunction" in one["Action"]]
+        invoked = [
+            one["Resource"] for one in statements if "lambda:InvokeFunction" in one["Action"]
+        ]
         assert invoked == ([large] if function == "Reconcile" else [])
-        named = _properties(template, function)["Environment"]["Variables"].get("OUTSCALER_RECONCILE_LARGE")
+        named = _properties(template, function)["Environment"]["Variables"].get(
+            "OUTSCALER_RECONCILE_LARGE"
+        )
         assert named == ({"Ref": "ReconcileLarge"} if function == "Reconcile" else None)
     translated = artifact().translated(stage)
     config = _properties(translated, "ReconcileLargeEventInvokeConfig")
@@ -267,32 +302,56 @@ def test_only_reconcile_invokes_the_large_function_and_failures_are_kept(stage: 
         "OnFailure": {"Destination": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}
     }
     assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (2, 300)
-    sizes = {function: _properties(template, function)["MemorySize"] for function in ("Reconcile", "ReconcileLarge")}
+    sizes = {
+        function: _properties(template, function)["MemorySize"]
+        for function in ("Reconcile", "ReconcileLarge")
+    }
     assert sizes == {"Reconcile": 512, "ReconcileLarge": 3008}
 
 
 def _security(stage: str) -> dict[str, list[Any]]:
     paths = artifact().sam(stage)["Resources"]["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
-    return {f"{verb} {path}": one.get("security", []) for path, verbs in paths.items() for verb, one in verbs.items()}
+    return {
+        f"{verb} {path}": one.get("security", [])
+        for path, verbs in paths.items()
+        for verb, one in verbs.items()
+    }
 
 
 def test_read_routes_need_a_signed_request_in_prod_and_a_key_in_dev() -> None:
-    reads = ("get /metrics", "get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
+    reads = (
+        "get /metrics",
+        "get /clusters",
+        "get /clusters/{name}",
+        "get /clusters/{name}/decisions",
+    )
     sessions = ("post /ui/session", "post /clusters/{name}/session")
     below = ("/open/{code}", "/static/{file}", "/clusters/{name}", "/clusters/{name}/{page}")
     pages = ("get /ui", *(f"get /ui{path}" for path in below))
     for stage, scheme in (("prod", "sigv4"), ("dev", "api_key")):
         security = _security(stage)
-        assert set(security) == {*reads, *sessions, *pages, "post /clusters/{name}/events", "get /healthz"}
+        assert set(security) == {
+            *reads,
+            *sessions,
+            *pages,
+            "post /clusters/{name}/events",
+            "get /healthz",
+        }
         assert [security[each] for each in sessions] == [[{"sigv4": []}]] * 2
-        assert [security[each] for each in pages] == [[]] * 5  # the function checks their cookie, and files need none
+        # the function checks their cookie, and files need none
+        assert [security[each] for each in pages] == [[]] * 5
         for read in reads:
             assert security[read] == [{scheme: []}]
         assert security["get /healthz"] == security["post /clusters/{name}/events"] == []
-    keys = {stage: len(_of_type(artifact().sam(stage), "AWS::ApiGateway::ApiKey")) for stage in ("prod", "dev")}
+    keys = {
+        stage: len(_of_type(artifact().sam(stage), "AWS::ApiGateway::ApiKey"))
+        for stage in ("prod", "dev")
+    }
     assert keys == {"prod": 0, "dev": 1}
 
 
 def test_unconfigured_stage_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(PackagingFailed, match=r"--stage test: not in \.chalice/config\.json; use one of dev, prod"):
+    with pytest.raises(
+        PackagingFailed, match=r"--stage test: not in \.chalice/config\.json; use one of dev, prod"
+    ):
         package("test", tmp_path)

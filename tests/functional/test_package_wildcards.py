@@ -1,4 +1,6 @@
-"""Every wildcard in a deployed role is documented in docs/security.md with its reason, and no other one is."""
+"""Every wildcard in a deployed role is documented in docs/security.md with its
+reason, and no other one is.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,17 @@ def _documents(template: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for logical, one in template["Resources"].items():
         if one["Type"] == "AWS::IAM::Role":
-            assert not one["Properties"].get("ManagedPolicyArns"), "a managed policy has wildcards of its own"
-            found += [(logical, policy["PolicyDocument"]) for policy in one["Properties"]["Policies"]]
+            assert not one["Properties"].get("ManagedPolicyArns"), (
+                "a managed policy has wildcards of its own"
+            )
+            found += [
+                (logical, policy["PolicyDocument"]) for policy in one["Properties"]["Policies"]
+            ]
         elif one["Type"] == "AWS::IAM::Policy":
-            found += [(role["Ref"], one["Properties"]["PolicyDocument"]) for role in one["Properties"]["Roles"]]
+            found += [
+                (role["Ref"], one["Properties"]["PolicyDocument"])
+                for role in one["Properties"]["Roles"]
+            ]
     return found
 
 
@@ -44,12 +53,16 @@ def _texts(value: object) -> list[str]:
 
 
 def _with_names(stage: str) -> dict[str, Any]:
-    """The template with its parameters' defaults; names known to the documents are left unchanged."""
-    return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
+    """The template with its parameters' defaults; names known to the
+    documents are left unchanged."""
+    return resolve(
+        artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}"
+    )
 
 
 def _deployed(stage: str) -> dict[str, set[str]]:
-    """Wildcard -> the roles that have it. The common prefix of all ARNs of this account and region is left out."""
+    """Wildcard -> the roles that have it. The common prefix of all ARNs of this
+    account and region is left out."""
     found: dict[str, set[str]] = defaultdict(set)
     for role, document in _documents(_with_names(stage)):
         for statement in document["Statement"]:
@@ -59,18 +72,25 @@ def _deployed(stage: str) -> dict[str, set[str]]:
             for text in _texts(statement["Resource"]):
                 if "*" in text:
                     short = text.removeprefix("arn:${AWS::Partition}:")
-                    found[short.removeprefix("secretsmanager:${AWS::Region}:${AWS::AccountId}:")].add(ROLES[role])
+                    found[
+                        short.removeprefix("secretsmanager:${AWS::Region}:${AWS::AccountId}:")
+                    ].add(ROLES[role])
     return dict(found)
 
 
 def _documented() -> dict[str, set[str]]:
     section = SECURITY.read_text("utf-8").partition("\n## IAM\n")[2].partition("\n## ")[0]
-    table = section.partition("| Resource | Roles | Reason |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    table = section.partition("| Resource | Roles | Reason |\n|---|---|---|\n")[2].partition(
+        "\n\n"
+    )[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     assert rows
     assert all(len(reason) > 5 for _, _, reason in rows)
     everyone = ", ".join(ACT.values())
-    return {resource.strip("`"): set(roles.replace("act (each)", everyone).split(", ")) for resource, roles, _ in rows}
+    return {
+        resource.strip("`"): set(roles.replace("act (each)", everyone).split(", "))
+        for resource, roles, _ in rows
+    }
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])

@@ -1,7 +1,8 @@
-"""The status page in a real Chromium, driven by Playwright: clicks, keys, charts, copying, reloading, accessibility.
+"""The status page in a real Chromium, driven by Playwright: clicks, keys, charts, copying,
+reloading, accessibility.
 
-axe-core 4.14.1 of the npm registry (axe/, with its licence) looks for violations. Without Chromium the tests are
-skipped.
+axe-core 4.14.1 of the npm registry (axe/, with its licence) looks for violations. Without
+Chromium the tests are skipped.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def address(store: Store) -> Iterator[str]:
 
 
 @contextmanager
-def opened(browser: Any, address: str, width: int = 1440, *, dark: bool = False, **options: Any) -> Iterator[Any]:
+def opened(
+    browser: Any, address: str, width: int = 1440, *, dark: bool = False, **options: Any
+) -> Iterator[Any]:
     """A page in a context of its own. It must stay on its server and report no error."""
     context = browser.new_context(
         viewport={"width": width, "height": 900},
@@ -83,10 +86,18 @@ def opened(browser: Any, address: str, width: int = 1440, *, dark: bool = False,
     page.on("pageerror", lambda error: problems.append(str(error)))
     server = re.match(r"https?://[^/]+", address)
     assert server is not None
-    page.on("request", lambda request: elsewhere.append(request.url) if server[0] not in request.url else None)
+    page.on(
+        "request",
+        lambda request: elsewhere.append(request.url) if server[0] not in request.url else None,
+    )
     answer = page.goto(address)
     yield page
-    expected = [f"Failed to load resource: the server responded with a status of {answer.status} (Not Found)"]
+    expected = [
+        (
+            f"Failed to load resource: the server responded with a status of {answer.status} (Not "
+            "Found)"
+        )
+    ]
     assert problems == ([] if answer.ok else expected)
     assert [url for url in elsewhere if not url.startswith("data:")] == []
     context.close()
@@ -120,7 +131,8 @@ BROKEN_WORDS = """
       const range = document.createRange();
       range.setStart(node, match.index);
       range.setEnd(node, match.index + match[0].length);
-      // Headings of a table that is a list on a narrow window are outside of it, for screen readers.
+      // Headings of a table that is a list on a narrow window are outside of it, for screen \
+readers.
       const rects = [...range.getClientRects()].filter((one) => one.right > 0);
       const rows = new Set(rects.map((one) => Math.round(one.top)));
       // An id that is longer than its cell may be broken, and nothing else.
@@ -134,7 +146,9 @@ BROKEN_WORDS = """
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_no_word_is_broken_and_no_page_is_wider_than_its_window(path: str, browser: Any, address: str) -> None:
+def test_no_word_is_broken_and_no_page_is_wider_than_its_window(
+    path: str, browser: Any, address: str
+) -> None:
     with opened(browser, f"{address}{path}") as page:
         for width in (1440, 1024, 768, 390, 320):
             page.set_viewport_size({"width": width, "height": 900})
@@ -144,21 +158,33 @@ def test_no_word_is_broken_and_no_page_is_wider_than_its_window(path: str, brows
 
 def test_broken_word_is_noticed(browser: Any, address: str) -> None:
     with opened(browser, f"{address}/clusters/prod") as page:
-        page.evaluate("document.querySelector('h1').style.cssText = 'display:block;width:2ch;overflow-wrap:anywhere'")
+        page.evaluate(
+            "document.querySelector('h1').style.cssText = "
+            "'display:block;width:2ch;overflow-wrap:anywhere'"
+        )
         assert any(word.startswith("prod in") for word in page.evaluate(BROKEN_WORDS))
 
 
 #: Every page in one width and scheme each, and those with all kinds of elements in the others.
-AXE_RUNS = ((1440, False, PAGES[:-1]), (390, True, PAGES[:-1]), (1440, True, PAGES[:4]), (390, False, PAGES[:4]))
+AXE_RUNS = (
+    (1440, False, PAGES[:-1]),
+    (390, True, PAGES[:-1]),
+    (1440, True, PAGES[:4]),
+    (390, False, PAGES[:4]),
+)
 
 
 @pytest.mark.parametrize(("width", "dark", "paths"), AXE_RUNS)
-def test_axe_has_nothing_to_say(width: int, dark: bool, paths: tuple[str, ...], browser: Any, address: str) -> None:
+def test_axe_has_nothing_to_say(
+    width: int, dark: bool, paths: tuple[str, ...], browser: Any, address: str
+) -> None:
     with opened(browser, f"{address}/", width, dark=dark, bypass_csp=True) as page:
         seen = 0
         for path in paths:
             page.goto(f"{address}{path}")
-            page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            page.evaluate(
+                "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+            )
             assert axe_violations(page) == [], path
             seen += 1
         assert seen == len(paths) >= 4
@@ -171,7 +197,15 @@ def test_axe_has_nothing_to_say_without_script(browser: Any, address: str) -> No
         assert page.locator(".copy").first.is_hidden()
         assert texts(page, "#clock") == ["11:06:40 UTC"]
         page.locator("summary", has_text="The same as a table").click()
-        assert texts(page, ".numbers thead th") == ["From", "Ready", "Wanted", "Waiting", "cpu", "Memory", "Cost"]
+        assert texts(page, ".numbers thead th") == [
+            "From",
+            "Ready",
+            "Wanted",
+            "Waiting",
+            "cpu",
+            "Memory",
+            "Cost",
+        ]
         assert len(texts(page, ".numbers tbody tr")) in (24, 25)
         assert len(texts(page, ".marks li")) == 5
         page.locator(".seg a", has_text="14 d").click()
@@ -199,19 +233,28 @@ def test_axe_is_the_published_one_with_its_licence() -> None:
 
 def test_charts_have_axes_units_and_marks(browser: Any, address: str) -> None:
     with opened(browser, f"{address}/clusters/prod") as page:
-        assert [figure.get_attribute("data-chart") for figure in page.locator("figure:visible").all()] == [
+        assert [
+            figure.get_attribute("data-chart") for figure in page.locator("figure:visible").all()
+        ] == [
             *("nodes", "shares", "pods", "cost"),
         ]
         assert texts(page, "figcaption")[0] == "Nodes ready wanted ▲ grew ▼ removed"
-        drawn = page.evaluate("[...document.querySelectorAll('canvas')].map((one) => one.width > 200)")
+        drawn = page.evaluate(
+            "[...document.querySelectorAll('canvas')].map((one) => one.width > 200)"
+        )
         assert drawn == [True] * 4
         assert page.locator(".mark.up").count() == 3
         assert page.locator(".mark.down").count() == 2
         title = page.locator(".mark.up").first.get_attribute("title")
-        assert title.replace("\u00a0", " ") == "11:00: web grew from 10 to 12 for 9 pods, in 1 min 28 s"
+        assert (
+            title.replace("\u00a0", " ")
+            == "11:00: web grew from 10 to 12 for 9 pods, in 1 min 28 s"
+        )
 
 
-def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(browser: Any, address: str) -> None:
+def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(
+    browser: Any, address: str
+) -> None:
     with opened(browser, f"{address}/clusters/prod") as page:
         plot = page.locator("[data-chart=nodes] .plot")
         plot.scroll_into_view_if_needed()
@@ -220,7 +263,8 @@ def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(browser: Any, 
         value = page.locator("[data-chart=nodes] .value")
         assert re.fullmatch(r"0\d:\d\d CET · ready 12 · wanted 12.*", value.inner_text())
         assert re.fullmatch(
-            r"0\d:\d\d CET · cpu \d+% · memory \d+%", page.locator("[data-chart=shares] .value").inner_text()
+            r"0\d:\d\d CET · cpu \d+% · memory \d+%",
+            page.locator("[data-chart=shares] .value").inner_text(),
         )
         page.reload()
         plot.focus()
@@ -259,14 +303,19 @@ def in_place(page: Any) -> bool:
 @pytest.mark.parametrize(
     ("choice", "heading"), [("1 h", "Last hour"), ("7 d", "Last 7 days"), ("14 d", "Last 14 days")]
 )
-def test_span_of_the_charts_is_chosen_in_place(choice: str, heading: str, browser: Any, address: str) -> None:
+def test_span_of_the_charts_is_chosen_in_place(
+    choice: str, heading: str, browser: Any, address: str
+) -> None:
     with opened(browser, f"{address}/clusters/prod") as page:
         page.evaluate("window.marked = true")
         page.get_by_role("link", name=choice, exact=True).press("Enter")
         page.locator("#charts", has_text=heading).wait_for()
         assert in_place(page)
-        assert page.locator("[aria-label='Span of the charts'] [aria-current]").inner_text() == choice
-        assert page.evaluate("document.activeElement.textContent") == choice  # the keyboard stays where it was
+        assert (
+            page.locator("[aria-label='Span of the charts'] [aria-current]").inner_text() == choice
+        )
+        # the keyboard stays where it was
+        assert page.evaluate("document.activeElement.textContent") == choice
         assert page.locator("canvas").count() == 4
         page.reload()
         assert texts(page, "#charts") == [heading]
@@ -312,7 +361,9 @@ def test_pages_are_reached_by_links_and_keys(browser: Any, address: str) -> None
         page.get_by_role("link", name="every group's reason").click()
         expect_text(page, "h1", "Waiting pods of prod")
         page.get_by_role("link", name="History").click()
-        page.get_by_role("link", name="why: web grew from 10 to 12 for 9 pods, in 1 min 28 s").click()
+        page.get_by_role(
+            "link", name="why: web grew from 10 to 12 for 9 pods, in 1 min 28 s"
+        ).click()
         expect_text(page, "h1", "Decision of 10:58")
         assert "outscaler replay plan-a5 --cluster prod" in texts(page, "code")
 
@@ -321,7 +372,9 @@ def test_pages_are_reached_by_links_and_keys(browser: Any, address: str) -> None
 
 
 def test_command_is_copied_by_its_button(browser: Any, address: str) -> None:
-    with opened(browser, f"{address}/clusters/prod", permissions=["clipboard-read", "clipboard-write"]) as page:
+    with opened(
+        browser, f"{address}/clusters/prod", permissions=["clipboard-read", "clipboard-write"]
+    ) as page:
         button = page.get_by_role("button", name="copy: outscaler retry prod group gpu")
         button.click()
         page.locator(".copy", has_text="copied").wait_for()
@@ -337,7 +390,8 @@ def test_page_reloads_itself_until_it_is_told_to_stop(browser: Any, store: Store
         clock.advance(30.0)
         page.clock.fast_forward(30_000)
         page.locator("#clock", has_text="12:07:10 CET").wait_for()
-        assert page.locator("#numbers").get_attribute("open") is not None  # what was opened stays open
+        # what was opened stays open
+        assert page.locator("#numbers").get_attribute("open") is not None
         page.get_by_role("button", name="stop").click()
         clock.advance(30.0)
         page.clock.fast_forward(90_000)
@@ -361,7 +415,9 @@ def test_names_of_any_length_widen_no_page(browser: Any) -> None:
         unschedulable=(UnschedulablePods((f"ns/{name}",), {name: (reason,)}, 1),),
     )
     decided(store, "prod", plan, NOW - 5)
-    store.journal.append("prod", JournalEntry(at=NOW - 1, kind="operation", group=name, facts={"message": name}))
+    store.journal.append(
+        "prod", JournalEntry(at=NOW - 1, kind="operation", group=name, facts={"message": name})
+    )
     with served(store) as address, opened(browser, f"{address}/") as page:
         for path in ("", "/nodes", "/pods", "/history", f"/groups?group={name}"):
             page.goto(f"{address}/clusters/prod{path}")

@@ -1,4 +1,6 @@
-"""The plugin of kubectl: its manifest follows krew's rules, and its archive is what the manifest says."""
+"""The plugin of kubectl: its manifest follows krew's rules, and its archive
+is what the manifest says.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,14 @@ _OF_PLATFORM = {"uri", "sha256", "bin", "files", "selector"}
 
 
 def mistakes(name: str, manifest: dict[str, Any]) -> list[str]:
-    """What krew's validation of a plugin refuses: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/"""
+    """What krew's validation of a plugin refuses:
+    https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/"""
     spec = manifest.get("spec", {})
     checks = {
         "apiVersion": manifest.get("apiVersion") == "krew.googlecontainertools.github.com/v1alpha2",
         "kind": manifest.get("kind") == "Plugin",
-        "name": re.fullmatch(r"[\w-]+", name, re.ASCII) and manifest.get("metadata", {}).get("name") == name,
+        "name": re.fullmatch(r"[\w-]+", name, re.ASCII)
+        and manifest.get("metadata", {}).get("name") == name,
         "shortDescription": re.fullmatch(r"[^\r\n]+", spec.get("shortDescription", "")),
         "version": re.fullmatch(r"v\d+\.\d+\.\d+(-[\w.]+)?", spec.get("version", "")),
         "platforms": bool(spec.get("platforms")),
@@ -44,13 +48,17 @@ def mistakes(name: str, manifest: dict[str, Any]) -> list[str]:
     wrong = [field for field, right in checks.items() if not right]
     for platform in spec.get("platforms", ()):
         selector = platform.get("selector") or {}
-        keys = [*selector.get("matchLabels", {}), *(each["key"] for each in selector.get("matchExpressions", ()))]
+        keys = [
+            *selector.get("matchLabels", {}),
+            *(each["key"] for each in selector.get("matchExpressions", ())),
+        ]
         files = platform.get("files")
         of_platform = {
             "uri": platform.get("uri"),
             "sha256": re.fullmatch(r"[a-f0-9]{64}", platform.get("sha256", "")),
             "bin": platform.get("bin"),
-            "files": files is None or (files and all(each.get("from") and each.get("to") for each in files)),
+            "files": files is None
+            or (files and all(each.get("from") and each.get("to") for each in files)),
             "selector": keys
             and set(keys) <= {"os", "arch"}
             and all(selector[key] for key in _SELECTOR if key in selector),
@@ -91,7 +99,10 @@ def test_manifest_that_krew_would_refuse_is_detected(place: str, value: object) 
 def test_manifest_names_the_release_its_archive_and_its_checksum() -> None:
     [platform] = MANIFEST["spec"]["platforms"]
     assert platform["sha256"] == hashlib.sha256(PACKED).hexdigest()
-    assert platform["uri"] == f"{repository()}/releases/download/v{VERSION}/outscaler-{VERSION}-kubectl.tar.gz"
+    assert (
+        platform["uri"]
+        == f"{repository()}/releases/download/v{VERSION}/outscaler-{VERSION}-kubectl.tar.gz"
+    )
     assert MANIFEST["spec"]["homepage"] == repository()
     assert UNRELEASED not in TEXT
     assert NO_SUM not in TEXT
@@ -114,7 +125,11 @@ def test_archive_of_the_plugin_has_the_program_and_the_licence(tmp_path: Path) -
 def run(programs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the plugin with only the given programs on PATH."""
     return subprocess.run(
-        ["/bin/sh", str(SCRIPT), *arguments], env={"PATH": str(programs)}, capture_output=True, text=True, check=False
+        ["/bin/sh", str(SCRIPT), *arguments],
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -126,7 +141,9 @@ def run(programs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (("pipx",), f"pipx run --spec outscaler=={UNRELEASED} outscaler get nodes"),
     ],
 )
-def test_plugin_runs_the_command_that_is_there(tmp_path: Path, programs: tuple[str, ...], printed: str) -> None:
+def test_plugin_runs_the_command_that_is_there(
+    tmp_path: Path, programs: tuple[str, ...], printed: str
+) -> None:
     for name in programs:
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
         (tmp_path / name).chmod(0o755)
@@ -147,7 +164,9 @@ def test_released_chart_has_the_release_and_the_manifests(tmp_path: Path) -> Non
     assert (made["version"], made["appVersion"]) == (VERSION, VERSION)
     linked = {f"outscaler/manifests/{file.name}" for file in (ROOT / CHART / "manifests").iterdir()}
     assert linked <= set(names)
-    assert {f"outscaler/templates/{name}" for name in ("access.yaml", "watcher.yaml", "NOTES.txt")} <= set(names)
+    assert {
+        f"outscaler/templates/{name}" for name in ("access.yaml", "watcher.yaml", "NOTES.txt")
+    } <= set(names)
 
 
 def test_archives_of_the_same_commit_have_equal_bytes() -> None:
@@ -155,6 +174,8 @@ def test_archives_of_the_same_commit_have_equal_bytes() -> None:
     assert plugin(ROOT, VERSION, EPOCH)[0] == PACKED
 
 
-def test_released_schema_is_the_one_that_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_released_schema_is_the_one_that_the_command_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == schema()

@@ -1,4 +1,6 @@
-"""Policies in the state table, where older releases stored them, are never used and always reported."""
+"""Policies in the state table, where older releases stored them, are never
+used and always reported.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,14 @@ def desk(premises: Premises) -> AppClient:
 
 
 def _errors(log: io.StringIO) -> list[dict[str, object]]:
-    return [line for line in map(json.loads, log.getvalue().splitlines()) if line["level"] == "ERROR"]
+    return [
+        line for line in map(json.loads, log.getvalue().splitlines()) if line["level"] == "ERROR"
+    ]
 
 
-def test_tick_reports_unmigrated_policies_and_the_command_once(desk: AppClient, log: io.StringIO) -> None:
+def test_tick_reports_unmigrated_policies_and_the_command_once(
+    desk: AppClient, log: io.StringIO
+) -> None:
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (0, (), ())
     [line] = _errors(log)
@@ -75,7 +81,9 @@ def test_list_of_clusters_reports_unmigrated_policies(desk: AppClient) -> None:
         said = desk.get("/clusters").json_body
         assert said == {
             "clusters": [],
-            "problems": ["policies in the state table are not used, clusters shop; run outscaler migrate"],
+            "problems": [
+                "policies in the state table are not used, clusters shop; run outscaler migrate"
+            ],
         }
         assert desk.post("shop", BODY).status_code == 404
         desk.store.moving.copy("shop", lambda _: None)
@@ -85,7 +93,9 @@ def test_list_of_clusters_reports_unmigrated_policies(desk: AppClient) -> None:
 
 
 def _planned(desk: AppClient) -> Operation:
-    operation = new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", desk.clock())
+    operation = new_operation(
+        "grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", desk.clock()
+    )
     lease = desk.store.leases.acquire("shop", "planner", 60)
     desk.store.memory.save("shop", Memory(), Memory(), (operation,), lease)
     desk.store.leases.release(lease, passed_at=desk.clock())
@@ -109,19 +119,25 @@ def test_operation_of_a_cluster_without_any_policy_is_abandoned(desk: AppClient)
     operation = _planned(desk)
     desk.store.moving.copy("shop", lambda _: None)
     desk.store.moving.delete_old("shop")
-    for table, items in ((desk.store.policy_table, [("!policies", "shop"), ("shop", "policy#0000000001")]),):
+    for table, items in (
+        (desk.store.policy_table, [("!policies", "shop"), ("shop", "policy#0000000001")]),
+    ):
         for key in items:
             table.write(table.delete(*key))
     handle(json.dumps({"cluster": "shop", "operation": operation.spec.id}), desk.runtime)
     over = desk.store.operations.get("shop", operation.spec.id)
     assert over is not None
-    assert over.status.state is OperationState.FAILED or over.status.state is OperationState.ABANDONED
+    assert (
+        over.status.state is OperationState.FAILED or over.status.state is OperationState.ABANDONED
+    )
 
 
 def test_policy_writable_by_a_function_is_never_in_force(desk: AppClient) -> None:
     """An attacker who controls a function can write every row of the state table."""
     for version in range(1, 4):
-        store_as_before(desk.store, "shop", *[TEXT.replace("outscaler/shop", "outscaler/other")] * version)
+        store_as_before(
+            desk.store, "shop", *[TEXT.replace("outscaler/shop", "outscaler/other")] * version
+        )
     assert desk.store.policies.current("shop") is None
     desk.store.policies.put("shop", TEXT, digest(TEXT), None)
     current = desk.store.policies.current("shop")

@@ -24,7 +24,10 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     ),
     "a-foreign-secret-and-a-spec-without-cluster-name": (
         "clusterapi",
-        {"kubeconfigSecret": FOREIGN.format("clusterapi"), "autoDiscovery": ["clusterapi:namespace=capi"]},
+        {
+            "kubeconfigSecret": FOREIGN.format("clusterapi"),
+            "autoDiscovery": ["clusterapi:namespace=capi"],
+        },
         {"kubeconfigSecret", "autoDiscovery"},
     ),
     "an-unreadable-duration-and-no-cluster-name": (
@@ -54,7 +57,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     ),
     "a-foreign-secret-and-a-group-twice": (
         "alicloud",
-        {"region": "cn-hangzhou", "nodes": [GROUP, GROUP], "credentialsSecret": FOREIGN.format("alicloud")},
+        {
+            "region": "cn-hangzhou",
+            "nodes": [GROUP, GROUP],
+            "credentialsSecret": FOREIGN.format("alicloud"),
+        },
         {"credentialsSecret", "nodes"},
     ),
     "a-foreign-secret-and-a-host-named-twice": (
@@ -91,7 +98,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     ),
     "a-foreign-secret-and-no-definitions": (
         "cherryservers",
-        {"nodes": "0:5:pool1", "clusterName": "shop", "credentialsSecret": FOREIGN.format("cherryservers")},
+        {
+            "nodes": "0:5:pool1",
+            "clusterName": "shop",
+            "credentialsSecret": FOREIGN.format("cherryservers"),
+        },
         {"credentialsSecret", "cloudConfig"},
     ),
 }
@@ -112,7 +123,9 @@ def places(command: list[str], tmp_path: Path, capsys: Said, **spec: Any) -> lis
     assert main([*command, str(path)]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "warning" not in line]
     assert all(line.startswith(str(path)) for line in lines), lines
-    return sorted(line.partition(": ")[2].partition(": ")[0].removeprefix("spec.") for line in lines)
+    return sorted(
+        line.partition(": ")[2].partition(": ")[0].removeprefix("spec.") for line in lines
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=["validate", "apply"])
@@ -136,11 +149,17 @@ def test_rejected_secret_or_host_hides_no_other_policy_error(
     ("spec", "elsewhere"),
     [
         ({"scanInterval": "1s"}, "scanInterval"),
-        ({"kubernetes": {"kubeconfigSecret": "outscaler/other/kubeconfig"}}, "kubernetes.kubeconfigSecret"),
+        (
+            {"kubernetes": {"kubeconfigSecret": "outscaler/other/kubeconfig"}},
+            "kubernetes.kubeconfigSecret",
+        ),
         ({"kubernetes": {"kubeconfigSecret": "has blanks"}}, "kubernetes.kubeconfigSecret"),
         ({"options": {"maxNodesTotal": "many"}}, "options.maxNodesTotal"),
         ({"webhook": {"secret": "outscaler/other/webhook"}}, "webhook.secret"),
-        ({"nodeGroups": [{"provider": "alicloud", "id": "asg-1", "min": 5, "max": 1}]}, "nodeGroups[0].provider"),
+        (
+            {"nodeGroups": [{"provider": "alicloud", "id": "asg-1", "min": 5, "max": 1}]},
+            "nodeGroups[0].provider",
+        ),
     ],
     ids=["interval", "foreign-kubeconfig", "unreadable-kubeconfig", "option", "webhook", "group"],
 )
@@ -151,9 +170,16 @@ def test_error_elsewhere_hides_no_provider_error(
     spec: dict[str, Any],
     elsewhere: str,
 ) -> None:
-    providers = {"exoscale": {"zone": "ch-gva-2"}, "clusterapi": {"kubeconfigSecret": "outscaler/shop/clusterapi"}}
+    providers = {
+        "exoscale": {"zone": "ch-gva-2"},
+        "clusterapi": {"kubeconfigSecret": "outscaler/shop/clusterapi"},
+    }
     found = places(command, tmp_path, capsys, providers=providers, **spec)
-    assert {elsewhere, "providers.exoscale.credentialsSecret", "providers.clusterapi.clusterName"} <= set(found)
+    assert {
+        elsewhere,
+        "providers.exoscale.credentialsSecret",
+        "providers.clusterapi.clusterName",
+    } <= set(found)
     assert len(found) == len(set(found))
 
 
@@ -166,8 +192,12 @@ def test_error_elsewhere_hides_no_provider_error(
     ],
     ids=["unreadable-bound", "unknown-provider", "no-list"],
 )
-def test_unreadable_groups_are_not_also_reported_as_missing(tmp_path: Path, capsys: Said, groups: Any) -> None:
-    providers = {"alicloud": {"region": "cn-hangzhou", "credentialsSecret": "outscaler/shop/alicloud"}}
+def test_unreadable_groups_are_not_also_reported_as_missing(
+    tmp_path: Path, capsys: Said, groups: Any
+) -> None:
+    providers = {
+        "alicloud": {"region": "cn-hangzhou", "credentialsSecret": "outscaler/shop/alicloud"}
+    }
     found = places(["validate"], tmp_path, capsys, providers=providers, nodeGroups=groups)
     assert all(place.startswith("nodeGroups") for place in found)
 

@@ -1,4 +1,6 @@
-"""An attacker who can only write policies obtains no secret and no call, neither by apply nor by PutItem."""
+"""An attacker who can only write policies obtains no secret and no call, neither
+by apply nor by PutItem.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,16 @@ OIDC = ALI | {
     "oidcProviderArn": "acs:ram::1234567890123456:oidc-provider/x",
     "roleArn": "acs:ram::1234567890123456:role/x",
 }
-CHERRY = {"nodes": "0:5:pool1", "clusterName": "evil", "cloudConfigSecret": "outscaler/evil/cherryservers-config"}
+CHERRY = {
+    "nodes": "0:5:pool1",
+    "clusterName": "evil",
+    "cloudConfigSecret": "outscaler/evil/cherryservers-config",
+}
 HUAWEI = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"}
 EXO = {"zone": "ch-gva-2"}
 
-# The policy's provider settings, and the key that is rejected. MINE: a server of the attacker; FILE: an existing file.
+# The policy's provider settings, and the key that is rejected. MINE: a server of the
+# attacker; FILE: an existing file.
 THEFTS: dict[str, tuple[dict[str, Any], str]] = {
     "the-functions-environment": (
         {"alicloud": OIDC | {"oidcTokenFile": "/proc/self/environ", "stsEndpoint": "MINE"}},
@@ -42,7 +49,10 @@ THEFTS: dict[str, tuple[dict[str, Any], str]] = {
     "a-file-at-the-vendors-host": ({"alicloud": OIDC | {"oidcTokenFile": "FILE"}}, "oidcTokenFile"),
     "a-kubeconfig-file": ({"clusterapi": {"kubeconfigFile": "FILE"}}, "kubeconfigFile"),
     "another-clusters-token": (
-        {"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers", "endpoint": "MINE"}},
+        {
+            "cherryservers": CHERRY
+            | {"credentialsSecret": "outscaler/shop/cherryservers", "endpoint": "MINE"}
+        },
         "credentialsSecret",
     ),
     "another-clusters-token-at-the-vendors-host": (
@@ -50,7 +60,10 @@ THEFTS: dict[str, tuple[dict[str, Any], str]] = {
         "credentialsSecret",
     ),
     "the-own-token-at-a-foreign-host": (
-        {"cherryservers": CHERRY | {"credentialsSecret": "outscaler/evil/cherryservers", "endpoint": "MINE"}},
+        {
+            "cherryservers": CHERRY
+            | {"credentialsSecret": "outscaler/evil/cherryservers", "endpoint": "MINE"}
+        },
         "endpoint",
     ),
     "any-secret-as-an-oidc-token": (
@@ -68,17 +81,26 @@ THEFTS: dict[str, tuple[dict[str, Any], str]] = {
     "keys-that-another-cluster-looks-with": (
         {
             "exoscale": EXO
-            | {"credentialsSecret": "outscaler/evil/exoscale", "observeSecret": "outscaler/shop/exoscale-observe"}
+            | {
+                "credentialsSecret": "outscaler/evil/exoscale",
+                "observeSecret": "outscaler/shop/exoscale-observe",
+            }
         },
         "observeSecret",
     ),
     "signed-calls-of-huawei": (
-        {"huaweicloud": HUAWEI | {"credentialsSecret": "outscaler/evil/huaweicloud", "iamEndpoint": "MINE"}},
+        {
+            "huaweicloud": HUAWEI
+            | {"credentialsSecret": "outscaler/evil/huaweicloud", "iamEndpoint": "MINE"}
+        },
         "iamEndpoint",
     ),
     "a-metadata-service": ({"alicloud": ALI | {"metadataEndpoint": "MINE"}}, "metadataEndpoint"),
     "a-bucket-called-ess": (
-        {"alicloud": ALI | {"region": "oss-cn-hangzhou", "credentialsSecret": "outscaler/evil/alicloud"}},
+        {
+            "alicloud": ALI
+            | {"region": "oss-cn-hangzhou", "credentialsSecret": "outscaler/evil/alicloud"}
+        },
         "region",
     ),
     "a-management-cluster-of-others": (
@@ -110,22 +132,32 @@ class PolicyTheftFixture:
             }
             | spec,
         }
-        return json.dumps(document).replace('"MINE"', json.dumps(self.mine.url)).replace("FILE", str(self.file))
+        return (
+            json.dumps(document)
+            .replace('"MINE"', json.dumps(self.mine.url))
+            .replace("FILE", str(self.file))
+        )
 
     def put_item(self, text: str) -> None:
-        """Writes the row with PutItem, bypassing `outscaler apply`, and handles a message for it."""
+        """Writes the row with PutItem, bypassing `outscaler apply`, and
+        handles a message for it."""
         self.world.store.policies.put("evil", text, digest(text), None)
 
     def passes(self) -> None:
-        """Runs ticks and passes of all clusters, and one message for the attacker's cluster that nothing delayed."""
+        """Runs ticks and passes of all clusters, and one message for the attacker's
+        cluster that nothing delayed."""
         self.world.step(130)
         body = encode(ReconcileMessage("evil", "webhook", self.world.clock())).decode()
         self.world.invoke("reconcile", sqs_event(sqs_record("reconcile", "m", "r", body, {})))
 
     def stolen(self) -> tuple[list[str], list[str]]:
-        """(what reached the attacker's server, which secrets besides the honest cluster's own were read)."""
-        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}  # the second one has no owner and does not exist
-        return [seen.path for seen in self.mine.requests], [name for name in self.secrets.asked if name not in honest]
+        """(what reached the attacker's server, which secrets besides the honest
+        cluster's own were read)."""
+        # the second one has no owner and does not exist
+        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}
+        return [seen.path for seen in self.mine.requests], [
+            name for name in self.secrets.asked if name not in honest
+        ]
 
 
 @pytest.fixture
@@ -168,9 +200,15 @@ def test_stored_policy_that_steals_secrets_has_no_effect(
     reported = [line for line in log.getvalue().splitlines() if word in line]
     assert reported
     assert all("policy evil, version 1" in line for line in reported)
-    shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
+    shown = {
+        line["name"]: line["health"]
+        for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]
+    }
     assert shown == {"evil": "unreadable", "shop": "ok"}
-    assert "spec.providers." in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
+    assert (
+        "spec.providers."
+        in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
+    )
     assert scene.world.plan_ids()  # the honest cluster continues
 
 
@@ -178,8 +216,8 @@ def test_stored_policy_that_steals_secrets_has_no_effect(
 def test_function_rejects_a_stealing_policy_that_bypassed_other_checks(
     scene: PolicyTheftFixture, providers: dict[str, Any], _: str
 ) -> None:
-    """The objects built for a function reject the policy again if it reached them unchecked: no foreign secret is read
-    and no call is made."""
+    """The objects built for a function reject the policy again if it reached them unchecked: no
+    foreign secret is read and no call is made."""
     rt = scene.world.new_runtime()
     policy, _warnings = load(scene.text(providers), place="unchecked")
     own = {
@@ -210,7 +248,9 @@ def test_function_rejects_a_stealing_policy_that_bypassed_other_checks(
         {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
     ],
 )
-def test_cluster_access_uses_only_the_clusters_own_secrets(scene: PolicyTheftFixture, spec: dict[str, Any]) -> None:
+def test_cluster_access_uses_only_the_clusters_own_secrets(
+    scene: PolicyTheftFixture, spec: dict[str, Any]
+) -> None:
     text = scene.text(GOOD, **spec)
     with pytest.raises(InputErrors, match=r"spec\.(kubernetes|webhook)"):
         scene.world.apply_policy(text)
@@ -225,6 +265,9 @@ def test_policy_that_uses_its_own_secrets_works(scene: PolicyTheftFixture) -> No
     text = scene.text(GOOD, webhook={"secret": "outscaler/evil/webhook"})
     scene.world.apply_policy(text)
     scene.passes()
-    shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
+    shown = {
+        line["name"]: line["health"]
+        for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]
+    }
     assert shown == {"evil": "ok", "shop": "ok"}
     assert scene.world.new_runtime().webhook_credentials.for_cluster("evil").keys.hmac

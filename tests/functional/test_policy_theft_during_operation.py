@@ -1,4 +1,6 @@
-"""A stealing policy stored while an operation is open: the operation sends nothing and ends with the reason."""
+"""A stealing policy stored while an operation is open: the operation sends nothing
+and ends with the reason.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ SHARED = "outscaler/shared/exoscale"
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
-    """A cluster `evil` with a correct policy as version 1, and a server on which the attacker listens."""
+    """A cluster `evil` with a correct policy as version 1, and a server on
+    which the attacker listens."""
     file = tmp_path / "file"
     file.write_text("eyJhbGciOi.example.token")
-    with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(name="evil", deployment=STRICT) as world:
+    with (
+        HttpScript(lambda _: Reply(200, {})) as mine,
+        LocalWorld(name="evil", deployment=STRICT) as world,
+    ):
         made = PolicyTheftFixture(world, mine, file)
         world.apply_policy(made.text(GOOD, mode="active"))
         for name in ("shop/kubeconfig", "shop/clusterapi"):
@@ -49,17 +55,24 @@ def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
 
 
 def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
-    """Writes the policy's row with PutItem, bypassing `outscaler apply`; times: the number of versions."""
+    """Writes the policy's row with PutItem, bypassing `outscaler apply`;
+    times: the number of versions."""
     for each in range(times):
         current = world.store.policies.current(world.name)
         again = text + "\n" * (each + 1)
-        world.store.policies.put(world.name, again, f"{digest(text)}-{each}", current.version if current else None)
+        world.store.policies.put(
+            world.name, again, f"{digest(text)}-{each}", current.version if current else None
+        )
 
 
 def planned(world: LocalWorld, provider: str, kind: OperationKind) -> Operation:
     """An open operation of that provider, as saved by a pass."""
     now = world.clock()
-    targets = (RemovalTarget("node-1", "id://node-1", "node-1"),) if kind is not OperationKind.SCALE_UP else ()
+    targets = (
+        (RemovalTarget("node-1", "id://node-1", "node-1"),)
+        if kind is not OperationKind.SCALE_UP
+        else ()
+    )
     made = new_operation(
         id=f"{kind}-1",
         cluster=world.name,
@@ -120,7 +133,9 @@ def test_open_operation_is_not_carried_out_under_a_stealing_policy(
 
 
 @pytest.mark.parametrize("name", ["signed-calls-of-exoscale", "another-clusters-token"])
-def test_operation_with_a_lost_message_is_ended_under_a_stealing_policy(scene: PolicyTheftFixture, name: str) -> None:
+def test_operation_with_a_lost_message_is_ended_under_a_stealing_policy(
+    scene: PolicyTheftFixture, name: str
+) -> None:
     providers, _ = THEFTS[name]
     operation = planned(scene.world, next(iter(providers)), OperationKind.SCALE_UP)
     replaced(scene.world, scene.text(providers, mode="active"))
@@ -139,7 +154,9 @@ def test_operation_with_a_lost_message_is_ended_under_a_stealing_policy(scene: P
     ],
     ids=["foreign-host", "foreign-secret", "both"],
 )
-def test_started_operation_is_completed_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
+def test_started_operation_is_completed_with_the_last_permitted_policy(
+    theft: dict[str, str],
+) -> None:
     account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=60.0))
     with (
         HttpScript(lambda _: Reply(200, {})) as mine,
@@ -147,17 +164,28 @@ def test_started_operation_is_completed_with_the_last_permitted_policy(theft: di
     ):
         assert isinstance(world.services, QuickServices)
         world.permit(
-            Deployment(endpoints=frozenset({account.server.root.split("/")[2]}), shared_secrets=frozenset({SHARED}))
+            Deployment(
+                endpoints=frozenset({account.server.root.split("/")[2]}),
+                shared_secrets=frozenset({SHARED}),
+            )
         )
         account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
         world.put_secret("outscaler/other/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
         honest = document_of(account.settings())
-        world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=1, cpu="3", memory="1Gi"))
+        world.seed(
+            objects.node("system", cpu="2"),
+            objects.deployment("web", replicas=1, cpu="3", memory="1Gi"),
+        )
         world.apply_policy(honest)
-        world.step_until(lambda: any(each.status.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
+        world.step_until(
+            lambda: any(each.status.step == "poll" for each in world.operations()),
+            limit=600.0,
+            every=1.0,
+        )
         [operation] = world.operations()
         stolen = document_of(
-            account.settings() | {key: value.replace("MINE", mine.url) for key, value in theft.items()}
+            account.settings()
+            | {key: value.replace("MINE", mine.url) for key, value in theft.items()}
         )
         replaced(world, stolen)
         world.services.secrets.asked.clear()

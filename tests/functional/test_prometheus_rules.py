@@ -1,4 +1,6 @@
-"""The alerts and the Grafana dashboard for GET /metrics use metrics and labels that exist, in valid expressions."""
+"""The alerts and the Grafana dashboard for GET /metrics use metrics and labels that
+exist, in valid expressions.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,11 @@ def page() -> str:
     """GET /metrics of an emulated cluster that grew and shrank."""
     with LocalWorld(quick=True, grain=20.0) as world:
         world.seed(objects.machine_deployment("workers", 1, 1, 4))
-        options = {"emitPerNodegroupMetrics": True, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
+        options = {
+            "emitPerNodegroupMetrics": True,
+            "scaleDownUnneededTime": "1m",
+            "scaleDownDelayAfterAdd": "1m",
+        }
         world.apply_policy(document(options=options))
         world.step(120.0)
         world.seed(objects.deployment("web", replicas=3, cpu="2500m"))
@@ -98,7 +104,9 @@ def _samples(page: str) -> list[tuple[str, dict[str, str], float]]:
 
 def test_generated_files_are_up_to_date() -> None:
     assert (PROMETHEUS / "rules.yaml").read_text("utf-8") == text(rules()), "run make docs"
-    assert (PROMETHEUS / "prometheusrule.yaml").read_text("utf-8") == text(resource()), "run make docs"
+    assert (PROMETHEUS / "prometheusrule.yaml").read_text("utf-8") == text(resource()), (
+        "run make docs"
+    )
     assert GRAFANA.read_text("utf-8") == grafana_dashboard.text(), "run make docs"
 
 
@@ -120,9 +128,15 @@ def test_ops_10_every_expression_uses_metrics_and_labels_that_exist() -> None:
         assert found.grouped <= known, (where, expression)
 
 
-def _selected(selector: Selector, samples: list[tuple[str, dict[str, str], float]], cluster: str) -> bool:
-    wanted = {label: value.replace("$cluster", cluster) for label, (_, value) in selector.labels.items()}
-    return any(name == selector.metric and wanted.items() <= labels.items() for name, labels, _ in samples)
+def _selected(
+    selector: Selector, samples: list[tuple[str, dict[str, str], float]], cluster: str
+) -> bool:
+    wanted = {
+        label: value.replace("$cluster", cluster) for label, (_, value) in selector.labels.items()
+    }
+    return any(
+        name == selector.metric and wanted.items() <= labels.items() for name, labels, _ in samples
+    )
 
 
 def test_ops_10_expressions_select_series_of_an_emulated_page(page: str) -> None:
@@ -139,7 +153,9 @@ def test_ops_10_expressions_select_series_of_an_emulated_page(page: str) -> None
 
 def test_alerts_and_dashboard_cover_every_metric_of_the_table() -> None:
     used = {selector.metric for _, expression in PLACES for selector in read(expression).selectors}
-    names = {metric.full_name + ("_bucket" if metric.type == "histogram" else "") for metric in METRICS}
+    names = {
+        metric.full_name + ("_bucket" if metric.type == "histogram" else "") for metric in METRICS
+    }
     assert names - used == {"cluster_autoscaler_old_unregistered_nodes_removed_count"}
 
 
@@ -202,11 +218,15 @@ def test_broken_expression_is_noticed(expression: str) -> None:
 
 # -- promtool
 
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian's package prometheus)")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed (Debian's package prometheus)"
+)
 
 
 def _promtool(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+    return subprocess.run(
+        [str(PROMTOOL), *arguments], capture_output=True, text=True, check=False, cwd=cwd
+    )
 
 
 @needs_promtool
@@ -215,38 +235,53 @@ def test_promtool_accepts_the_rules_and_every_expression_of_the_dashboard(tmp_pa
         {"record": f"panel:{number}", "expr": expression.replace("$cluster", "shop")}
         for number, (_, expression) in enumerate(PLACES)
     ]
-    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": records}]}))
+    (tmp_path / "panels.yaml").write_text(
+        yaml.safe_dump({"groups": [{"name": "panels", "rules": records}]})
+    )
     for file in (str(PROMETHEUS / "rules.yaml"), "panels.yaml"):
         done = _promtool("check", "rules", file, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 CHANGES: Mapping[str, tuple[str, str]] = {
-    "OutscalerPassLate": ('cluster_autoscaler_last_activity{cluster="shop",activity="main"}', "0x120"),
+    "OutscalerPassLate": (
+        'cluster_autoscaler_last_activity{cluster="shop",activity="main"}',
+        "0x120",
+    ),
     "OutscalerUnreadable": ('outscaler_unreadable{cluster="shop"}', "1x120"),
     "OutscalerNotSafe": ('cluster_autoscaler_cluster_safe_to_autoscale{cluster="shop"}', "0x120"),
     "OutscalerPodsUnhelped": (
         'cluster_autoscaler_unschedulable_pods_count{cluster="shop",type="unschedulable"}',
         "3x120",
     ),
-    "OutscalerGrowthFails": ('cluster_autoscaler_failed_scale_ups_total{cluster="shop",reason="Quota"}', "0+1x120"),
+    "OutscalerGrowthFails": (
+        'cluster_autoscaler_failed_scale_ups_total{cluster="shop",reason="Quota"}',
+        "0+1x120",
+    ),
     "OutscalerEvictionsFail": (
         'cluster_autoscaler_evicted_pods_total{cluster="shop",eviction_result="failed"}',
         "0+1x120",
     ),
     "OutscalerLimit": (
-        'cluster_autoscaler_skipped_scale_events_count{cluster="shop",direction="up",reason="CpuResourceLimit"}',
+        (
+            'cluster_autoscaler_skipped_scale_events_count{cluster="shop",direction="up",reason='
+            '"CpuResourceLimit"}'
+        ),
         "0+1x120",
     ),
     "OutscalerGroupAtMax": (
         f'cluster_autoscaler_node_group_target_count{{cluster="shop",node_group="{GROUP}"}}',
         "4x120",
     ),
-    "OutscalerRemovalsStuck": ('cluster_autoscaler_pending_node_deletions{cluster="shop"}', "1x120"),
+    "OutscalerRemovalsStuck": (
+        'cluster_autoscaler_pending_node_deletions{cluster="shop"}',
+        "1x120",
+    ),
     "OutscalerNodesSick": ('outscaler_lifecycle_nodes_count{cluster="shop",state="sick"}', "2x120"),
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
-#: Series of clusters with prices, and of those whose nodes are consolidated, taken back, replaced or restarted.
+#: Series of clusters with prices, and of those whose nodes are consolidated, taken
+#: back, replaced or restarted.
 WITH_PRICES = {
     "outscaler_cost_per_hour",
     "outscaler_node_group_cost_per_hour",
@@ -260,8 +295,11 @@ WITH_PRICES = {
 
 
 @needs_promtool
-def test_ops_10_each_alert_fires_on_the_emulated_page_with_its_change_only(page: str, tmp_path: Path) -> None:
-    """promtool runs all rules on the page's series, every minute for two hours, unchanged and with one change each."""
+def test_ops_10_each_alert_fires_on_the_emulated_page_with_its_change_only(
+    page: str, tmp_path: Path
+) -> None:
+    """promtool runs all rules on the page's series, every minute for two hours, unchanged
+    and with one change each."""
     healthy = {_series(name, labels): f"{value:g}x120" for name, labels, value in _samples(page)}
     for series in healthy:
         if series.startswith("cluster_autoscaler_last_activity"):
@@ -272,7 +310,13 @@ def test_ops_10_each_alert_fires_on_the_emulated_page_with_its_change_only(page:
         cases.append((alert, healthy | {key: values}))
     tests = [_unit_test(alert, series) for alert, series in cases]
     (tmp_path / "tests.yaml").write_text(
-        yaml.safe_dump({"rule_files": [str(PROMETHEUS / "rules.yaml")], "evaluation_interval": "1m", "tests": tests})
+        yaml.safe_dump(
+            {
+                "rule_files": [str(PROMETHEUS / "rules.yaml")],
+                "evaluation_interval": "1m",
+                "tests": tests,
+            }
+        )
     )
     done = _promtool("test", "rules", "tests.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -280,7 +324,9 @@ def test_ops_10_each_alert_fires_on_the_emulated_page_with_its_change_only(page:
 
 
 def _series(name: str, labels: Mapping[str, str]) -> str:
-    return f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in labels.items())}}}"
+    return (
+        f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in labels.items())}}}"
+    )
 
 
 def _same(one: str, other: str) -> bool:
@@ -298,14 +344,19 @@ def _unit_test(wanted: str, series: Mapping[str, str]) -> Json:
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {
-                "expr": f'count by (alertname) (ALERTS{{alertstate="firing",alertname!="{wanted}"}})',
+                "expr": (
+                    f'count by (alertname) (ALERTS{{alertstate="firing",alertname!="{wanted}"}})'
+                ),
                 "eval_time": "110m",
                 "exp_samples": [],
             },
             *(
                 [
                     {
-                        "expr": f'count by (alertname) (ALERTS{{alertstate="firing",alertname="{wanted}"}})',
+                        "expr": (
+                            f'count by (alertname) (ALERTS{{alertstate="firing",alertname='
+                            f'"{wanted}"}})'
+                        ),
                         "eval_time": "110m",
                         "exp_samples": [{"labels": f'{{alertname="{wanted}"}}', "value": 1}],
                     }
@@ -318,5 +369,9 @@ def _unit_test(wanted: str, series: Mapping[str, str]) -> Json:
 
 
 def test_buckets_of_the_histogram_are_on_the_page(page: str) -> None:
-    bounds = {labels["le"] for name, labels, _ in _samples(page) if name.endswith("duration_seconds_bucket")}
+    bounds = {
+        labels["le"]
+        for name, labels, _ in _samples(page)
+        if name.endswith("duration_seconds_bucket")
+    }
     assert len(bounds) == len(BUCKETS) + 1

@@ -1,4 +1,6 @@
-"""A rotated secret is used after the first rejected call, although secrets are cached for ten minutes."""
+"""A rotated secret is used after the first rejected call, although secrets
+are cached for ten minutes.
+"""
 
 from __future__ import annotations
 

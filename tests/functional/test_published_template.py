@@ -1,4 +1,6 @@
-"""The published template: plain CloudFormation within the size limit, from which a stack can be created."""
+"""The published template: plain CloudFormation within the size limit, from
+which a stack can be created.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CODE = {"CodeBucket": "artifacts", "CodePrefix": "outscaler/1/"}
 
 def _functions(template: Template) -> dict[str, Any]:
     return {
-        name: one["Properties"] for name, one in template["Resources"].items() if one["Type"] == "AWS::Lambda::Function"
+        name: one["Properties"]
+        for name, one in template["Resources"].items()
+        if one["Type"] == "AWS::Lambda::Function"
     }
 
 
@@ -31,7 +35,11 @@ def _functions(template: Template) -> dict[str, Any]:
 def test_published_template_is_plain_cloudformation_with_one_capability(stage: str) -> None:
     template = artifact().published(stage)
     assert "Transform" not in template
-    assert not [one["Type"] for one in template["Resources"].values() if one["Type"].startswith("AWS::Serverless")]
+    assert not [
+        one["Type"]
+        for one in template["Resources"].values()
+        if one["Type"].startswith("AWS::Serverless")
+    ]
     named = [
         name
         for name, one in template["Resources"].items()
@@ -41,7 +49,8 @@ def test_published_template_is_plain_cloudformation_with_one_capability(stage: s
     assert named == [], "a named role needs CAPABILITY_NAMED_IAM"
 
 
-# The template of prod is that of dev without the readers' key; test_template_parameters.py lints it as it is deployed.
+# The template of prod is that of dev without the readers' key; test_template_parameters.py
+# lints it as it is deployed.
 @pytest.mark.parametrize("stage", ["dev", pytest.param("prod", marks=pytest.mark.slow)])
 def test_published_template_passes_cfn_lint(stage: str) -> None:
     assert lint(artifact().published(stage)) == []
@@ -58,7 +67,10 @@ def test_code_key_follows_from_the_processor(architecture: str) -> None:
     functions = _functions(resolve(artifact().published("dev"), **CODE, Architecture=architecture))
     assert set(functions) == set(HANDLERS)
     for one in functions.values():
-        assert one["Code"] == {"S3Bucket": "artifacts", "S3Key": f"outscaler/1/{zip_name(architecture)}"}
+        assert one["Code"] == {
+            "S3Bucket": "artifacts",
+            "S3Key": f"outscaler/1/{zip_name(architecture)}",
+        }
         assert one["Architectures"] == [architecture]
 
 
@@ -73,7 +85,9 @@ def test_arm64_is_the_default_processor() -> None:
 
 
 @STAGES
-def test_published_template_fits_cloudformations_limit_for_s3_templates(stage: str, tmp_path: Path) -> None:
+def test_published_template_fits_cloudformations_limit_for_s3_templates(
+    stage: str, tmp_path: Path
+) -> None:
     sam, out = tmp_path / "sam.json", tmp_path / "deep" / "published.json"
     sam.write_text(json.dumps(artifact().sam(stage)))
     size = publish(sam, out)
@@ -145,7 +159,9 @@ def test_stack_of_the_published_template_is_created_with_its_parameters(
         StackName=name,
         TemplateBody=json.dumps(artifact().published("prod")),
         Capabilities=["CAPABILITY_IAM"],
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in (CODE | given).items()],
+        Parameters=[
+            {"ParameterKey": key, "ParameterValue": value} for key, value in (CODE | given).items()
+        ],
     )
     [made] = cloud.describe_stacks(StackName=name)["Stacks"]
     assert made["StackStatus"] == "CREATE_COMPLETE"
@@ -161,6 +177,8 @@ def test_stack_of_the_published_template_is_created_with_its_parameters(
     policies = aws.client("iam").list_role_policies(RoleName=ids["TickRole"])["PolicyNames"]
     brought = {"UseVpc", "UseKmsKey", "SendTraces"}
     assert brought & set(policies) == (brought if given is EVERYTHING else set())
-    reading = aws.client("iam").get_role_policy(RoleName=ids["ReconcileRole"], PolicyName="ReconcileRolePolicy")
+    reading = aws.client("iam").get_role_policy(
+        RoleName=ids["ReconcileRole"], PolicyName="ReconcileRolePolicy"
+    )
     secrets = re.findall(r"secret:([^\"*]*)\*", json.dumps(reading["PolicyDocument"]))
     assert set(secrets) == {f"outscaler/{stage}/"}

@@ -19,7 +19,12 @@ AGAIN = "python -m infra.demo.drains --record docs/recorded-drain.md"
 
 def _run() -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-m", "infra.demo.drains"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 
@@ -28,7 +33,9 @@ def _closing(account: str) -> tuple[list[str], dict[str, int]]:
     _, _, closing = account.partition("\nExpected\n")
     expected, _, figures = closing.partition("\nFigures\n")
     lines = [line.strip().partition("  ") for line in figures.splitlines() if line.startswith("  ")]
-    return expected.split("\n"), {what.partition(":")[0].strip(): int(number) for number, _, what in lines}
+    return expected.split("\n"), {
+        what.partition(":")[0].strip(): int(number) for number, _, what in lines
+    }
 
 
 def test_recorded_run_of_twenty_drains_is_reproduced() -> None:
@@ -78,7 +85,13 @@ def test_recorded_account_replaces_the_previous_one_and_is_shortened() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--nodes", "0"), ("--nodes", "many"), ("--seed", "x"), ("--record", "no-such-file.md"), ("--nonsense",)],
+    [
+        ("--nodes", "0"),
+        ("--nodes", "many"),
+        ("--seed", "x"),
+        ("--record", "no-such-file.md"),
+        ("--nonsense",),
+    ],
 )
 def test_invalid_drain_demonstration_argument_is_one_line_with_exit_code_2(
     arguments: tuple[str, ...], capsys: Said

@@ -1,4 +1,6 @@
-"""`make release`: every file of a release is built from the commit alone, with equal bytes in every clone."""
+"""`make release`: every file of a release is built from the commit alone, with
+equal bytes in every clone.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ VERSION = chalicelib.__version__
 WHEEL, BILL = f"outscaler-{VERSION}-py3-none-any.whl", f"outscaler-{VERSION}.cdx.json"
 TEMPLATE = f"outscaler-{VERSION}-template.json"
 ZIP = zip_name(host_architecture())
-TOOLS = {f"outscaler-{VERSION}{end}" for end in (".tgz", "-kubectl.tar.gz", "-krew.yaml", "-policy.schema.json")}
+TOOLS = {
+    f"outscaler-{VERSION}{end}"
+    for end in (".tgz", "-kubectl.tar.gz", "-krew.yaml", "-policy.schema.json")
+}
 _DATE = "2030-01-31T12:00:00+00:00"
 _COMMITTER = {
     f"GIT_{who}_{what}": value
@@ -39,12 +44,18 @@ SECTION = f"## [{VERSION}] - 2030-01-31\n\n### Added\n\n- A release.\n\n"
 
 def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True, env=os.environ | _COMMITTER
+        ["git", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | _COMMITTER,
     ).stdout
 
 
 def clone(folder: Path, umask: int) -> Path:
-    """The current tree, committed, with a changelog section of the version; file modes as under that umask."""
+    """The current tree, committed, with a changelog section of the version; file
+    modes as under that umask."""
     folder.mkdir()
     export(checkout(ROOT), folder)
     changelog = (folder / "CHANGELOG.md").read_text("utf-8")
@@ -85,29 +96,46 @@ def dist(tree: Path) -> Path:
 
 
 def sums(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name != SUMS}
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.name != SUMS
+    }
 
 
 def test_release_is_complete_and_its_checksums_are_correct(dist: Path) -> None:
     assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP, *TOOLS}
-    listed = {name: digest for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())}
+    listed = {
+        name: digest
+        for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())
+    }
     assert listed == sums(dist)
 
 
 def test_released_template_is_the_published_one_for_the_python_of_the_zip(dist: Path) -> None:
     made = json.loads((dist / TEMPLATE).read_text())
-    functions = [one["Properties"] for one in made["Resources"].values() if one["Type"] == "AWS::Lambda::Function"]
+    functions = [
+        one["Properties"]
+        for one in made["Resources"].values()
+        if one["Type"] == "AWS::Lambda::Function"
+    ]
     assert {one["Runtime"] for one in functions} == {runtime()}
     assert {"CodeBucket", "CodePrefix", "Architecture"} <= made["Parameters"].keys()
     assert made.get("Transform") is None
 
 
-def test_release_of_another_clone_in_another_folder_has_equal_bytes(dist: Path, tmp_path: Path) -> None:
-    """The zip was also built in this checkout; the wheel is built again in a clone with other modes and dates."""
+def test_release_of_another_clone_in_another_folder_has_equal_bytes(
+    dist: Path, tmp_path: Path
+) -> None:
+    """The zip was also built in this checkout; the wheel is built again in a clone
+    with other modes and dates."""
     assert sums(dist)[ZIP] == hashlib.sha256(artifact().zip.read_bytes()).hexdigest()
     other = clone(tmp_path / "two", 0o077)
     steps = [step for step in STEPS if step[0] in {"wheel", "checksums"}]
-    assert release(other, other / "dist", VERSION, [], allow_dirty=False, steps=steps) == [SUMS, WHEEL]
+    assert release(other, other / "dist", VERSION, [], allow_dirty=False, steps=steps) == [
+        SUMS,
+        WHEEL,
+    ]
     assert sums(other / "dist") == {WHEEL: sums(dist)[WHEEL]}
 
 
@@ -138,7 +166,9 @@ def test_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path) -> 
     snapshot.mkdir()
     (snapshot / "manifest.json").write_text('{"nodeGroups": []}')
     for kind in ("nodes", "pods"):
-        (snapshot / f"{kind}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+        (snapshot / f"{kind}.json").write_text(
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": []})
+        )
 
     def outscaler(*arguments: str) -> str:
         done = subprocess.run(
@@ -153,7 +183,9 @@ def test_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path) -> 
         return done.stdout
 
     assert outscaler("--version") == f"outscaler {VERSION}\n"
-    assert json.loads(outscaler("plan", "--snapshot", str(snapshot), "-o", "json"))["scaleUps"] == []
+    assert (
+        json.loads(outscaler("plan", "--snapshot", str(snapshot), "-o", "json"))["scaleUps"] == []
+    )
 
 
 def test_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) -> None:
@@ -165,7 +197,10 @@ def test_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) ->
     lock = (ROOT / "requirements.txt").read_text()
     listed = {each["name"]: each for each in found["components"]}
     library = listed.pop("uplot")  # which the page's folder has, and no wheel
-    assert (library["purl"], library["licenses"]) == ("pkg:npm/uplot@1.6.32", [{"license": {"id": "MIT"}}])
+    assert (library["purl"], library["licenses"]) == (
+        "pkg:npm/uplot@1.6.32",
+        [{"license": {"id": "MIT"}}],
+    )
     assert (
         library["hashes"][0]["content"]
         == hashlib.sha256((ROOT / "chalicelib/page/static/uPlot.js").read_bytes()).hexdigest()
@@ -174,7 +209,9 @@ def test_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) ->
     for each in listed.values():
         assert each["purl"] == f"pkg:pypi/{each['name']}@{each['version']}"
         assert each["licenses"], each["name"]
-        assert all(f"sha256:{one['content']}" in lock for one in each.get("hashes", ())), each["name"]
+        assert all(f"sha256:{one['content']}" in lock for one in each.get("hashes", ())), each[
+            "name"
+        ]
     assert [name for name, each in listed.items() if not each.get("hashes")] == ["chalice"]
     with zipfile.ZipFile(dist / ZIP) as opened:
         deployed = {
@@ -190,20 +227,30 @@ def test_release_contains_no_name_of_the_build_machine(dist: Path, tree: Path) -
         assert str(tree.parent) not in (dist / name).read_text()
     for archive in (ZIP, WHEEL):
         with zipfile.ZipFile(dist / archive) as opened:
-            found = [name for name in opened.namelist() if str(tree.parent).encode() in opened.read(name)]
+            found = [
+                name for name in opened.namelist() if str(tree.parent).encode() in opened.read(name)
+            ]
         assert found == []
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda tree: (tree / "app.py").write_text("changed"), "M app.py: not committed; commit or remove it"),
-        (lambda tree: (tree / "chalicelib" / "left.py").write_text(""), "?? chalicelib/left.py: not committed"),
+        (
+            lambda tree: (tree / "app.py").write_text("changed"),
+            "M app.py: not committed; commit or remove it",
+        ),
+        (
+            lambda tree: (tree / "chalicelib" / "left.py").write_text(""),
+            "?? chalicelib/left.py: not committed",
+        ),
         (lambda tree: (tree / "app.py").unlink(), "D app.py: not committed"),
     ],
     ids=["changed", "added", "deleted"],
 )
-def test_release_of_an_uncommitted_tree_is_rejected(tree: Path, tmp_path: Path, change: object, says: str) -> None:
+def test_release_of_an_uncommitted_tree_is_rejected(
+    tree: Path, tmp_path: Path, change: object, says: str
+) -> None:
     copy = tmp_path / "copy"
     git(tmp_path, "clone", "--quiet", str(tree), str(copy))
     assert callable(change)
@@ -225,9 +272,9 @@ def test_files_ignored_by_git_are_not_released(tree: Path, tmp_path: Path) -> No
     assert found.dirty == ()
     target.mkdir()
     export(found, target)
-    assert {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} == set(
-        git(copy, "ls-files").split()
-    )
+    assert {
+        path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()
+    } == set(git(copy, "ls-files").split())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Recorded decisions: written by passes, replayed byte for byte, and compared with another policy."""
+"""Recorded decisions: written by passes, replayed byte for byte, and
+compared with another policy.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class RecordingWorld(LocalWorld):
             "prices": PRICES,
         }
         self.apply_policy(document(**typical | spec))
-        self.seed(objects.machine_deployment("workers", 1, 1, 8), objects.deployment("web", replicas=8, cpu="1"))
+        self.seed(
+            objects.machine_deployment("workers", 1, 1, 8),
+            objects.deployment("web", replicas=8, cpu="1"),
+        )
         self.step(600.0)
 
 
@@ -82,14 +87,20 @@ def test_only_decisions_with_changes_are_recorded(folder: Path) -> None:
         assert key_from(str(file)) == recorded_decision.key_of(decision)
 
 
-@pytest.mark.parametrize("spec", [{"recordDecisions": False}, {"mode": "off"}], ids=["not asked for", "mode off"])
-def test_nothing_is_recorded_unless_the_policy_asks_for_it(tmp_path: Path, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "spec", [{"recordDecisions": False}, {"mode": "off"}], ids=["not asked for", "mode off"]
+)
+def test_nothing_is_recorded_unless_the_policy_asks_for_it(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
     with RecordingWorld(str(tmp_path)) as world:
         world.day(**spec)
     assert files(tmp_path) == []
 
 
-def test_mode_shadow_records_what_would_have_been_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mode_shadow_records_what_would_have_been_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with RecordingWorld(str(tmp_path)) as world:
         world.day(mode="shadow")
     capsys.readouterr()
@@ -97,7 +108,9 @@ def test_mode_shadow_records_what_would_have_been_done(tmp_path: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["plan"]["scaleUps"][0]["group"] == WORKERS
 
 
-def test_replay_gives_the_recorded_plan_byte_for_byte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_gives_the_recorded_plan_byte_for_byte(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recordings = files(folder)
     assert recordings
     for file in recordings:
@@ -106,7 +119,9 @@ def test_replay_gives_the_recorded_plan_byte_for_byte(folder: Path, capsys: pyte
         assert (found["same"], found["differs"], found["cluster"]) == (True, [], "shop")
 
 
-def test_decision_is_found_by_the_id_of_its_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decision_is_found_by_the_id_of_its_plan(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     key = key_from(str(files(folder)[0]))
     assert key is not None
     assert main(["replay", key.plan, "--from", str(folder)]) == 0
@@ -123,9 +138,13 @@ def test_every_plan_of_random_clusters_replays_byte_for_byte(seed: int) -> None:
     assert replay(header, again).same
 
 
-def test_plan_that_differs_names_its_parts_and_the_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_that_differs_names_its_parts_and_the_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     decision = recorded(make(3))
-    other = msgspec.structs.replace(decision, plan=msgspec.structs.replace(decision.plan, unneeded=("another",)))
+    other = msgspec.structs.replace(
+        decision, plan=msgspec.structs.replace(decision.plan, unneeded=("another",))
+    )
     old = encode(other).replace(f'"release":"{__version__}"'.encode(), b'"release":"0.0.9"')
     file = tmp_path / "old.decision"
     file.write_bytes(old)
@@ -137,7 +156,11 @@ def test_plan_that_differs_names_its_parts_and_the_release(tmp_path: Path, capsy
 
 def _with_form(data: bytes) -> bytes:
     line, _, packed = data.partition(b"\n")
-    other = {"form": "0" * 20, "release": "9.9.9", "digest": hashlib.sha256(packed[:-9]).hexdigest()}
+    other = {
+        "form": "0" * 20,
+        "release": "9.9.9",
+        "digest": hashlib.sha256(packed[:-9]).hexdigest(),
+    }
     return json.dumps(json.loads(line) | other).encode() + b"\n" + packed[:-9]
 
 
@@ -147,7 +170,10 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "rubbish": (lambda data: b"\x00\xff" * 5000, "is not a recorded decision"),
     "endless line": (lambda data: b"x" * 10**6, "is not a recorded decision"),
     "cut off": (lambda data: data[:-5], "is damaged: its digest is another one"),
-    "one bit": (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "is damaged: its digest is another one"),
+    "one bit": (
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        "is damaged: its digest is another one",
+    ),
     "types of another release": (_with_form, "was made by release 9.9.9, whose data this release"),
 }
 
@@ -177,7 +203,10 @@ def test_decompressed_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def builtin(value: Any) -> Any:
     """The value with every field, as a file would have it."""
     if isinstance(value, msgspec.Struct):
-        return {field.encode_name: builtin(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
+        return {
+            field.encode_name: builtin(getattr(value, field.name))
+            for field in msgspec.structs.fields(value)
+        }
     if isinstance(value, dict):
         return {key: builtin(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
@@ -185,8 +214,11 @@ def builtin(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int | float]]:
-    """Every number, with the keys and positions that lead to it; of a list the first three parts."""
+def numbers_in(
+    value: Any, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], int | float]]:
+    """Every number, with the keys and positions that lead to it; of a list the first three
+    parts."""
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(min(len(value), 3)):
             yield from numbers_in(value[key], (*path, key))
@@ -202,7 +234,9 @@ def file_with(decision: RecordedDecision, path: tuple[Any, ...], number: float) 
         part = part[key]
     part[path[-1]] = number
     packed = zlib.compress(msgspec.msgpack.encode(whole), 1)
-    header = json.loads(encode(decision).partition(b"\n")[0]) | {"digest": hashlib.sha256(packed).hexdigest()}
+    header = json.loads(encode(decision).partition(b"\n")[0]) | {
+        "digest": hashlib.sha256(packed).hexdigest()
+    }
     return json.dumps(header).encode() + b"\n" + packed
 
 
@@ -214,7 +248,8 @@ EXTREMES = (2**63 - 1, -(2**63), 2**64 - 1, -1, 10**6, math.nan, math.inf, -math
 def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
     decision = recorded(make(seed))
     paths = {
-        tuple("*" if isinstance(key, int) else key for key in path): path for path, _ in numbers_in(builtin(decision))
+        tuple("*" if isinstance(key, int) else key for key in path): path
+        for path, _ in numbers_in(builtin(decision))
     }
     dice = random.Random(seed)
     ends = {"refused": 0, "replayed": 0}
@@ -237,16 +272,34 @@ def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
         (("snapshot", "pods", 0, "cls"), 2**63 - 1, "pods[0].cls is 9223372036854775807 of "),
         (("snapshot", "pods", 0, "cls"), -1, "pods[0].cls is -1 of "),
         (("snapshot", "daemonsets", 0, "cls"), 10**6, "daemonsets[0].cls is 1000000 of "),
-        (("snapshot", "nodes", 0, "allocatable", "cpu"), 2**63, "decision.snapshot.nodes[0].allocatable.cpu is out of"),
-        (("snapshot", "nodes", 0, "allocatable", "cpu"), -(2**63), "decision.snapshot.nodes[0].allocatable.cpu is out"),
-        (("snapshot", "nodes", 0, "created"), math.nan, "decision.snapshot.nodes[0].created is not finite"),
+        (
+            ("snapshot", "nodes", 0, "allocatable", "cpu"),
+            2**63,
+            "decision.snapshot.nodes[0].allocatable.cpu is out of",
+        ),
+        (
+            ("snapshot", "nodes", 0, "allocatable", "cpu"),
+            -(2**63),
+            "decision.snapshot.nodes[0].allocatable.cpu is out",
+        ),
+        (
+            ("snapshot", "nodes", 0, "created"),
+            math.nan,
+            "decision.snapshot.nodes[0].created is not finite",
+        ),
         (("memory", "first_seen"), math.inf, "decision.memory.first_seen is not finite"),
-        (("policy", "maxDisruption", "share"), math.nan, "decision.policy.max_disruption.share is not finite"),
+        (
+            ("policy", "maxDisruption", "share"),
+            math.nan,
+            "decision.policy.max_disruption.share is not finite",
+        ),
         (("now",), 1e19, "now is 1e+19"),
         (("now",), -1.0, "now is -1"),
     ],
 )
-def test_number_that_no_pass_records_is_named(path: tuple[Any, ...], number: float, says: str) -> None:
+def test_number_that_no_pass_records_is_named(
+    path: tuple[Any, ...], number: float, says: str
+) -> None:
     with pytest.raises(BadInput) as refused:
         decode(file_with(recorded(make(3)), path, number), "file")
     assert f"is damaged ({says}" in str(refused.value)
@@ -257,8 +310,20 @@ def test_span_sums_up_days_and_one_bad_file_stops_nothing(
 ) -> None:
     bad = folder / "shop" / "2026-01-01" / "000000-bad.decision"
     policy = tmp_path / "policy.yaml"
-    policy.write_text(document(options={"scaleDownEnabled": False}, prices=PRICES, nodeGroups=[_bounded(2)]))
-    words = ["replay", "--cluster", "shop", "--from", str(folder), "--with-policy", str(policy), "-o", "json"]
+    policy.write_text(
+        document(options={"scaleDownEnabled": False}, prices=PRICES, nodeGroups=[_bounded(2)])
+    )
+    words = [
+        "replay",
+        "--cluster",
+        "shop",
+        "--from",
+        str(folder),
+        "--with-policy",
+        str(policy),
+        "-o",
+        "json",
+    ]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     [day] = found["days"]
@@ -279,7 +344,9 @@ def test_span_sums_up_days_and_one_bad_file_stops_nothing(
         bad.unlink()
 
 
-@pytest.mark.parametrize("prices", [{}, {"prices": {"cpu": 1.0, "memory": 0.0}}], ids=["recorded", "given"])
+@pytest.mark.parametrize(
+    "prices", [{}, {"prices": {"cpu": 1.0, "memory": 0.0}}], ids=["recorded", "given"]
+)
 def test_both_sides_of_a_comparison_have_the_same_prices(
     prices: dict[str, Any], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,13 +382,21 @@ def test_replay_with_another_policy_shows_both_plans(
     [
         (["replay"], "names no decision; give DECISION, or --cluster NAME and --since 7d"),
         (["replay", "p-1"], "--from: is not given, and OUTSCALER_DECISIONS is not set"),
-        (["replay", "p-1", "--from", "s3://Bad_Bucket"], "is not the address of a bucket; write s3://BUCKET"),
+        (
+            ["replay", "p-1", "--from", "s3://Bad_Bucket"],
+            "is not the address of a bucket; write s3://BUCKET",
+        ),
         (["replay", "p-1", "--from", "/nonexistent"], "is not a folder"),
-        (["replay", "--cluster", "x", "--since", "soon"], "'soon' is not a duration, such as 7d or 36h"),
+        (
+            ["replay", "--cluster", "x", "--since", "soon"],
+            "'soon' is not a duration, such as 7d or 36h",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistake_on_the_command_line_is_named(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistake_on_the_command_line_is_named(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 2
     assert says in capsys.readouterr().err
 

@@ -20,7 +20,9 @@ def test_cluster_route_shows_the_circuit_breaker(desk: AppClient) -> None:
         "releasedUntil": None,
         "lastHour": {"nodes": 0, "pods": 0},
     }
-    breaker = BreakerState(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), tripped_at=now - 60, wanted=12)
+    breaker = BreakerState(
+        ((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), tripped_at=now - 60, wanted=12
+    )
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
     desk.store.memory.save(name, Memory(), Memory(breaker=breaker), (), lease)
     desk.store.leases.release(lease)

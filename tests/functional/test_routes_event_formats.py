@@ -20,6 +20,11 @@ from tests.functional.app_client import AppClient, sample
         ("eventbridge-spot-interruption", 1, 1),
     ],
 )
-def test_sample_event_body_is_parsed(desk: AppClient, name: str, accepted: int, matched: int) -> None:
+def test_sample_event_body_is_parsed(
+    desk: AppClient, name: str, accepted: int, matched: int
+) -> None:
     answer = desk.post(desk.cluster(), sample(name))
-    assert (answer.status_code, answer.json_body) == (202, {"accepted": accepted, "matched": matched, "woken": True})
+    assert (answer.status_code, answer.json_body) == (
+        202,
+        {"accepted": accepted, "matched": matched, "woken": True},
+    )

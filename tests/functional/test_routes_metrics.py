@@ -23,7 +23,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported
 
 
 def recorder(desk: AppClient) -> Recorder:
-    return Recorder(journal=desk.store.journal, board=None, clock=desk.clock, options=Options(), emit=lambda line: None)
+    return Recorder(
+        journal=desk.store.journal,
+        board=None,
+        clock=desk.clock,
+        options=Options(),
+        emit=lambda line: None,
+    )
 
 
 def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
@@ -31,14 +37,26 @@ def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | Non
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
     before = carry_over.read(lease.carry_over)
     if error:
-        after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
+        after, decision = (
+            record_failure(name, error, recorder(desk), before, {"main": 0.5}),
+            lease.decision,
+        )
     else:
-        plan = Plan(id="p", cluster=name, at=desk.clock(), health=Health(registered=ready, ready=ready))
+        plan = Plan(
+            id="p", cluster=name, at=desk.clock(), health=Health(registered=ready, ready=ready)
+        )
         reported = record_plan(
-            plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision, seconds={"main": 0.5}
+            plan,
+            Snapshot(name, desk.clock()),
+            recorder(desk),
+            before,
+            lease.decision,
+            seconds={"main": 0.5},
         )
         after, decision = reported.left, reported.decision
-    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, carry_over=carry_over.write(after))
+    desk.store.leases.release(
+        lease, passed_at=desk.clock(), decision=decision, carry_over=carry_over.write(after)
+    )
 
 
 def bought(desk: AppClient, name: str, nodes: int) -> None:
@@ -64,7 +82,9 @@ def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
         for sample in family.samples:
             if sample.labels.pop("cluster") == cluster:
                 labels = ",".join(sample.labels.values())
-                found[f"{sample.name.removeprefix('cluster_autoscaler_')} {labels}".strip()] = sample.value
+                found[f"{sample.name.removeprefix('cluster_autoscaler_')} {labels}".strip()] = (
+                    sample.value
+                )
     return found
 
 
@@ -79,7 +99,10 @@ def test_scrape_has_every_cluster_with_the_gauges_of_its_last_pass(desk: AppClie
     answer = desk.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert (samples(answer, one)["nodes_count ready"], samples(answer, other)["nodes_count ready"]) == (3, 5)
+    assert (
+        samples(answer, one)["nodes_count ready"],
+        samples(answer, other)["nodes_count ready"],
+    ) == (3, 5)
     assert samples(answer, one)["last_activity main"] == desk.clock()
     assert samples(answer, fresh) == OWN
 
@@ -92,7 +115,11 @@ def test_pass_and_operation_counters_never_decrease(desk: AppClient) -> None:
         a_pass(desk, name, error=Forbidden("nodes is forbidden") if number == 2 else None)
         bought(desk, name, 2)
         shown = samples(desk.get("/metrics"), name)
-        counters = {series: value for series, value in shown.items() if "total" in series or "duration" in series}
+        counters = {
+            series: value
+            for series, value in shown.items()
+            if "total" in series or "duration" in series
+        }
         assert all(counters[series] >= value for series, value in seen.items())
         seen = counters
     assert seen["scaled_up_nodes_total"] == 8
@@ -128,7 +155,11 @@ def test_unreadable_policy_or_row_hides_no_other_metric(desk: AppClient) -> None
     lease = desk.store.leases.acquire(torn, "x", 60)
     desk.store.leases.release(lease, carry_over=b"rubbish")
     answer = desk.get("/metrics")
-    assert samples(answer, unreadable)["nodes_count ready"] == samples(answer, well)["nodes_count ready"] == 3
+    assert (
+        samples(answer, unreadable)["nodes_count ready"]
+        == samples(answer, well)["nodes_count ready"]
+        == 3
+    )
     assert samples(answer, torn) == OWN
 
 

@@ -30,23 +30,40 @@ WORDS = (
 
 
 def shown(desk: AppClient, name: str) -> str:
-    paths = ("/clusters", f"/clusters/{name}", f"/clusters/{name}/decisions", f"/clusters/{name}/decisions?full=true")
+    paths = (
+        "/clusters",
+        f"/clusters/{name}",
+        f"/clusters/{name}/decisions",
+        f"/clusters/{name}/decisions?full=true",
+    )
     answers = [desk.get(path) for path in paths]
     assert [answer.status_code for answer in answers] == [200] * 4
     return "\n".join(json.dumps(answer.json_body) for answer in answers)
 
 
 def test_no_get_route_shows_the_name_of_a_secret(desk: AppClient) -> None:
-    name = desk.cluster(spec={"providers": {"cherryservers": {"credentialsSecret": CREDENTIALS, "teamId": "1"}}})
+    name = desk.cluster(
+        spec={"providers": {"cherryservers": {"credentialsSecret": CREDENTIALS, "teamId": "1"}}}
+    )
     now = desk.clock()
     for number, words in enumerate(WORDS):
-        plan = Plan(id=f"p{number}", cluster=name, at=now, gaps=(MissingData("provider/cherryservers", words),))
+        plan = Plan(
+            id=f"p{number}",
+            cluster=name,
+            at=now,
+            gaps=(MissingData("provider/cherryservers", words),),
+        )
         body = msgspec.json.encode(plan).decode()
         desk.store.journal.append(
-            name, JournalEntry(at=now + number, kind="plan", plan=f"p{number}", body=body, facts={"why": words})
+            name,
+            JournalEntry(
+                at=now + number, kind="plan", plan=f"p{number}", body=body, facts={"why": words}
+            ),
         )
     failed = [Backoff(300.0, now + 240, now, "Unauthorized", "NoSecret", words) for words in WORDS]
-    after = Memory(groups={f"g{number}": GroupMemory(backoff=each) for number, each in enumerate(failed)})
+    after = Memory(
+        groups={f"g{number}": GroupMemory(backoff=each) for number, each in enumerate(failed)}
+    )
     lease = desk.store.leases.acquire(name, "pass", 60)
     desk.store.memory.save(name, Memory(), after, (), lease)
     desk.store.leases.release(lease, passed_at=now)

@@ -25,7 +25,8 @@ import json, os, sys, time
 
 def echo(event, context):
     print("seen", event["word"])
-    return {"word": event["word"], "request": context.aws_request_id, "left": context.get_remaining_time_in_millis()}
+    return {"word": event["word"], "request": context.aws_request_id, "left": \
+context.get_remaining_time_in_millis()}
 
 def environment(event, context):
     return dict(os.environ)
@@ -91,7 +92,9 @@ def function(folders: Folders, tmp_path: Path) -> Iterator[Any]:
 
     def of(handler: str, timeout: int = 20) -> Process:
         configuration = msgspec.structs.replace(BASE, handler=handler, timeout=timeout)
-        made.append(Process(configuration, folders, ACCESS, lambda: 1000.0, tmp_path / f"{len(made)}.log"))
+        made.append(
+            Process(configuration, folders, ACCESS, lambda: 1000.0, tmp_path / f"{len(made)}.log")
+        )
         return made[-1]
 
     yield of
@@ -125,7 +128,9 @@ def test_function_that_times_out_is_killed_and_restarted(function: Any) -> None:
         ("work.missing", "init: "),
     ],
 )
-def test_failure_of_a_function_is_reported_with_its_cause(function: Any, handler: str, error: str) -> None:
+def test_failure_of_a_function_is_reported_with_its_cause(
+    function: Any, handler: str, error: str
+) -> None:
     assert function(handler).invoke({}).error.startswith(error)
 
 
@@ -136,12 +141,21 @@ def test_function_has_only_lambdas_environment_and_its_own_variables(
     given = function("work.environment").invoke({}).answer
     assert given["OUTSCALER_PREFIX"] == "outscaler-dev"
     lambdas = {name for name in given if name.startswith(("AWS_", "LAMBDA_", "_"))}
-    assert given.keys() - lambdas <= {"OUTSCALER_PREFIX", "PATH", "LANG", "LC_CTYPE", "TZ", "PYTHONPATH"}
+    assert given.keys() - lambdas <= {
+        "OUTSCALER_PREFIX",
+        "PATH",
+        "LANG",
+        "LC_CTYPE",
+        "TZ",
+        "PYTHONPATH",
+    }
     assert given["AWS_LAMBDA_FUNCTION_NAME"] == "fn"
     assert given["_HANDLER"] == "work.environment"
 
 
-def test_function_loads_only_the_task_the_runtime_and_the_standard_library(function: Any, folders: Folders) -> None:
+def test_function_loads_only_the_task_the_runtime_and_the_standard_library(
+    function: Any, folders: Folders
+) -> None:
     places = function("work.modules").invoke({}).answer
     assert str(folders.task / "work.py") in places
     assert [
@@ -156,7 +170,9 @@ def test_function_loads_only_the_task_the_runtime_and_the_standard_library(funct
 
 def test_function_cannot_write_to_its_own_folder(function: Any) -> None:
     if os.geteuid() == 0 and not without_rights():
-        pytest.skip("the superuser may write everything, and there is no setpriv to take that right away")
+        pytest.skip(
+            "the superuser may write everything, and there is no setpriv to take that right away"
+        )
     assert function("work.write").invoke({}).answer in {"PermissionError", "OSError"}
 
 
@@ -171,7 +187,12 @@ def test_clock_of_a_running_function_can_be_advanced(function: Any, folders: Fol
 POLICY = {
     "Version": "2012-10-17",
     "Statement": [
-        {"Sid": "Send", "Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "arn:*:sqs:*:*:mine"},
+        {
+            "Sid": "Send",
+            "Effect": "Allow",
+            "Action": "sqs:SendMessage",
+            "Resource": "arn:*:sqs:*:*:mine",
+        },
         {
             "Sid": "Mark",
             "Effect": "Allow",
@@ -200,21 +221,33 @@ def door() -> Iterator[Door]:
 
 def _client(door: Door, service: str, key: str = "fn") -> Any:
     return get_session().create_client(
-        service, region_name=REGION, endpoint_url=door.url, aws_access_key_id=key, aws_secret_access_key="local"
+        service,
+        region_name=REGION,
+        endpoint_url=door.url,
+        aws_access_key_id=key,
+        aws_secret_access_key="local",
     )
 
 
 def _send(door: Door, queue: str, key: str = "fn") -> None:
-    _client(door, "sqs", key).send_message(QueueUrl=f"https://sqs.example/123456789012/{queue}", MessageBody="a")
+    _client(door, "sqs", key).send_message(
+        QueueUrl=f"https://sqs.example/123456789012/{queue}", MessageBody="a"
+    )
 
 
 def test_permitted_call_succeeds_and_is_recorded(door: Door) -> None:
     _send(door, "mine")
     [(function, sid, asked)] = door.judge.used
-    assert (function, sid, asked.resource) == ("fn", "Send", f"arn:aws:sqs:{REGION}:123456789012:mine")
+    assert (function, sid, asked.resource) == (
+        "fn",
+        "Send",
+        f"arn:aws:sqs:{REGION}:123456789012:mine",
+    )
 
 
-@pytest.mark.parametrize(("queue", "key"), [("other", "fn"), ("mine", "stranger"), ("mine-not", "fn")])
+@pytest.mark.parametrize(
+    ("queue", "key"), [("other", "fn"), ("mine", "stranger"), ("mine-not", "fn")]
+)
 def test_call_without_permission_is_denied_as_by_aws(door: Door, queue: str, key: str) -> None:
     with pytest.raises(ClientError, match="AccessDenied"):
         _send(door, queue, key)
@@ -225,9 +258,13 @@ def test_call_without_permission_is_denied_as_by_aws(door: Door, queue: str, key
 @pytest.mark.parametrize("partition", ["!web", "shop"])
 def test_partition_condition_is_evaluated_by_the_item(door: Door, partition: str) -> None:
     with pytest.raises(ClientError) as refused:
-        _client(door, "dynamodb").put_item(TableName="t", Item={"cluster": {"S": partition}, "item": {"S": "x"}})
+        _client(door, "dynamodb").put_item(
+            TableName="t", Item={"cluster": {"S": partition}, "item": {"S": "x"}}
+        )
     denied = refused.value.response["Error"]["Code"] == "AccessDeniedException"
-    assert denied is (partition == "shop"), "the table does not exist, which is asked after the permission"
+    assert denied is (partition == "shop"), (
+        "the table does not exist, which is asked after the permission"
+    )
 
 
 def test_unknown_call_is_rejected(door: Door) -> None:

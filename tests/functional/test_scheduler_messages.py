@@ -1,8 +1,10 @@
-"""The real scheduler's messages on shop-busy, compared with ours pod by pod: texts and numbers are equal.
+"""The real scheduler's messages on shop-busy, compared with ours pod by pod:
+texts and numbers are equal.
 
-The capture holds kube-scheduler's message on every pod it rejected, such as `0/11 nodes are available: 2 Insufficient
-cpu.` The planner's simulated cluster is queried before any placement. The rest of the message after its first sentence,
-about claims and preemption, does not concern filters and has no counterpart.
+The capture holds kube-scheduler's message on every pod it rejected, such as `0/11 nodes
+are available: 2 Insufficient cpu.` The planner's simulated cluster is queried before any placement.
+The rest of the message after its first sentence, about claims and preemption, does not concern
+filters and has no counterpart.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def simulated_capture() -> tuple[SimulatedCluster, dict[str, int]]:
     snapshot = captured()
     world = build_cluster_state(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
     columns = ResourceColumns(snapshot.classes)
-    return build(world, collect_pending_pods(world).nominated, columns), {pod.key: pod.cls for pod in snapshot.pods}
+    return build(world, collect_pending_pods(world).nominated, columns), {
+        pod.key: pod.cls for pod in snapshot.pods
+    }
 
 
 @needs_shared
@@ -103,7 +107,9 @@ def test_every_rejected_pod_of_the_capture_is_compared() -> None:
 @needs_shared
 @pytest.mark.shared
 def test_documented_table_of_reasons_equals_the_computed_one() -> None:
-    section = PAGE.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
+    section = (
+        PAGE.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
+    )
     reported = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
     groups: dict[str, list[Counts]] = {}
     for pod, (_, counts) in refused().items():
@@ -119,20 +125,29 @@ def test_documented_fate_of_the_rejected_pods_is_correct() -> None:
     placed = {pod for up in plan.scale_ups for pod in up.pods}
     ignored = {pod for each in plan.ignored for pod in each.pods}
     assert (len(placed), sum(up.to_size - up.from_size for up in plan.scale_ups)) == (27, 9)
-    assert [pod for pod in refused().keys() - placed - ignored if not pod.startswith("ml/huge")] == []
-    assert {pod.rpartition("-")[0].rpartition("-")[0] for pod in refused().keys() & ignored} == {"jobs/spare"}
+    assert [
+        pod for pod in refused().keys() - placed - ignored if not pod.startswith("ml/huge")
+    ] == []
+    assert {pod.rpartition("-")[0].rpartition("-")[0] for pod in refused().keys() & ignored} == {
+        "jobs/spare"
+    }
     assert len(ignored - refused().keys()) == 2
 
 
 def test_scheduler_message_is_parsed_to_the_end_of_its_counts() -> None:
     said = (
-        "0/11 nodes are available: 2 node(s) had untolerated taint(s), 9 node(s) didn't match Pod's node "
-        "affinity/selector. no new claims to deallocate, preemption: 0/11 nodes are available: 11 Preemption is "
+        "0/11 nodes are available: 2 node(s) had untolerated taint(s), 9 node(s) didn't match "
+        "Pod's node "
+        "affinity/selector. no new claims to deallocate, preemption: 0/11 nodes are available: 11 "
+        "Preemption is "
         "not helpful for scheduling."
     )
     assert counted(said) == (
         11,
-        {"node(s) had untolerated taint(s)": 2, "node(s) didn't match Pod's node affinity/selector": 9},
+        {
+            "node(s) had untolerated taint(s)": 2,
+            "node(s) didn't match Pod's node affinity/selector": 9,
+        },
     )
     assert counted("0/1 nodes are available: 1 Insufficient example.com/gpu.") == (
         1,

@@ -1,4 +1,6 @@
-"""Schedules in the functions: whether a cluster is scanned depends on its policy at the current instant."""
+"""Schedules in the functions: whether a cluster is scanned depends on its
+policy at the current instant.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ def desk(premises: Premises) -> AppClient:
 
 
 def _soon(desk: AppClient, mode: str, minutes: int = 30) -> dict[str, Any]:
-    """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set to a full minute."""
+    """spec with a schedule that opens in three minutes, on the minute, every day; the clock
+    is set to a full minute."""
     desk.clock.advance(60 - desk.clock() % 60)
     opens = datetime.fromtimestamp(desk.clock() + 180, UTC)
     return {
         "schedules": [
-            {"name": "pause", "cron": f"{opens.minute} {opens.hour} * * *", "duration": f"{minutes}m", "mode": mode}
+            {
+                "name": "pause",
+                "cron": f"{opens.minute} {opens.hour} * * *",
+                "duration": f"{minutes}m",
+                "mode": mode,
+            }
         ]
     }
 
@@ -70,7 +78,9 @@ def test_every_function_uses_the_mode_of_the_current_instant(desk: AppClient) ->
         policy = desk.runtime.policy(name)
         assert policy is not None
         body = read_api.cluster(name, desk.runtime).body
-        found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
+        found.append(
+            (permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off")
+        )
     assert found == [
         ("active",) * 3 + (False,),
         ("off",) * 3 + (True,),
@@ -79,13 +89,18 @@ def test_every_function_uses_the_mode_of_the_current_instant(desk: AppClient) ->
     ]
 
 
-def test_webhook_requests_no_reconcile_while_a_schedule_switches_the_cluster_off(desk: AppClient) -> None:
+def test_webhook_requests_no_reconcile_while_a_schedule_switches_the_cluster_off(
+    desk: AppClient,
+) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     desk.clock.advance(170)
     woken, body = [], sample("core-v1-failed-scheduling")
-    for step in (0, 15, 1800):  # the credentials read by the first call are still cached at the second
+    # the credentials read by the first call are still cached at the second
+    for step in (0, 15, 1800):
         desk.clock.advance(step)
-        woken.append(webhook.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
+        woken.append(
+            webhook.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"]
+        )
     assert woken == [True, False, True]
 
 
@@ -94,7 +109,10 @@ def test_policy_text_is_parsed_once_and_evaluated_at_every_instant(desk: AppClie
     stored = desk.store.policies.current(name)
     assert isinstance(stored, StoredPolicy)
     now = desk.clock()
-    words = [permitted(active_policy.in_force(stored, now + after)).word for after in (0, 180, 1980, 180, 0)]
+    words = [
+        permitted(active_policy.in_force(stored, now + after)).word
+        for after in (0, 180, 1980, 180, 0)
+    ]
     assert words == ["active", "shadow", "active", "shadow", "active"]
     assert active_policy.read(stored.text, name, stored.version) is active_policy.read(
         stored.text, name, stored.version

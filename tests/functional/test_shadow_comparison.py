@@ -1,4 +1,6 @@
-"""A cluster in mode shadow beside an emulated Cluster Autoscaler: both see the same cluster, and only one acts."""
+"""A cluster in mode shadow beside an emulated Cluster Autoscaler: both see the same
+cluster, and only one acts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 class SharedCluster(ScenarioWorld):
-    """other: the autoscaler that acts. manager: the name by which it writes sizes, "" for none that is noted."""
+    """other: the autoscaler that acts. manager: the name by which it writes sizes,
+    "" for none that is noted."""
 
     def __init__(self, manager: str = "", pace: Pace | None = None, **settings: Any) -> None:
         super().__init__(None, grain=EVERY, pace=pace)
@@ -41,7 +44,10 @@ class SharedCluster(ScenarioWorld):
     def begin(self, **policy: Any) -> None:
         """Two nodes that run almost full, and ten minutes of rest."""
         self.apply_policy(document(mode="shadow", **{"options": OPTIONS, **policy}))
-        self.seed(objects.machine_deployment("workers", 2, 1, 12), objects.deployment("base", replicas=2, cpu="2500m"))
+        self.seed(
+            objects.machine_deployment("workers", 2, 1, 12),
+            objects.deployment("base", replicas=2, cpu="2500m"),
+        )
         self.minutes(10.3)
 
     @property
@@ -64,7 +70,9 @@ class SharedCluster(ScenarioWorld):
 
 
 @each_row("legacy", [False, True], ids=["yaml", "text"])
-def test_SHA_1_SHA_9_growths_and_removals_are_the_same_with_either_form_of_the_status(legacy: bool) -> None:
+def test_SHA_1_SHA_9_growths_and_removals_are_the_same_with_either_form_of_the_status(
+    legacy: bool,
+) -> None:
     with SharedCluster(legacy=legacy) as world:
         world.begin()
         world.seed(objects.deployment("web", replicas=4, cpu="3"))
@@ -87,7 +95,10 @@ def test_SHA_4_groups_that_grow_one_per_loop_are_one_episode() -> None:
         world.begin()
         world.seed(objects.machine_deployment("big", 0, 0, 3, "16", "64Gi"))
         world.minutes(2)
-        world.seed(objects.deployment("web", replicas=2, cpu="3"), objects.deployment("large", replicas=1, cpu="12"))
+        world.seed(
+            objects.deployment("web", replicas=2, cpu="3"),
+            objects.deployment("large", replicas=1, cpu="12"),
+        )
         world.minutes(8)
         assert len({group for _, group, _ in world.other.grown}) >= 1
         assert sum(match.kind == "growth" for match in world.matches) == 1
@@ -96,7 +107,9 @@ def test_SHA_4_groups_that_grow_one_per_loop_are_one_episode() -> None:
 def test_SHA_7_verdicts_are_the_same_where_the_status_may_not_be_read() -> None:
     with SharedCluster() as world:
         world.server.faults.add(
-            KubeFault(path="/configmaps/cluster-autoscaler-status", times=10_000, **refusal(403, "no"))
+            KubeFault(
+                path="/configmaps/cluster-autoscaler-status", times=10_000, **refusal(403, "no")
+            )
         )
         world.begin()
         world.seed(objects.deployment("web", replicas=4, cpu="3"))
@@ -149,7 +162,10 @@ def test_SHA_3_random_expanders_agree_on_sizes() -> None:
             world.seed(objects.deployment(f"web-{number}", replicas=2, cpu="3"))
             world.minutes(6)
         assert len(world.matches) == len(world.other.grown) >= 3
-        assert {match.verdict for match in world.matches} <= {ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE}
+        assert {match.verdict for match in world.matches} <= {
+            ShadowVerdict.SAME,
+            ShadowVerdict.SAME_SIZE,
+        }
         assert world.figures.growth_agreement == 1.0
 
 
@@ -177,7 +193,9 @@ def test_SHA_10_reclaimed_machine_is_removed_by_no_autoscaler() -> None:
         assert [match for match in world.matches if match.kind == "removal"] == []
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 7))])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 7))]
+)
 def test_SHA_12_no_removal_is_only_ours_on_random_clusters(seed: int) -> None:
     chance = random.Random(seed)
     with SharedCluster(seed=seed) as world:

@@ -1,4 +1,6 @@
-"""A shadow cluster beside a Cluster Autoscaler in everyday life: Jobs, equal groups, empty stock, failed drains."""
+"""A shadow cluster beside a Cluster Autoscaler in everyday life: Jobs, equal groups,
+empty stock, failed drains.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def job(name: str, pods: int, seconds: int, cpu: str = "3") -> KubeObject:
     template["metadata"]["annotations"] = {RUN_SECONDS: str(seconds)}
     template["spec"]["restartPolicy"] = "Never"
     spec = {"completions": pods, "parallelism": pods, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
 
 
 def growths(world: SharedCluster) -> list[Match]:
@@ -46,7 +53,10 @@ def test_growths_for_jobs_agree_whenever_their_pods_end(seconds: int) -> None:
 def test_draws_among_equal_groups_agree() -> None:
     with SharedCluster(seed=3) as world:
         world.begin()
-        world.seed(objects.machine_deployment("twin", 1, 0, 12), objects.machine_deployment("triplet", 1, 0, 12))
+        world.seed(
+            objects.machine_deployment("twin", 1, 0, 12),
+            objects.machine_deployment("triplet", 1, 0, 12),
+        )
         world.seed(objects.deployment("fill", replicas=2, cpu="2500m"))
         world.minutes(2)
         for number in range(4):
@@ -65,7 +75,10 @@ def test_growth_elsewhere_because_of_an_empty_stock_has_that_cause() -> None:
         world.other.refused.add(WORKERS)
         world.seed(objects.deployment("web", replicas=1, cpu="3"))
         world.minutes(8)
-        assert {group for _, group, _ in world.other.grown} == {WORKERS, "MachineDeployment/default/large"}
+        assert {group for _, group, _ in world.other.grown} == {
+            WORKERS,
+            "MachineDeployment/default/large",
+        }
         assert UNKNOWN not in {match.cause for match in world.matches}
         assert any("Backoff" in match.cause for match in growths(world))
 
@@ -93,7 +106,10 @@ def test_removal_that_a_budget_stops_counts_when_it_succeeds() -> None:
         world.minutes(8)
         world.scale("web", 0)
         world.minutes(1)
-        world.seed(objects.deployment("guarded", replicas=1, cpu="1"), objects.pdb("guarded", max_unavailable=0))
+        world.seed(
+            objects.deployment("guarded", replicas=1, cpu="1"),
+            objects.pdb("guarded", max_unavailable=0),
+        )
         world.minutes(15)
         assert world.other.given_up
         assert removals(world) == []
@@ -112,20 +128,27 @@ def test_nodes_bought_twice_because_of_a_startup_taint_have_that_cause() -> None
             world.minutes(1 / 6)
             for node in world.kube.list("nodes"):
                 name = node["metadata"]["name"]
-                if name not in known and joined.setdefault(name, world.clock()) > world.clock() - 70:
+                if (
+                    name not in known
+                    and joined.setdefault(name, world.clock()) > world.clock() - 70
+                ):
                     _with_taint(world, node)
                 elif name in joined:
                     _without_taint(world, node)
         assert [count for _, _, count in world.other.grown] == [1, 1]
         [match] = growths(world)
         assert match.verdict is ShadowVerdict.FEWER
-        assert match.cause.startswith("known difference: Cluster Autoscaler bought a node that never took a pod")
+        assert match.cause.startswith(
+            "known difference: Cluster Autoscaler bought a node that never took a pod"
+        )
         assert f"--startup-taint={TAINT['key']}" in match.cause
 
 
 def _with_taint(world: SharedCluster, node: KubeObject) -> None:
     taints = node["spec"].get("taints") or []
-    if not world.kube.pods_on(node["metadata"]["name"]) and all(taint["key"] != TAINT["key"] for taint in taints):
+    if not world.kube.pods_on(node["metadata"]["name"]) and all(
+        taint["key"] != TAINT["key"] for taint in taints
+    ):
         changed = clone(node)
         changed["spec"]["taints"] = [*taints, dict(TAINT)]
         world.kube.update("nodes", changed)

@@ -1,4 +1,6 @@
-"""A shadow cluster beside a Cluster Autoscaler that ends, is killed and begins again, and people who change sizes."""
+"""A shadow cluster beside a Cluster Autoscaler that ends, is killed and begins again, and
+people who change sizes.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def test_growth_before_the_end_of_cluster_autoscaler_is_compared() -> None:
 
 
 @each_row("killed, legacy", [(False, False), (False, True), (True, False), (True, True)])
-def test_removals_after_a_restart_that_leaves_its_soft_taints_name_the_restart(killed: bool, legacy: bool) -> None:
+def test_removals_after_a_restart_that_leaves_its_soft_taints_name_the_restart(
+    killed: bool, legacy: bool
+) -> None:
     with SharedCluster(legacy=legacy) as world:
         world.begin()
         world.seed(objects.machine_deployment("spare", 3, 0, 4))
@@ -125,7 +129,9 @@ def test_removals_after_a_restart_that_leaves_its_soft_taints_name_the_restart(k
         assert before
         early = [match for match in removals(world) if match.verdict is ShadowVerdict.EARLIER]
         assert len(early) == len(removals(world)) == 3
-        assert {match.cause.partition(" at ")[0] for match in early} == {"Cluster Autoscaler restarted"}
+        assert {match.cause.partition(" at ")[0] for match in early} == {
+            "Cluster Autoscaler restarted"
+        }
 
 
 @BOTH_FORMS
@@ -149,7 +155,9 @@ def test_growth_by_many_nodes_by_a_person_is_somebody_elses(legacy: bool) -> Non
 
 
 @each_row("empty, count", [(0, 2), (1, 1), (1, 5)])
-def test_growth_by_a_person_in_an_episode_of_cluster_autoscaler_is_told_apart(empty: int, count: int) -> None:
+def test_growth_by_a_person_in_an_episode_of_cluster_autoscaler_is_told_apart(
+    empty: int, count: int
+) -> None:
     with SharedCluster() as world:
         world.begin()
         world.seed(objects.machine_deployment("spare", empty, 0, 9, "2"))
@@ -178,7 +186,9 @@ def test_growth_of_a_group_that_grows_already_is_told_apart_by_who_wrote_its_siz
         ]
 
 
-def test_status_that_is_gone_after_the_hand_over_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_status_that_is_gone_after_the_hand_over_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with SharedCluster() as world:
         world.begin()
         world.other.stop()
@@ -186,6 +196,10 @@ def test_status_that_is_gone_after_the_hand_over_is_logged_once(caplog: pytest.L
         world.apply_policy(document(options=OPTIONS))
         world.seed(objects.deployment("web", replicas=2, cpu="3"))
         world.minutes(12)
-        problems = [str(record.__dict__.get("detail")) for record in caplog.records if record.levelno >= logging.ERROR]
+        problems = [
+            str(record.__dict__.get("detail"))
+            for record in caplog.records
+            if record.levelno >= logging.ERROR
+        ]
         assert len(problems) == 1
         assert "ConfigMap kube-system/cluster-autoscaler-status is not there" in problems[0]

@@ -1,5 +1,6 @@
-"""A week of a cluster in mode shadow beside a Cluster Autoscaler that restarts, ends, is killed and finds no machine,
-with slow machines, Jobs, equal groups and a person who changes sizes; then the hand-over and the way back."""
+"""A week of a cluster in mode shadow beside a Cluster Autoscaler that restarts, ends, is killed and
+finds no machine, with slow machines, Jobs, equal groups and a person who changes sizes; then the
+hand-over and the way back."""
 
 from __future__ import annotations
 
@@ -95,19 +96,29 @@ class Week(SharedCluster):
 
 def play(world: Week, *days: Callable[[], None], first_hour: int = 0) -> None:
     """Play the days, each with what is special in it. first_hour: of each day."""
-    world.seed(objects.machine_deployment("spare", 0, 0, 9), objects.machine_deployment("twin", 0, 0, 9))
-    world.seed(objects.deployment("web", replicas=0, cpu="3"), objects.deployment("late", replicas=0, cpu="3"))
+    world.seed(
+        objects.machine_deployment("spare", 0, 0, 9), objects.machine_deployment("twin", 0, 0, 9)
+    )
+    world.seed(
+        objects.deployment("web", replicas=0, cpu="3"),
+        objects.deployment("late", replicas=0, cpu="3"),
+    )
     world.minutes(5)
     for happens in days:
         world.day(happens, first_hour)
 
 
 def disagreements(world: Week) -> list[tuple[str, str]]:
-    return [(str(match.verdict), match.cause) for match in world.matches if match.verdict not in AGREEING]
+    return [
+        (str(match.verdict), match.cause)
+        for match in world.matches
+        if match.verdict not in AGREEING
+    ]
 
 
 def hand_over(world: Week) -> None:
-    """From Cluster Autoscaler to Outscaler while machines are on their way, as the page says but for the waiting."""
+    """From Cluster Autoscaler to Outscaler while machines are on their way, as the page
+    says but for the waiting."""
     world.scale("web", 3)
     world.minutes(1.5)
     assert world.other.grown[-1][0] > world.clock() - 90.0

@@ -1,5 +1,5 @@
-"""Each shipped role with its documented policy passes `outscaler doctor`, `apply` and `uninstall`; and each rule that
-is taken out of one is a single finding that prints the rule and its place."""
+"""Each shipped role with its documented policy passes `outscaler doctor`, `apply` and `uninstall`;
+and each rule that is taken out of one is a single finding that prints the rule and its place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,16 @@ from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule, granted
 from tests.contract.clusterapi.objects import GROUP, deployment
 from tests.functional.doctor_cases import ACCOUNT, NOW, no_secret
-from tests.functional.role_cases import CASES, EVERYWHERE, NAMESPACED, TOKENS, WORKLOAD, Manifest, RoleCase, stage
+from tests.functional.role_cases import (
+    CASES,
+    EVERYWHERE,
+    NAMESPACED,
+    TOKENS,
+    WORKLOAD,
+    Manifest,
+    RoleCase,
+    stage,
+)
 from tests.source_trees import ROOT
 
 Said = pytest.CaptureFixture[str]
@@ -49,7 +58,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def ran(capsys: Said, *words: str) -> tuple[int, Any]:
-    """Run a command; return its exit code and its JSON, with what it said on standard error as a note of a failure."""
+    """Run a command; return its exit code and its JSON, with what it said on standard
+    error as a note of a failure."""
     capsys.readouterr()
     code = main([*words, "-o", "json"])
     said = capsys.readouterr()
@@ -59,8 +69,14 @@ def ran(capsys: Said, *words: str) -> tuple[int, Any]:
 
 def test_every_file_with_roles_has_a_case() -> None:
     folder = ROOT / "infra" / "kubernetes"
-    shipped = {path.name for path in folder.glob("*.yaml") if "kind: RoleBinding" in path.read_text()}
-    shipped |= {path.name for path in folder.glob("*.yaml") if "kind: ClusterRoleBinding" in path.read_text()}
+    shipped = {
+        path.name for path in folder.glob("*.yaml") if "kind: RoleBinding" in path.read_text()
+    }
+    shipped |= {
+        path.name
+        for path in folder.glob("*.yaml")
+        if "kind: ClusterRoleBinding" in path.read_text()
+    }
     assert shipped == {file for case in CASES.values() for file in case.files}
 
 
@@ -72,11 +88,15 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
         common = (*there.clusters, *there.given, "--vpc")
         code, found = ran(capsys, "doctor", "--policy", str(there.policy), *common)
         assert [each for each in found if each["severity"] == "error"] == []
-        assert [each for each in found if each["id"] in ("DR04", "DR27") and each["severity"] == "warn"] == []
+        assert [
+            each for each in found if each["id"] in ("DR04", "DR27") and each["severity"] == "warn"
+        ] == []
         assert code == 0
         assert ran(capsys, "apply", str(there.policy), *common)[0] == 0
         there.refused()
-        kept = "\n".join(ran(capsys, "uninstall", "prod", *there.clusters, "--keep-status")[1]["remains"])
+        kept = "\n".join(
+            ran(capsys, "uninstall", "prod", *there.clusters, "--keep-status")[1]["remains"]
+        )
         assert "manifests rbac | kubectl delete" not in kept
         assert "delete configmap" not in kept
         assert there.refused() == []
@@ -90,17 +110,25 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
     assert [each for each in machines if each["metadata"].get("annotations")] == []
     assert [each for each in left[0].list("secrets") if "token-secret" in each["data"]] == []
     # A token may be ended with the shipped role, and not deleted.
-    assert [each for each in there.refused() if "DELETE /api/v1/namespaces/kube-system/secrets" not in each] == []
+    assert [
+        each
+        for each in there.refused()
+        if "DELETE /api/v1/namespaces/kube-system/secrets" not in each
+    ] == []
     assert {each["name"] for each in said["cluster"]} >= {"n-0"}
     assert store.policies.current("prod") is None
     commands = "\n".join(said["remains"])
     moved = NAMESPACED in case.files and case.capi_namespace != "default"
     assert ("manifests rbac-capi | kubectl" in commands) is (NAMESPACED in case.files and not moved)
-    assert (f"-n {case.capi_namespace} delete role,rolebinding outscaler-cluster-api" in commands) is moved
+    assert (
+        f"-n {case.capi_namespace} delete role,rolebinding outscaler-cluster-api" in commands
+    ) is moved
     assert ("kubectl --context MANAGEMENT " in commands) is bool(case.management)
     for file in case.files:
         assert [
-            line for line in said["remains"] if re.search(rf"outscaler manifests {manifest_name(file)}( |$)", line)
+            line
+            for line in said["remains"]
+            if re.search(rf"outscaler manifests {manifest_name(file)}( |$)", line)
         ], file
 
 
@@ -109,16 +137,27 @@ def without(rules: Sequence[RbacRule], number: int) -> list[RbacRule]:
 
 
 def is_needed(case: RoleCase, at: int, rule: RbacRule) -> bool:
-    """Whether the policy needs a rule of its role: some are for options that it has not set, as the files say."""
+    """Whether the policy needs a rule of its role: some are for options that it has
+    not set, as the files say."""
     spec: Any = case.spec
     options = spec.get("options", {})
-    rules = case.vendor == "huaweicloud" or spec.get("scaleUp", {}).get("horizontalNodeAutoscalers", False)
-    reads_changes = spec.get("reading") != "full" and "watcherSecret" not in spec.get("kubernetes", {})
+    rules = case.vendor == "huaweicloud" or spec.get("scaleUp", {}).get(
+        "horizontalNodeAutoscalers", False
+    )
+    reads_changes = spec.get("reading") != "full" and "watcherSecret" not in spec.get(
+        "kubernetes", {}
+    )
     return (
         (rule.verbs != ("watch",) or reads_changes)
         and ("horizontalnodeautoscalers" not in rule.resources or rules)
-        and ("cluster-autoscaler-priority-expander" not in rule.names or options.get("expander") == "priority")
-        and (not any("status" in name for name in rule.names) or options.get("writeStatusConfigmap", True))
+        and (
+            "cluster-autoscaler-priority-expander" not in rule.names
+            or options.get("expander") == "priority"
+        )
+        and (
+            not any("status" in name for name in rule.names)
+            or options.get("writeStatusConfigmap", True)
+        )
     )
 
 
@@ -128,11 +167,15 @@ def role_of(case: RoleCase, rule: RbacRule) -> tuple[str, str]:
         return NAMESPACED if rule.namespaces else EVERYWHERE, "outscaler-cluster-api"
     if rule.resources == ("secrets",):
         return TOKENS, "outscaler-bootstrap-tokens"
-    return WORKLOAD, "outscaler-node-autoscalers" if "horizontal" in rule.resources[0] else "outscaler"
+    return WORKLOAD, "outscaler-node-autoscalers" if "horizontal" in rule.resources[
+        0
+    ] else "outscaler"
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case: RoleCase, tmp_path: Path) -> None:
+def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(
+    case: RoleCase, tmp_path: Path
+) -> None:
     unneeded, asked = 0, 0
     with stage(case, tmp_path) as there:
         policy, _ = load_document(there.policy.read_text(), "policy")
@@ -162,7 +205,11 @@ def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case:
                 assert set(entry["resources"]) == set(rule.resources)
                 assert set(entry["verbs"]) == set(rule.verbs)
                 assert set(entry.get("resourceNames", ())) == set(rule.names)
-                role = f"Role {{}} in namespace {rule.namespaces[0]}:" if rule.namespaces else "ClusterRole {}:"
+                role = (
+                    f"Role {{}} in namespace {rule.namespaces[0]}:"
+                    if rule.namespaces
+                    else "ClusterRole {}:"
+                )
                 assert head.endswith(role.format(role_of(case, rule)[1])), head
                 assert f"outscaler manifests {manifest_name(role_of(case, rule)[0])} " in head
                 assert case.capi_group in ("", GROUP) or GROUP not in printed
@@ -178,11 +225,19 @@ def test_a_machine_template_that_may_not_be_read_is_a_finding_with_its_rule(
     case = CASES[f"clusterapi here, {words}, default group"]
     with stage(case, tmp_path) as there:
         empty = deployment("empty", namespace=case.capi_namespace, replicas=0)
-        empty["spec"]["template"]["spec"]["infrastructureRef"].update(kind="LocalMachineTemplate", name="t")
+        empty["spec"]["template"]["spec"]["infrastructureRef"].update(
+            kind="LocalMachineTemplate", name="t"
+        )
         there.servers[0].store.load("machinedeployments", [empty], GROUP)
         status = {"capacity": {"cpu": "4", "memory": "8Gi"}}
-        template = {"metadata": {"name": "t", "namespace": case.capi_namespace}, "spec": {}, "status": status}
-        there.servers[0].store.load("localmachinetemplates", [template], "infrastructure.cluster.x-k8s.io")
+        template = {
+            "metadata": {"name": "t", "namespace": case.capi_namespace},
+            "spec": {},
+            "status": status,
+        }
+        there.servers[0].store.load(
+            "localmachinetemplates", [template], "infrastructure.cluster.x-k8s.io"
+        )
         command = ("doctor", "--policy", str(there.policy), *there.clusters, *there.given, "--vpc")
 
         def lacking() -> list[Any]:
@@ -190,22 +245,34 @@ def test_a_machine_template_that_may_not_be_read_is_a_finding_with_its_rule(
 
         [finding] = lacking()
         head, _, printed = finding["fix"].partition("\n")
-        role = "Role outscaler-cluster-api in namespace prod:" if case.capi_namespace == "prod" else "ClusterRole"
+        role = (
+            "Role outscaler-cluster-api in namespace prod:"
+            if case.capi_namespace == "prod"
+            else "ClusterRole"
+        )
         assert role in head
         [entry] = yaml.safe_load(printed)
         space = () if "all" in words else (case.capi_namespace,)
-        added = RbacRule(tuple(entry["verbs"]), tuple(entry["apiGroups"]), tuple(entry["resources"]), space)
+        added = RbacRule(
+            tuple(entry["verbs"]), tuple(entry["apiGroups"]), tuple(entry["resources"]), space
+        )
         there.permit(0, [*there.rules(0), added])
         assert lacking() == []
 
 
-def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp_path: Path) -> None:
+def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(
+    tmp_path: Path,
+) -> None:
     case = CASES["clusterapi elsewhere, one namespace, default group"]
     with stage(case, tmp_path) as there:
         policy, _ = load_document(there.policy.read_text(), "policy")
         workload, management = there.clients()
         given = DoctorContext(
-            policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=workload, management=management
+            policy=policy,
+            clock=lambda: NOW,
+            read_secret=no_secret,
+            workload=workload,
+            management=management,
         )
         assert list(check_superfluous(given)) == []
         wide = granted(Manifest(EVERYWHERE).documents(), ACCOUNT)
@@ -222,7 +289,10 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
     ("name", "answers"),
     [
         ("exoscale", ("--provider", "exoscale", "--location", "ch-gva-2")),
-        ("clusterapi here, all namespaces, default group", ("--provider", "clusterapi", "--location", "c1")),
+        (
+            "clusterapi here, all namespaces, default group",
+            ("--provider", "clusterapi", "--location", "c1"),
+        ),
     ],
 )
 @pytest.mark.parametrize("way", ["prefix", "login"])
@@ -243,14 +313,21 @@ def test_doctor_and_validate_accept_the_steps_of_the_readme(
         monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     else:
         save_login(
-            Login("dev", "outscaler-dev-state", region="eu-central-2", settings=PublishedSettings("outscaler/dev/"))
+            Login(
+                "dev",
+                "outscaler-dev-state",
+                region="eu-central-2",
+                settings=PublishedSettings("outscaler/dev/"),
+            )
         )
     policy = tmp_path / "prod.yaml"
     assert main(["init", str(policy), "--name", "prod", "--secret-store", kind, *answers]) == 0
     assert "outscaler/dev/prod/kubeconfig" in policy.read_text()
     with stage(CASES[name], tmp_path, mode="shadow") as there:
         assert main(["validate", "--strict", str(policy)]) == 0
-        code, found = ran(capsys, "doctor", "--policy", str(policy), "--kubeconfig", there.clusters[1], "--vpc")
+        code, found = ran(
+            capsys, "doctor", "--policy", str(policy), "--kubeconfig", there.clusters[1], "--vpc"
+        )
     assert [each for each in found if each["severity"] == "error"] == []
     assert code == 0
     unread = [each["message"] for each in found if each["id"] == "DR27"]

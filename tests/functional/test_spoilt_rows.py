@@ -1,5 +1,5 @@
-"""What the rows of one cluster contain never changes what is shown and done for the others: three clusters, and every
-attribute of every kind of row of the second one is spoilt in turn."""
+"""What the rows of one cluster contain never changes what is shown and done for the others: three
+clusters, and every attribute of every kind of row of the second one is spoilt in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import pytest
 
 from chalicelib.handlers import prometheus, read_api
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.memory import (
+    BreakerState,
+    GroupMemory,
+    LearntTemplate,
+    Memory,
+    NodeMemory,
+    RuleMemory,
+)
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview
@@ -40,7 +47,8 @@ CLUSTERS = ("north", "middle", "south")
 SPOILT = CLUSTERS[1]
 TABLE = "spoilt"
 ONE_OF = examples(3, 1)
-"""Of the contents of an attribute, `make test` tries one of so many; the next attribute has others."""
+"""Of the contents of an attribute, `make test` tries one of so many; the
+next attribute has others."""
 TOPIC = "arn:aws:sns:eu-central-2:123456789012:outscaler-events"
 POLICY = """\
 apiVersion: outscaler.dev/v1
@@ -75,9 +83,16 @@ def _rows() -> Rows:
         text = POLICY.format(name=name, topic=TOPIC)
         policy = load(text, place="p")[0]
         store.policies.put(
-            name, text, digest(text), None, webhook=policy.webhook.secret, compiled=compiled(policy, text)
+            name,
+            text,
+            digest(text),
+            None,
+            webhook=policy.webhook.secret,
+            compiled=compiled(policy, text),
         )
-        failure = PassFailure("Unauthorized", "the cluster refuses the token", NOW - 4200, NOW - 300, 60)
+        failure = PassFailure(
+            "Unauthorized", "the cluster refuses the token", NOW - 4200, NOW - 300, 60
+        )
         decided(store, name, quiet_plan(name, NOW - 900), NOW - 300, failure=failure)
         lease = store.leases.acquire(name, "w", 60.0)
         operation = new_operation(
@@ -147,7 +162,9 @@ def _shown(rows: Rows) -> Shown:
     page = respond(store, PageRequest("/", {}, None), NOW, Links(), rt.deployment)
     assert (answer.status, scrape.status, page.status) == (200, 200, 200)
     lines = scrape.body[prometheus.PAGE].splitlines()
-    cells = re.findall(r'<tr><th scope="row"><a href="[^"]*">(\w+)</a></th>(.*)', page.body.decode())
+    cells = re.findall(
+        r'<tr><th scope="row"><a href="[^"]*">(\w+)</a></th>(.*)', page.body.decode()
+    )
     report = scan_scheduler.run(rt)
     return Shown(
         {line["name"]: line for line in answer.body["clusters"]},
@@ -200,7 +217,11 @@ def test_baseline_shows_every_cluster_in_every_place() -> None:
 @pytest.mark.more
 @pytest.mark.parametrize(("table", "item"), KINDS, ids=lambda part: re.sub(r"[^a-z!-]+", "_", part))
 def test_spoilt_attribute_changes_nothing_for_other_clusters(table: str, item: str) -> None:
-    key = next(at for at in ROWS if at[0] == table and (at[1:] == (SPOILT, item) or at[1:] == (item, SPOILT)))
+    key = next(
+        at
+        for at in ROWS
+        if at[0] == table and (at[1:] == (SPOILT, item) or at[1:] == (item, SPOILT))
+    )
     attributes = sorted(set(ROWS[key]) - {PARTITION_KEY, SORT_KEY})
     assert attributes
     for number, attribute in enumerate(attributes):
@@ -232,7 +253,8 @@ def test_cluster_with_an_unreadable_row_is_shown_as_unreadable(
     other = {"N": "1"} if "S" in ROWS[key].get(attribute, {"N": "0"}) else {"S": "x"}
     shown = _shown(ROWS | {key: ROWS[key] | {attribute: other}})
     found = {
-        "api": bool(shown.api[SPOILT].get("problem")) and shown.api[SPOILT]["health"] == "unreadable",
+        "api": bool(shown.api[SPOILT].get("problem"))
+        and shown.api[SPOILT]["health"] == "unreadable",
         "metrics": f'outscaler_unreadable{{cluster="{SPOILT}"}} 1' in shown.metrics[SPOILT],
         "page": ">not read<" in shown.page[SPOILT],
         "tick": SPOILT in shown.failed,
@@ -242,19 +264,32 @@ def test_cluster_with_an_unreadable_row_is_shown_as_unreadable(
 
 def test_rows_that_a_function_writes_into_the_former_place_of_policies_stop_no_tick() -> None:
     key = (TABLE, "!policies", "anything")
-    row = {PARTITION_KEY: {"S": key[1]}, SORT_KEY: {"S": key[2]}, "version": {"S": "x"}, "name": {"N": "1"}}
+    row = {
+        PARTITION_KEY: {"S": key[1]},
+        SORT_KEY: {"S": key[2]},
+        "version": {"S": "x"},
+        "name": {"N": "1"},
+    }
     shown = _shown(ROWS | {key: row})
     assert (shown.failed, _other(shown)) == ((), _other(GOOD))
 
 
-@pytest.mark.parametrize("label", ["cluster=north", 'a"b=c', "le=x", "function=main;le=x", "state=ready;x=1"])
+@pytest.mark.parametrize(
+    "label", ["cluster=north", 'a"b=c', "le=x", "function=main;le=x", "state=ready;x=1"]
+)
 def test_counters_with_other_labels_cost_prometheus_nothing(label: str) -> None:
     key = (TABLE, SPOILT, "ledger")
-    counters = {f"n {name};{label}": {"N": "1"} for name in ("function_duration_seconds_bucket", "nodes_count")}
+    counters = {
+        f"n {name};{label}": {"N": "1"}
+        for name in ("function_duration_seconds_bucket", "nodes_count")
+    }
     assert _shown(ROWS | {key: ROWS[key] | counters}).metrics == GOOD.metrics
 
 
 def test_row_that_expands_to_more_than_is_ever_stored_is_unreadable() -> None:
     key = next(at for at in ROWS if at[1] == SPOILT and at[2].startswith("journal#"))
-    store = _store(ROWS | {key: ROWS[key] | {"blob": {"B": zlib.compress(b" " * 40_000_000)}}}, ManualClock(NOW))
+    store = _store(
+        ROWS | {key: ROWS[key] | {"blob": {"B": zlib.compress(b" " * 40_000_000)}}},
+        ManualClock(NOW),
+    )
     assert [entry.kind for entry in store.journal.recent(SPOILT)] == [UNREADABLE]

@@ -1,4 +1,6 @@
-"""What `init`, `import`, `validate` and `apply` call right is what the functions of the stage accept."""
+"""What `init`, `import`, `validate` and `apply` call right is what the
+functions of the stage accept.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,39 @@ from infra.emulators.moto_gaps import close
 
 Said = pytest.CaptureFixture[str]
 TABLE = "outscaler-dev-state"
-FUNCTIONS = deployment_of(stage_of("dev").config["environment_variables"] | {IN_LAMBDA: "outscaler-dev-reconcile"})
-AUTOSCALER = ["--command", "cluster-autoscaler --cloud-provider=alicloud --nodes=0:3:asg-1 --cluster-name=shop"]
-ALICLOUD = ["--env", "REGION_ID=cn-hangzhou", "--env", "ACCESS_KEY_ID=x", "--env", "ACCESS_KEY_SECRET=y"]
+FUNCTIONS = deployment_of(
+    stage_of("dev").config["environment_variables"] | {IN_LAMBDA: "outscaler-dev-reconcile"}
+)
+AUTOSCALER = [
+    "--command",
+    "cluster-autoscaler --cloud-provider=alicloud --nodes=0:3:asg-1 --cluster-name=shop",
+]
+ALICLOUD = [
+    "--env",
+    "REGION_ID=cn-hangzhou",
+    "--env",
+    "ACCESS_KEY_ID=x",
+    "--env",
+    "ACCESS_KEY_SECRET=y",
+]
 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
     """The tables of the stage `dev`, in a shell that names no deployment."""
-    names = ("TABLE", "POLICY_TABLE", "PREFIX", "SECRET_PREFIX", "SHARED_SECRETS", "ALLOWED_ENDPOINTS")
+    names = (
+        "TABLE",
+        "POLICY_TABLE",
+        "PREFIX",
+        "SECRET_PREFIX",
+        "SHARED_SECRETS",
+        "ALLOWED_ENDPOINTS",
+    )
     for name in (*(f"OUTSCALER_{one}" for one in names), "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in (environment("") | {"OUTSCALER_PROFILE": str(tmp_path / "profile.json")}).items():
+    for name, value in (
+        environment("") | {"OUTSCALER_PROFILE": str(tmp_path / "profile.json")}
+    ).items():
         if value:
             monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -67,7 +90,8 @@ def made_by_import(place: Path, capsys: Said, *more: str) -> tuple[str, str]:
 
 
 def read_by_functions(store: Store) -> Policy:
-    """The policy as every function of the stage reads it. Raises BadInput where no pass would run."""
+    """The policy as every function of the stage reads it. Raises BadInput
+    where no pass would run."""
     stored = store.policies.current("shop")
     assert stored is not None
     return in_force(stored, 0.0, FUNCTIONS)
@@ -78,7 +102,9 @@ def without_row(store: Store) -> None:
     store.policy_table.write(store.policy_table.delete(DEPLOYMENT_PARTITION, SETTINGS_ITEM))
 
 
-def test_policy_of_init_after_login_is_accepted_by_the_functions(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_policy_of_init_after_login_is_accepted_by_the_functions(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["login", "dev"]) == 0
     assert "secrets begin with outscaler/dev/" in capsys.readouterr().out
     file = made_by_init(tmp_path)
@@ -88,21 +114,33 @@ def test_policy_of_init_after_login_is_accepted_by_the_functions(store: Store, t
     assert names == ["ssm:/outscaler/dev/shop/kubeconfig", "ssm:/outscaler/dev/shop/exoscale"]
 
 
-def test_policy_of_import_after_login_is_accepted_by_the_functions(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_policy_of_import_after_login_is_accepted_by_the_functions(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["login", "dev"]) == 0
     file, report = made_by_import(tmp_path, capsys)
     assert main(["validate", file]) == 0
     assert main(["apply", file]) == 0
     names = [name for _, name, _ in named_by(read_by_functions(store))]
-    created = {f"ssm:{line.split(' --name ')[1].split()[0]}" for line in report.splitlines() if "put-parameter" in line}
-    assert created == set(names) == {"ssm:/outscaler/dev/shop/kubeconfig", "ssm:/outscaler/dev/shop/alicloud"}
+    created = {
+        f"ssm:{line.split(' --name ')[1].split()[0]}"
+        for line in report.splitlines()
+        if "put-parameter" in line
+    }
+    assert (
+        created
+        == set(names)
+        == {"ssm:/outscaler/dev/shop/kubeconfig", "ssm:/outscaler/dev/shop/alicloud"}
+    )
 
 
 @pytest.mark.parametrize("variable", ["OUTSCALER_PREFIX", "OUTSCALER_TABLE"])
 def test_import_obeys_the_environment_as_init_does(
     store: Store, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    monkeypatch.setenv(variable, {"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_TABLE": TABLE}[variable])
+    monkeypatch.setenv(
+        variable, {"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_TABLE": TABLE}[variable]
+    )
     file, report = made_by_import(tmp_path, capsys)
     assert "--name /outscaler/dev/shop/kubeconfig " in report
     assert main(["apply", file]) == 0
@@ -123,16 +161,22 @@ def test_apply_refuses_what_the_functions_of_the_stage_refuse(
 ) -> None:
     file = made_by_init(tmp_path)  # before any login: the names of the default prefix
     monkeypatch.setenv("OUTSCALER_TABLE", TABLE)
-    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")  # the shell's setting does not count
+    # the shell's setting does not count
+    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")
     capsys.readouterr()
     assert main(["apply", file]) == 2
     refused = capsys.readouterr().err
-    assert "policy.yaml:8: spec.kubernetes.kubeconfigSecret: is not a secret of cluster shop" in refused
+    assert (
+        "policy.yaml:8: spec.kubernetes.kubeconfigSecret: is not a secret of cluster shop"
+        in refused
+    )
     assert "name it outscaler/dev/shop/kubeconfig" in refused
     assert store.policies.names() == ()
 
 
-def test_validate_refuses_what_the_functions_of_the_stage_refuse(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_validate_refuses_what_the_functions_of_the_stage_refuse(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     del store
     file = made_by_init(tmp_path)
     assert main(["login", "dev"]) == 0
@@ -141,7 +185,9 @@ def test_validate_refuses_what_the_functions_of_the_stage_refuse(store: Store, t
     assert "name it outscaler/dev/shop/kubeconfig" in capsys.readouterr().err
 
 
-def test_apply_follows_the_deployment_and_not_what_login_has_kept(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_apply_follows_the_deployment_and_not_what_login_has_kept(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["login", "dev"]) == 0
     file = made_by_init(tmp_path)
     store.deployment_settings().publish(Deployment(secret_prefix="moved/"))
@@ -179,7 +225,9 @@ def shown(capsys: Said) -> tuple[str, dict[str, Any]]:
     return table, data
 
 
-def test_get_says_why_no_pass_of_an_unreadable_policy_can_start(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_get_says_why_no_pass_of_an_unreadable_policy_can_start(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     text = Path(made_by_init(tmp_path)).read_text()
     assert main(["login", "dev"]) == 0
     store.policies.put("shop", text, "d", None)  # by an older release of the command
@@ -211,7 +259,11 @@ def test_policy_with_shared_secrets_and_hosts_of_the_deployment_is_right_everywh
     store: Store, tmp_path: Path, capsys: Said
 ) -> None:
     store.deployment_settings().publish(
-        Deployment("outscaler/dev/", frozenset({"outscaler/shared/exoscale"}), frozenset({"proxy.example.com"}))
+        Deployment(
+            "outscaler/dev/",
+            frozenset({"outscaler/shared/exoscale"}),
+            frozenset({"proxy.example.com"}),
+        )
     )
     assert main(["login", "dev"]) == 0
     file = Path(made_by_init(tmp_path))
@@ -237,16 +289,23 @@ def test_deployment_that_has_published_nothing_is_judged_by_its_name(
     file = made_by_init(tmp_path)
     capsys.readouterr()
     assert main(["validate", file]) == 0
-    notice = f"what the deployment of table {TABLE} permits policies to name is not known; judged by its name"
+    notice = (
+        f"what the deployment of table {TABLE} permits policies to name is not known; judged by "
+        "its name"
+    )
     assert notice in capsys.readouterr().err
     assert main(["apply", file]) == 0
     assert capsys.readouterr().err.count(notice) == 1
     assert read_by_functions(store).name == "shop"
 
 
-def test_login_keeps_the_settings_of_a_cloudformation_stack(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_login_keeps_the_settings_of_a_cloudformation_stack(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     del store
-    stack = Stack("team-a", Deployment("outscaler/team-a/", frozenset({"outscaler/shared/exoscale"})))
+    stack = Stack(
+        "team-a", Deployment("outscaler/team-a/", frozenset({"outscaler/shared/exoscale"}))
+    )
     assert main(["login", stack.name, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["settings"]["secretPrefix"] == "outscaler/team-a/"
     file = made_by_init(tmp_path)
@@ -284,7 +343,9 @@ class Stack:
                 "PolicySettings": {"Value": json.dumps(settings)},
             },
         }
-        boto3.client("cloudformation").create_stack(StackName=name, TemplateBody=json.dumps(template))
+        boto3.client("cloudformation").create_stack(
+            StackName=name, TemplateBody=json.dumps(template)
+        )
 
 
 def _table(name: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Compares the Terraform module with the published template: it passes only existing parameters and all required
-ones."""
+"""Compares the Terraform module with the published template: it passes only existing
+parameters and all required ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def _file(name: str) -> Json:
 
 def _blocks(name: str, kind: str) -> dict[str, Json]:
     """Blocks by name: variable "x", output "x"."""
-    return {label.strip('"'): body for block in _file(name).get(kind, []) for label, body in block.items()}
+    return {
+        label.strip('"'): body
+        for block in _file(name).get(kind, [])
+        for label, body in block.items()
+    }
 
 
 def _resource(kind: str, name: str) -> Json:
@@ -62,7 +66,11 @@ def test_terraform_passes_existing_parameters_and_the_rest_are_listed(stage: str
 
 
 def test_terraform_variables_are_exactly_those_used() -> None:
-    text = "".join(path.read_text("utf-8") for path in sorted(MODULE.glob("*.tf")) if path.name != "variables.tf")
+    text = "".join(
+        path.read_text("utf-8")
+        for path in sorted(MODULE.glob("*.tf"))
+        if path.name != "variables.tf"
+    )
     used = set(re.findall(r"\bvar\.(\w+)", text))
     assert used == set(_blocks("variables.tf", "variable"))
     assert all(one["description"] for one in _blocks("variables.tf", "variable").values())
@@ -108,8 +116,11 @@ def test_terraform_stack_gets_one_capability_and_the_template_from_the_bucket() 
 
 
 @pytest.mark.parametrize(("name", "file"), [("zip", "zip_file"), ("template", "template_file")])
-def test_changed_file_gets_a_new_key_and_the_old_object_outlives_the_update(name: str, file: str) -> None:
-    """CloudFormation compares keys, not contents, and a stack that rolls back reads the previous object."""
+def test_changed_file_gets_a_new_key_and_the_old_object_outlives_the_update(
+    name: str, file: str
+) -> None:
+    """CloudFormation compares keys, not contents, and a stack that rolls back
+    reads the previous object."""
     resource = _resource("aws_s3_object", name)
     [local] = re.findall(r"local\.(\w+)", resource["key"])
     assert f"filesha256(var.{file})" in _file("main.tf")["locals"][0][local]
@@ -124,15 +135,19 @@ def test_terraform_provider_is_pinned_to_a_major_version() -> None:
 
 
 def test_terraform_readme_passes_required_values_and_names_existing_ones() -> None:
-    [block] = re.findall(r"^```hcl\n(.*?)^```", (MODULE / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    [block] = re.findall(
+        r"^```hcl\n(.*?)^```", (MODULE / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     parsed = hcl2.loads(block)
     [module] = [body for one in parsed["module"] for body in one.values()]
     variables = _blocks("variables.tf", "variable")
     given = {name for name in module if not name.startswith("__")} - {"source"}
-    assert {name for name, one in variables.items() if "default" not in one} <= given <= set(variables)
-    assert {name for one in re.findall(r"module\.outscaler\.(\w+)", block) for name in [one]} <= set(
-        _blocks("outputs.tf", "output")
+    assert (
+        {name for name, one in variables.items() if "default" not in one} <= given <= set(variables)
     )
+    assert {
+        name for one in re.findall(r"module\.outscaler\.(\w+)", block) for name in [one]
+    } <= set(_blocks("outputs.tf", "output"))
 
 
 @WITHOUT

@@ -42,8 +42,12 @@ def _pass(desk: AppClient, name: str) -> None:
     desk.store.leases.release(lease, passed_at=desk.clock())
 
 
-@pytest.mark.parametrize(("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])])
-def test_scan_interval_below_a_minute_uses_delayed_messages(desk: AppClient, interval: str, delays: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])]
+)
+def test_scan_interval_below_a_minute_uses_delayed_messages(
+    desk: AppClient, interval: str, delays: list[int]
+) -> None:
     name = desk.cluster(spec={"scanInterval": interval})
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (1, (name,), ())
@@ -162,7 +166,8 @@ def test_failed_call_for_one_cluster_does_not_stop_other_clusters(desk: AppClien
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
     faults = AwsFaults()
     faults.instead("batch_get_item", lost_answer())  # the scan states of all clusters
-    faults.instead("get_item", None, lost_answer())  # the schema, and the first cluster's scan state
+    # the schema, and the first cluster's scan state
+    faults.instead("get_item", None, lost_answer())
     report = scan_scheduler.run(_with_faults(desk, faults))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])
@@ -207,7 +212,13 @@ def test_failed_send_is_retried_by_the_next_tick(desk: AppClient) -> None:
 def _planned(desk: AppClient, name: str, count: int = 1) -> list[str]:
     operations = tuple(
         new_operation(
-            f"grow-{number}", name, "clusterapi", f"workers-{number}", OperationKind.SCALE_UP, "p1", desk.clock()
+            f"grow-{number}",
+            name,
+            "clusterapi",
+            f"workers-{number}",
+            OperationKind.SCALE_UP,
+            "p1",
+            desk.clock(),
         )
         for number in range(count)
     )
@@ -223,14 +234,20 @@ def test_operation_saved_but_never_sent_is_sent_by_the_sweeper(desk: AppClient) 
     assert scan_scheduler.run(desk.runtime).swept == ()
     desk.clock.advance(60)
     assert scan_scheduler.run(desk.runtime).swept == tuple(planned)
-    sent = [(queue, decode_act(body).operation) for queue, body, _ in desk.outbox.sent if queue != "reconcile"]
+    sent = [
+        (queue, decode_act(body).operation)
+        for queue, body, _ in desk.outbox.sent
+        if queue != "reconcile"
+    ]
     assert sent == [("act_clusterapi", operation) for operation in planned]
     desk.clock.advance(60)
     assert scan_scheduler.run(desk.runtime).swept == (), "sent a minute ago: patience"
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
-def test_operation_begun_before_a_mode_change_is_swept_and_then_abandoned(desk: AppClient, mode: str) -> None:
+def test_operation_begun_before_a_mode_change_is_swept_and_then_abandoned(
+    desk: AppClient, mode: str
+) -> None:
     name = desk.cluster(mode=mode)
     planned = _planned(desk, name)
     desk.clock.advance(600)

@@ -33,7 +33,9 @@ def opened(clock: ManualClock | None = None) -> Iterator[PageServer]:
     """A running server of the example."""
     store = example()
     server = PageServer(
-        0, lambda request, links: respond(store, request, NOW, links, STRICT), clock or ManualClock(0.0)
+        0,
+        lambda request, links: respond(store, request, NOW, links, STRICT),
+        clock or ManualClock(0.0),
     )
     server.timeout = 0.05
     thread = threading.Thread(target=server.serve_until_idle, args=(1800.0,))
@@ -48,12 +50,16 @@ def opened(clock: ManualClock | None = None) -> Iterator[PageServer]:
             assert not thread.is_alive()
 
 
-def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(
+    server: PageServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body; path: below the random one; headers with _ for -."""
     return ask_whole(server, server.links.base + path, method, **headers)
 
 
-def ask_whole(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask_whole(
+    server: PageServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body; path: as the browser sends it."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
     try:
@@ -85,7 +91,9 @@ def test_token_of_the_address_is_exchanged_once_for_a_cookie() -> None:
         assert token not in headers["Set-Cookie"]
         assert ask(server, f"/open/{token}")[0] == 403
         assert ask(server, "/open/")[0] == 403
-        status, headers, body = ask_whole(server, base, Cookie=headers["Set-Cookie"].partition(";")[0])
+        status, headers, body = ask_whole(
+            server, base, Cookie=headers["Set-Cookie"].partition(";")[0]
+        )
         assert (status, b"<h1>Clusters</h1>" in body) == (200, True)
         assert "Access-Control-Allow-Origin" not in headers
 
@@ -93,12 +101,16 @@ def test_token_of_the_address_is_exchanged_once_for_a_cookie() -> None:
 def test_page_is_refused_without_saying_what_exists() -> None:
     with opened() as server:
         cookie = entered(server)
-        assert ask(server, "/clusters/prod")[::2] == ask(server, "/clusters/nope")[::2] == (401, b"")
+        assert (
+            ask(server, "/clusters/prod")[::2] == ask(server, "/clusters/nope")[::2] == (401, b"")
+        )
         assert ask(server, "/", Cookie=cookie[:-1] + ("a" if cookie[-1] != "a" else "b"))[0] == 401
         assert ask(server, "/", Cookie="outscaler=")[0] == 401
         assert ask(server, "/", Cookie="\x01")[0] in (400, 401)
         assert ask(server, "/", Cookie=cookie, Host="evil.example:80")[0] == 421
-        assert ask(server, "/", Cookie=cookie, Host=f"localhost:{server.server_address[1]}")[0] == 421
+        assert (
+            ask(server, "/", Cookie=cookie, Host=f"localhost:{server.server_address[1]}")[0] == 421
+        )
         for site in ("cross-site", "same-site"):
             assert ask(server, "/", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
         assert ask(server, "/", Cookie=cookie, Sec_Fetch_Site="same-origin")[0] == 200
@@ -117,7 +129,11 @@ def test_every_answer_has_the_security_headers() -> None:
     with opened() as server:
         for path, status in (("/", 401), (f"/open/{server.token}", 303), ("/open/x", 403)):
             found, headers, _ = ask(server, path)
-            assert (found, headers["Cache-Control"], "default-src 'none'" in headers["Content-Security-Policy"]) == (
+            assert (
+                found,
+                headers["Cache-Control"],
+                "default-src 'none'" in headers["Content-Security-Policy"],
+            ) == (
                 status,
                 "no-store",
                 True,
@@ -140,13 +156,23 @@ def test_servers_on_other_ports_do_not_receive_the_cookie() -> None:
         assert server.links.base != other.links.base
         assert ask(server, "/", Cookie=cookie)[0] == 200
         assert ask(other, "/", Cookie=cookie)[0] == 401
-        assert ask(server, "/", Cookie=f"outscaler=x; =; {cookie}; outscaler=\xe9")[0] == 200  # set by other servers
+        # set by other servers
+        assert ask(server, "/", Cookie=f"outscaler=x; =; {cookie}; outscaler=\xe9")[0] == 200
 
 
 def test_nothing_is_outside_the_random_path() -> None:
     with opened() as server:
         cookie, base = entered(server), server.links.base
-        outside = ("/", "//", "/clusters/prod", "/open/x", f"{base}x", base[:-1], base.upper(), f"/x{base}")
+        outside = (
+            "/",
+            "//",
+            "/clusters/prod",
+            "/open/x",
+            f"{base}x",
+            base[:-1],
+            base.upper(),
+            f"/x{base}",
+        )
         for path in outside:
             status, _, body = ask_whole(server, path, Cookie=cookie)
             assert (path, status, body) == (path, 404, b"")
@@ -161,7 +187,10 @@ def test_every_link_of_a_page_is_below_the_random_path() -> None:
             seen.add(page)
             status, _, body = ask_whole(server, page, Cookie=cookie)
             assert (page, status) == (page, 200)
-            found = {html.unescape(link) for link in re.findall(r'(?:href|action|url)="?(/[^"]*)"', body.decode())}
+            found = {
+                html.unescape(link)
+                for link in re.findall(r'(?:href|action|url)="?(/[^"]*)"', body.decode())
+            }
             assert all(link == base or link.startswith((f"{base}/", f"{base}?")) for link in found)
             pages += [link for link in found - seen if link not in pages and "?" not in link]
         assert len(seen) > 10
@@ -252,9 +281,13 @@ def test_command_ends_after_half_an_hour_without_a_request() -> None:
     # `opened` checks that the thread has ended
 
 
-def test_page_shows_what_the_deployment_judges_whatever_the_shell_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_what_the_deployment_judges_whatever_the_shell_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = MemoryAccount().store("outscaler-live", clock=lambda: NOW)
-    deployed = Deployment("outscaler/live/", frozenset({"outscaler/live/all/exoscale"}), frozenset({"proxy.example"}))
+    deployed = Deployment(
+        "outscaler/live/", frozenset({"outscaler/live/all/exoscale"}), frozenset({"proxy.example"})
+    )
     store.deployment_settings().publish(deployed)
     document = """\
 apiVersion: outscaler.dev/v1
@@ -264,7 +297,8 @@ spec:
   mode: active
   kubernetes: {kubeconfigSecret: outscaler/live/mine/kubeconfig}
   providers:
-    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/live/all/exoscale, endpoint: 'https://proxy.example'}
+    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/live/all/exoscale, endpoint: \
+'https://proxy.example'}
 """
     store.policies.put("mine", document, digest(document), None)
     decided(store, "mine", quiet_plan("mine", NOW - 60), NOW - 5)

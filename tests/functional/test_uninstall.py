@@ -1,4 +1,6 @@
-"""`outscaler uninstall` leaves nothing of Outscaler in a cluster, and nothing of anybody else is touched."""
+"""`outscaler uninstall` leaves nothing of Outscaler in a cluster, and nothing of
+anybody else is touched.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from chalicelib.command.main import main
 from chalicelib.command.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
-from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
+from chalicelib.model.operation import (
+    CORDONED_ANNOTATION,
+    OPERATION_ANNOTATION,
+    Operation,
+    OperationKind,
+)
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.load import load
 from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
@@ -54,7 +61,10 @@ class Clock:
 
 
 def node(name: str, *taints: dict[str, str], cordon: bool = False, **notes: str) -> dict[str, Any]:
-    annotations = {"node.alpha.test/ttl": "0", **{key.replace("__", "/"): value for key, value in notes.items()}}
+    annotations = {
+        "node.alpha.test/ttl": "0",
+        **{key.replace("__", "/"): value for key, value in notes.items()},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -109,7 +119,11 @@ def machine(name: str, mark: str) -> dict[str, Any]:
         "spec": {
             "clusterName": "prod",
             "bootstrap": {"dataSecretName": "boot"},
-            "infrastructureRef": {"apiGroup": "infrastructure.test", "kind": "TestMachine", "name": name},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.test",
+                "kind": "TestMachine",
+                "name": name,
+            },
         },
     }
 
@@ -149,11 +163,19 @@ def state(server: ApiServer, name: str) -> tuple[list[str], bool, dict[str, str]
     """(keys of taints, cordoned, annotations) of a node."""
     found = next(each for each in server.store.list("nodes") if each["metadata"]["name"] == name)
     taints = [taint["key"] for taint in found["spec"].get("taints") or ()]
-    return taints, bool(found["spec"].get("unschedulable")), found["metadata"].get("annotations") or {}
+    return (
+        taints,
+        bool(found["spec"].get("unschedulable")),
+        found["metadata"].get("annotations") or {},
+    )
 
 
 def test_printed_next_command_uninstalls_what_was_shown(
-    store: Store, cluster: tuple[ApiServer, Path], capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store,
+    cluster: tuple[ApiServer, Path],
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     store.deployment_settings().publish(Deployment(secret_prefix="outscaler/dev/"))
     monkeypatch.delenv("OUTSCALER_TABLE")
@@ -165,7 +187,11 @@ def test_printed_next_command_uninstalls_what_was_shown(
     [line] = [line for line in shown.splitlines() if "Next: outscaler " in line]
     assert main(shlex.split(line.split("Next: outscaler ")[1])) == 0
     assert "version 2 of the policy is archived" in capsys.readouterr().out
-    assert state(cluster[0], "cordoned-by-us") == ([OTHER["key"]], False, {"node.alpha.test/ttl": "0"})
+    assert state(cluster[0], "cordoned-by-us") == (
+        [OTHER["key"]],
+        False,
+        {"node.alpha.test/ttl": "0"},
+    )
     assert DELETION_CANDIDATE in state(cluster[0], "soft")[0], "it was to be kept"
 
 
@@ -175,7 +201,11 @@ def test_without_yes_uninstall_shows_everything_and_changes_nothing(
     before = json.dumps(cluster[0].store.list("nodes"), sort_keys=True)
     assert run(cluster[1]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert {each["name"] for each in shown["cluster"]} == {"cordoned-by-us", "cordoned-by-a-person", "soft"}
+    assert {each["name"] for each in shown["cluster"]} == {
+        "cordoned-by-us",
+        "cordoned-by-a-person",
+        "soft",
+    }
     assert not shown["done"]
     assert json.dumps(cluster[0].store.list("nodes"), sort_keys=True) == before
     stored = store.policies.current(NAME)
@@ -188,13 +218,17 @@ def test_uninstall_names_the_watcher_where_there_is_one(
     watched: bool, store: Store, cluster: tuple[ApiServer, Path], capsys: Said
 ) -> None:
     document = yaml.safe_load(GOOD)
-    document["spec"]["kubernetes"] |= {"watcherSecret": f"outscaler/{NAME}/kubeconfig-watcher"} if watched else {}
+    document["spec"]["kubernetes"] |= (
+        {"watcherSecret": f"outscaler/{NAME}/kubeconfig-watcher"} if watched else {}
+    )
     store.policies.put(NAME, json.dumps(document), "w", 1)
     assert run(cluster[1]) == 0
     assert ("outscaler manifests watcher | kubectl delete" in capsys.readouterr().out) is watched
 
 
-def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+def test_uninstall_removes_what_is_ours_and_nothing_else(
+    store: Store, cluster: tuple[ApiServer, Path]
+) -> None:
     store.group_ownership.claim_groups(NAME, [("exoscale", "a")])
     store.group_ownership.claim_groups("other", [("exoscale", "b")])
     assert run(cluster[1], "--yes") == 0
@@ -211,20 +245,29 @@ def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: 
     assert "mode: 'off'" in store.policies.history(NAME)[0].text
 
 
-def test_uninstall_keeps_the_values_of_the_policy(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+def test_uninstall_keeps_the_values_of_the_policy(
+    store: Store, cluster: tuple[ApiServer, Path]
+) -> None:
     store.policies.put(NAME, GOOD + AMBIGUOUS, "d2", 1)
     assert run(cluster[1], "--yes") == 0
     stored = store.policies.history(NAME)[0]
     assert stored.version == 3
-    assert load(stored.text, place="")[0] == load((GOOD + AMBIGUOUS).replace("mode: active", "mode: off"), place="")[0]
+    assert (
+        load(stored.text, place="")[0]
+        == load((GOOD + AMBIGUOUS).replace("mode: active", "mode: off"), place="")[0]
+    )
 
 
-def test_foreign_removes_taints_that_another_autoscaler_left(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+def test_foreign_removes_taints_that_another_autoscaler_left(
+    store: Store, cluster: tuple[ApiServer, Path]
+) -> None:
     assert run(cluster[1], "--yes", "--foreign") == 0
     assert state(cluster[0], "of-another-autoscaler")[0] == []
 
 
-def test_soft_taints_can_be_left_to_another_autoscaler(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+def test_soft_taints_can_be_left_to_another_autoscaler(
+    store: Store, cluster: tuple[ApiServer, Path]
+) -> None:
     assert run(cluster[1], "--yes", "--keep-soft-taints") == 0
     assert state(cluster[0], "soft")[0] == [DELETION_CANDIDATE]
 
@@ -248,7 +291,11 @@ def test_uninstall_without_rights_keeps_the_policy_and_names_the_nodes(
     with served(tmp_path, NODES, [reading]) as (_, kubeconfig):
         assert run(kubeconfig, "--yes") == 1
     said = json.loads(capsys.readouterr().out)
-    assert {each["name"] for each in said["failures"]} >= {"cordoned-by-us", "cordoned-by-a-person", "soft"}
+    assert {each["name"] for each in said["failures"]} >= {
+        "cordoned-by-us",
+        "cordoned-by-a-person",
+        "soft",
+    }
     stored = store.policies.current(NAME)
     assert stored is not None
     assert "mode: 'off'" in stored.text
@@ -272,15 +319,23 @@ def test_uninstall_waits_for_operations_that_the_vendor_was_told(
 
 
 def with_cherry(*, tokens: bool) -> str:
-    """The policy with Cherry Servers, which has bootstrap tokens made or names a secret with one."""
+    """The policy with Cherry Servers, which has bootstrap tokens made or
+    names a secret with one."""
     document = yaml.safe_load(GOOD)
     kept = {"bootstrapTokenSecret": f"outscaler/{NAME}/cherryservers-token"}
-    place = {"projectId": "1", "region": "LT-Siauliai", "plan": "e5_1620v4", "os": "ubuntu_24_04_64bit"}
+    place = {
+        "projectId": "1",
+        "region": "LT-Siauliai",
+        "plan": "e5_1620v4",
+        "os": "ubuntu_24_04_64bit",
+    }
     document["spec"]["providers"]["cherryservers"] = {
         "credentialsSecret": f"outscaler/{NAME}/cherryservers",
         "clusterName": "prod",
         "nodes": ["0:3:web"],
-        "nodeGroupDefs": {"default": {**place, "apiServerEndpoint": "203.0.113.1:6443", "cloudInit": "#!/bin/sh"}},
+        "nodeGroupDefs": {
+            "default": {**place, "apiServerEndpoint": "203.0.113.1:6443", "cloudInit": "#!/bin/sh"}
+        },
         **({"createBootstrapTokens": True} if tokens else kept),
     }
     text = json.dumps(document)
@@ -293,10 +348,14 @@ def test_uninstall_removes_bootstrap_tokens_of_ours_only(store: Store, tmp_path:
     with served(tmp_path, NODES) as (server, kubeconfig):
         server.store.load("secrets", [token("outsc0", {LABEL: "true"}), token("outsc1", {})])
         assert run(kubeconfig, "--yes") == 0
-        assert [each["metadata"]["name"] for each in server.store.list("secrets")] == ["bootstrap-token-outsc1"]
+        assert [each["metadata"]["name"] for each in server.store.list("secrets")] == [
+            "bootstrap-token-outsc1"
+        ]
 
 
-def test_uninstall_asks_for_no_secret_where_the_policy_makes_no_tokens(store: Store, tmp_path: Path) -> None:
+def test_uninstall_asks_for_no_secret_where_the_policy_makes_no_tokens(
+    store: Store, tmp_path: Path
+) -> None:
     store.policies.put(NAME, with_cherry(tokens=False), "w", 1)
     with served(tmp_path, NODES) as (server, kubeconfig):
         assert run(kubeconfig, "--yes") == 0
@@ -305,15 +364,24 @@ def test_uninstall_asks_for_no_secret_where_the_policy_makes_no_tokens(store: St
 
 def test_uninstall_removes_delete_marks_of_ours_only(store: Store, tmp_path: Path) -> None:
     with served(tmp_path, NODES) as (server, kubeconfig):
-        server.store.load("machines", [machine("a", f"{MARK_PREFIX}op-1"), machine("b", "by a person")], CAPI)
+        server.store.load(
+            "machines", [machine("a", f"{MARK_PREFIX}op-1"), machine("b", "by a person")], CAPI
+        )
         assert run(kubeconfig, "--yes") == 0
-        marks = [each["metadata"].get("annotations") for each in server.store.list("machines", group=CAPI)]
+        marks = [
+            each["metadata"].get("annotations")
+            for each in server.store.list("machines", group=CAPI)
+        ]
         assert marks == [None, {MARK: "by a person"}]
 
 
-def test_uninstall_of_an_unknown_cluster_is_refused(store: Store, tmp_path: Path, capsys: Said) -> None:
+def test_uninstall_of_an_unknown_cluster_is_refused(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["uninstall", "nowhere", "--without-cluster"]) == 2
-    assert capsys.readouterr().err == "nowhere: no such cluster; outscaler get clusters lists them\n"
+    assert (
+        capsys.readouterr().err == "nowhere: no such cluster; outscaler get clusters lists them\n"
+    )
 
 
 def test_uninstall_of_a_lost_cluster_archives_the_policy(store: Store, capsys: Said) -> None:

@@ -1,4 +1,6 @@
-"""A watcher posts what it reads to the real webhook, and passes see the cluster without reading it."""
+"""A watcher posts what it reads to the real webhook, and passes see the
+cluster without reading it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,15 @@ SECRET = "a-random-text-for-tests-of-32-chars"
 AUTHORITY = CertificateAuthority("webhook")
 UNSCHEDULABLE = {
     "phase": "Pending",
-    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4"}],
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4"}
+    ],
 }
 
 
 class WatchedCluster:
-    """A cluster whose watcher posts over TLS to the deployment of `desk`. lost: whether posts get no answer."""
+    """A cluster whose watcher posts over TLS to the deployment of `desk`. lost:
+    whether posts get no answer."""
 
     def __init__(self, desk: AppClient, server: ApiServer, folder: Path) -> None:
         self.desk, self.server, self.folder, self.lost = desk, server, folder, False
@@ -68,11 +73,15 @@ class WatchedCluster:
         """Start a watcher that posts there. ahead: seconds by which its clock is fast."""
         secrets = self.secrets()
         address = f"{url}/clusters/{self.name}/events"
-        settings = WatcherSettings(self.name, address, "", secrets, Options().namespace, 10.0, str(self.authorities()))
+        settings = WatcherSettings(
+            self.name, address, "", secrets, Options().namespace, 10.0, str(self.authorities())
+        )
         post = sender(settings, self.desk.clock)
         clock = self.desk.clock
         kube = client_of(self.server)
-        return ClusterWatcher(settings, kube, post, clock=lambda: clock() + ahead, monotonic=clock, quiet=UNTIL_ENDED)
+        return ClusterWatcher(
+            settings, kube, post, clock=lambda: clock() + ahead, monotonic=clock, quiet=UNTIL_ENDED
+        )
 
     def secrets(self) -> Path:
         """Return the folder with the watcher's secrets."""
@@ -95,14 +104,19 @@ class WatchedCluster:
         reply = self.desk.client.http.post(seen.path, headers=dict(seen.headers), body=seen.body)
         return Reply(reply.status_code, reply.body)
 
-    def seen(self, memory: Memory | None = None, reading: ClusterReading = ClusterReading.CHANGES) -> Snapshot:
+    def seen(
+        self, memory: Memory | None = None, reading: ClusterReading = ClusterReading.CHANGES
+    ) -> Snapshot:
         """Return the cluster as a pass sees it."""
         access = KubernetesAccess(
-            kubeconfig_secret=self.kubernetes["kubeconfigSecret"], watcher_secret=self.kubernetes["watcherSecret"]
+            kubeconfig_secret=self.kubernetes["kubeconfigSecret"],
+            watcher_secret=self.kubernetes["watcherSecret"],
         )
         policy = Policy(self.name, kubernetes=access, reading=reading)
         self.reads_before = len(self.server.requests)
-        return observe(policy, self.kube, lambda _: ((), ()), self.desk.runtime, memory or Memory())[0]
+        return observe(
+            policy, self.kube, lambda _: ((), ()), self.desk.runtime, memory or Memory()
+        )[0]
 
     def was_read(self) -> bool:
         """Return whether the last pass asked the cluster's API."""
@@ -111,7 +125,9 @@ class WatchedCluster:
     def is_seen(self, memory: Memory | None = None) -> bool:
         """Return whether a pass sees the cluster as it is."""
         found = self.seen(memory)
-        there = read_live_cluster(self.name, client_of(self.server), lambda _: ((), ()), found.taken_at)
+        there = read_live_cluster(
+            self.name, client_of(self.server), lambda _: ((), ()), found.taken_at
+        )
         return msgspec.json.encode(found) == msgspec.json.encode(there)
 
 
@@ -129,7 +145,9 @@ def history(server: ApiServer) -> ClusterHistory:
 
 
 @pytest.fixture
-def watched(desk: AppClient, server: ApiServer, history: ClusterHistory, tmp_path: Path) -> WatchedCluster:
+def watched(
+    desk: AppClient, server: ApiServer, history: ClusterHistory, tmp_path: Path
+) -> WatchedCluster:
     return WatchedCluster(desk, server, tmp_path)
 
 
@@ -153,7 +171,9 @@ def test_pass_sees_what_the_watcher_sees_and_does_not_read(
         watcher.turn()
         seen = watched.seen()
         assert not watched.was_read()
-        there = read_live_cluster(watched.name, client_of(watched.server), lambda _: ((), ()), seen.taken_at)
+        there = read_live_cluster(
+            watched.name, client_of(watched.server), lambda _: ((), ()), seen.taken_at
+        )
         assert msgspec.json.encode(seen) == msgspec.json.encode(there)
         watched.desk.clock.advance(10.0)
 
@@ -258,7 +278,9 @@ def test_pass_reads_the_cluster_where_posts_cannot_be_used(
     with caplog.at_level(logging.INFO):
         assert watched.is_seen()
     assert watched.was_read()
-    [record] = [each for each in caplog.records if "lists of the watcher not used" in each.getMessage()]
+    [record] = [
+        each for each in caplog.records if "lists of the watcher not used" in each.getMessage()
+    ]
     assert (record.levelno == logging.WARNING) is (case in WORTH_A_WARNING)
 
 
@@ -292,7 +314,9 @@ def test_pod_that_cannot_be_scheduled_begins_one_pass_at_once(
         watched.server.store.remove("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
     created = format_time(watched.desk.clock() - age)
     meta = {"name": "waiting", "namespace": "app", "creationTimestamp": created}
-    watched.server.store.load("pods", [{"metadata": meta, "spec": {"containers": []}, "status": UNSCHEDULABLE}])
+    watched.server.store.load(
+        "pods", [{"metadata": meta, "spec": {"containers": []}, "status": UNSCHEDULABLE}]
+    )
     watcher.turn()
     woken = watched.desk.outbox.scans()
     assert [(message.cluster, after) for message, after in woken] == [(watched.name, 0)]
@@ -301,16 +325,24 @@ def test_pod_that_cannot_be_scheduled_begins_one_pass_at_once(
     assert watched.desk.outbox.scans() == woken
 
 
-def test_watch_of_pods_begins_the_next_turn(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
+def test_watch_of_pods_begins_the_next_turn(
+    watched: WatchedCluster, watcher: ClusterWatcher
+) -> None:
     watcher.turn()
     version = str(watched.server.store.version)
-    pod = {"metadata": {"name": "waiting", "namespace": "app"}, "spec": {"containers": []}, "status": UNSCHEDULABLE}
+    pod = {
+        "metadata": {"name": "waiting", "namespace": "app"},
+        "spec": {"containers": []},
+        "status": UNSCHEDULABLE,
+    }
     watched.server.store.create("pods", pod)
     watcher.watch_pods(version, seconds=1)
     assert watcher.urgent.is_set()
 
 
-def test_base_is_posted_again_after_ten_minutes(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
+def test_base_is_posted_again_after_ten_minutes(
+    watched: WatchedCluster, watcher: ClusterWatcher
+) -> None:
     watcher.turn()
     _base_damaged(watched)
     watched.desk.clock.advance(LONGEST + 1)
@@ -319,7 +351,9 @@ def test_base_is_posted_again_after_ten_minutes(watched: WatchedCluster, watcher
     assert not watched.was_read()
 
 
-def test_watcher_with_a_wrong_clock_is_not_newer_than_its_posts(watched: WatchedCluster, webhook: str) -> None:
+def test_watcher_with_a_wrong_clock_is_not_newer_than_its_posts(
+    watched: WatchedCluster, webhook: str
+) -> None:
     clock, fast = watched.desk.clock, watched.watcher(webhook, ahead=25.0)
     fast.turn()
     clock.advance(SILENT_FOR + 1)
@@ -338,7 +372,11 @@ GOOD = WatcherPost("changes", "0" * 32, 1, b"sealed").body()
         (GOOD.replace(b"0" * 32, b"../" * 10 + b"00"), 400, "not a valid post"),
         (GOOD.replace(b" 1 -\n", f" {MOST_PARTS + 1} -\n".encode()), 400, "not a valid post"),
         (GOOD.replace(b" 1 -\n", b" 0 -\n"), 400, "not a valid post"),
-        (GOOD.replace(b" changes ", b" base ").replace(b" 1 -\n", b" 16 -\n"), 400, "not a valid post"),
+        (
+            GOOD.replace(b" changes ", b" base ").replace(b" 1 -\n", b" 16 -\n"),
+            400,
+            "not a valid post",
+        ),
         (GOOD + b"%", 400, "is not base64"),
         (GOOD + b"A" * LARGEST_POST, 413, "less at a time"),
     ],
@@ -353,7 +391,9 @@ def test_post_is_stored_or_refused_with_a_reason(
 
 
 def test_post_without_a_valid_signature_is_not_stored(watched: WatchedCluster) -> None:
-    reply = watched.desk.post(watched.name, GOOD, watched.desk.signed(watched.name, GOOD, key="not-the-right-value"))
+    reply = watched.desk.post(
+        watched.name, GOOD, watched.desk.signed(watched.name, GOOD, key="not-the-right-value")
+    )
     assert reply.status_code == 401
     assert not _latest(watched).exists()
 
@@ -379,11 +419,18 @@ def test_post_that_cannot_be_stored_is_refused_as_temporary(watched: WatchedClus
 def test_places_of_posts_are_few(watched: WatchedCluster) -> None:
     for at in range(200):
         base = random.Random(at).randbytes(16).hex()
-        assert watched.desk.post(watched.name, WatcherPost("base", base, 0, bytes([at])).body()).status_code == 202
+        assert (
+            watched.desk.post(
+                watched.name, WatcherPost("base", base, 0, bytes([at])).body()
+            ).status_code
+            == 202
+        )
     assert len(list(_latest(watched).parent.iterdir())) == 16
 
 
-def test_base_that_was_not_posted_is_posted_again(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
+def test_base_that_was_not_posted_is_posted_again(
+    watched: WatchedCluster, watcher: ClusterWatcher
+) -> None:
     watched.lost = True
     with pytest.raises(OutscalerError):
         watcher.turn()
@@ -393,7 +440,9 @@ def test_base_that_was_not_posted_is_posted_again(watched: WatchedCluster, watch
     assert not watched.was_read()
 
 
-def test_unchanged_post_is_repeated_after_twenty_seconds(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
+def test_unchanged_post_is_repeated_after_twenty_seconds(
+    watched: WatchedCluster, watcher: ClusterWatcher
+) -> None:
     stored = []
     for _ in range(4):
         watcher.turn()

@@ -1,4 +1,6 @@
-"""The watcher as a process with its shipped kubeconfig, its settings, its packages and its rights."""
+"""The watcher as a process with its shipped kubeconfig, its settings, its
+packages and its rights.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def _secrets(folder: Path) -> Path:
 
 
 def _kubeconfig(folder: Path, given: str) -> Path:
-    """Write the shipped kubeconfig, with the address of another server, and files for its account."""
+    """Write the shipped kubeconfig, with the address of another server, and files for its
+    account."""
     [shipped] = _documents("ConfigMap")
     config = yaml.safe_load(given)
     server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
@@ -79,13 +82,21 @@ class StoredPosts:
     """Stores signed posts in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.lists, self.complete = WatchedLists(list_place(str(folder)), time.time), threading.Event()
+        self.lists, self.complete = (
+            WatchedLists(list_place(str(folder)), time.time),
+            threading.Event(),
+        )
         self.verdicts: list[AuthResult] = []
 
     def answer(self, seen: Seen) -> Reply:
         """Store a post."""
-        headers, keys = {name.lower(): text for name, text in seen.headers.items()}, WebhookKeys(hmac=(KEY.encode(),))
-        self.verdicts.append(verify("prod", headers, seen.body, keys, b"decoy", time.time()).verdict)
+        headers, keys = (
+            {name.lower(): text for name, text in seen.headers.items()},
+            WebhookKeys(hmac=(KEY.encode(),)),
+        )
+        self.verdicts.append(
+            verify("prod", headers, seen.body, keys, b"decoy", time.time()).verdict
+        )
         post = read_post(seen.body)
         self.lists.store("prod", post)
         if post.kind == "changes":
@@ -95,7 +106,10 @@ class StoredPosts:
 
 def test_process_posts_until_it_is_stopped(tmp_path: Path) -> None:
     webhook, secrets = StoredPosts(tmp_path), _secrets(tmp_path)
-    with running(tls=True) as server, HttpScript(webhook.answer, tls=AUTHORITY.server("127.0.0.1")) as front:
+    with (
+        running(tls=True) as server,
+        HttpScript(webhook.answer, tls=AUTHORITY.server("127.0.0.1")) as front,
+    ):
         environment = {
             "OUTSCALER_CLUSTER": "prod",
             "OUTSCALER_WEBHOOK": front.url,
@@ -119,7 +133,10 @@ def test_process_posts_until_it_is_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (Reply(400, {"error": "spec.kubernetes.watcherSecret: is not set"}), "watcherSecret: is not set"),
+        (
+            Reply(400, {"error": "spec.kubernetes.watcherSecret: is not set"}),
+            "watcherSecret: is not set",
+        ),
         (Reply(502, "<html>"), r"answers HTTP 502 \(6 bytes"),
         (Reply(hang_up=True), "gives no answer"),
     ],
@@ -168,7 +185,9 @@ def test_settings_have_defaults_of_the_manifest() -> None:
         ("watcher", "short", "fewer than 32 characters"),
     ],
 )
-def test_unusable_secret_is_named(name: str, text: str | None, problem: str, tmp_path: Path) -> None:
+def test_unusable_secret_is_named(
+    name: str, text: str | None, problem: str, tmp_path: Path
+) -> None:
     file = _secrets(tmp_path) / name
     file.unlink() if text is None else file.write_text(text)
     settings = WatcherSettings("prod", "", "", tmp_path, "kube-system", 10.0)
@@ -178,7 +197,9 @@ def test_unusable_secret_is_named(name: str, text: str | None, problem: str, tmp
 
 def test_process_without_settings_ends_with_a_reason() -> None:
     command, environment = [sys.executable, "-m", "infra.watcher"], {"PATH": os.defpath}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("outscaler-watcher: OUTSCALER_CLUSTER: is not set")
     assert "Traceback" not in done.stderr
@@ -198,12 +219,22 @@ def _pins(file: Path) -> dict[str, list[str]]:
 def test_image_has_the_packages_of_the_functions_that_the_watcher_imports() -> None:
     ours, all_pins = _pins(WATCHER / "requirements.txt"), _pins(ROOT / "requirements.txt")
     assert all(all_pins[name] == lines for name, lines in ours.items())
-    script = "import json, sys; import infra.watcher.__main__; print(json.dumps(sorted(sys.modules)))"
-    listed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    script = (
+        "import json, sys; import infra.watcher.__main__; print(json.dumps(sorted(sys.modules)))"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     loaded = {name.partition(".")[0] for name in json.loads(listed.stdout)}
     distributions = packages_distributions()  # reads the metadata of every installed package
     owners = {owner.lower() for name in loaded for owner in distributions.get(name, ())}
-    optional = {"backports.tarfile", "setuptools", "simplejson", "typing-extensions", "typing_extensions"}
+    optional = {
+        "backports.tarfile",
+        "setuptools",
+        "simplejson",
+        "typing-extensions",
+        "typing_extensions",
+    }
     assert owners - {"outscaler"} - optional <= set(ours)
 
 
@@ -216,7 +247,9 @@ def test_watcher_may_only_read_what_passes_read() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert granted == {(each.group, each.plural, verb) for each in RESOURCES for verb in ("list", "watch")}
+    assert granted == {
+        (each.group, each.plural, verb) for each in RESOURCES for verb in ("list", "watch")
+    }
     [rule] = own["rules"]
     assert PRIORITY_CONFIG.format("kube-system").endswith(f"/configmaps/{rule['resourceNames'][0]}")
     assert rule["verbs"] == ["get"]
@@ -233,7 +266,9 @@ def test_watcher_that_can_post_nothing_ends_after_ten_minutes(
         raise NotPosted(f"{post.kind}: refused")
 
     with running(longest_watch=0) as server:
-        watcher = ClusterWatcher(settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=UNTIL_ENDED)
+        watcher = ClusterWatcher(
+            settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=UNTIL_ENDED
+        )
         with pytest.raises(Silent, match="600 s"):
             watcher.run()
     assert capsys.readouterr().err.count("outscaler-watcher: base: refused; again in 0 s\n") == 3
@@ -268,7 +303,9 @@ class FakeWait:
 
 
 @pytest.fixture
-def refused_watcher(tmp_path: Path) -> Iterator[Callable[[Callable[[Seen], Reply]], tuple[ClusterWatcher, FakeWait]]]:
+def refused_watcher(
+    tmp_path: Path,
+) -> Iterator[Callable[[Callable[[Seen], Reply]], tuple[ClusterWatcher, FakeWait]]]:
     """Makes a watcher whose webhook answers as it is told, on a manual clock."""
     with ExitStack() as stack:
         server = stack.enter_context(running(longest_watch=0))

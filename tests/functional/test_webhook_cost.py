@@ -1,4 +1,6 @@
-"""AWS cost of an unauthenticated caller: one query a minute and few reads of a secret, whatever is sent."""
+"""AWS cost of an unauthenticated caller: one query a minute and few reads of a
+secret, whatever is sent.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Bill:
         self.calls[model.name + (", eventually consistent" if weak else "")] += 1
 
     def _answered(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        self.bytes += len(json.dumps([parsed.get("Items", []), parsed.get("Item", {})], default=str))
+        self.bytes += len(
+            json.dumps([parsed.get("Items", []), parsed.get("Item", {})], default=str)
+        )
 
 
 @pytest.fixture
@@ -74,12 +78,18 @@ def _bill(desk: AppClient) -> Bill:
     return Bill(desk.store.table.client, desk.premises.secrets)
 
 
-def _cluster(desk: AppClient, *, debounce: str = "2s", secret: object = None, padding: int = 0) -> str:
+def _cluster(
+    desk: AppClient, *, debounce: str = "2s", secret: object = None, padding: int = 0
+) -> str:
     """A policy as `outscaler apply` stores it; padding: bytes of comments in it."""
     desk.clock.advance(61.0)
     name = f"shop-{len(desk.store.policies.webhooks())}-{int(desk.clock())}"
-    text = DOCUMENT % (name, name, name, debounce) + "".join("# nothing\n" for _ in range(padding // 10))
-    desk.put_secret(f"outscaler/{name}/webhook", {"hmac": HMAC, "bearer": BEARER} if secret is None else secret)
+    text = DOCUMENT % (name, name, name, debounce) + "".join(
+        "# nothing\n" for _ in range(padding // 10)
+    )
+    desk.put_secret(
+        f"outscaler/{name}/webhook", {"hmac": HMAC, "bearer": BEARER} if secret is None else secret
+    )
     desk.store.policies.put(name, text, digest(text), None, webhook=f"outscaler/{name}/webhook")
     return name
 
@@ -100,12 +110,17 @@ def test_thousand_wrong_signatures_cost_one_query_and_two_secret_reads(cold: App
         for number in range(500):
             wrong = cold.signed(name, BODY, key=f"a-guess-at-the-value-{number}")
             assert cold.post(name, BODY, wrong).status_code == 401
-            assert cold.post(name, BODY, {"Authorization": f"Bearer guess-{number}"}).status_code == 401
+            assert (
+                cold.post(name, BODY, {"Authorization": f"Bearer guess-{number}"}).status_code
+                == 401
+            )
     assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 2}
     assert bill.bytes < 5_000, "the policy's text is not read"
 
 
-def test_ten_minute_unauthenticated_flood_costs_a_query_a_minute_and_one_secret(cold: AppClient) -> None:
+def test_ten_minute_unauthenticated_flood_costs_a_query_a_minute_and_one_secret(
+    cold: AppClient,
+) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for number in range(600):
@@ -120,7 +135,10 @@ def test_authenticated_caller_causes_one_policy_read_a_minute(cold: AppClient) -
     with _bill(cold) as bill:
         for number in range(20):
             uninteresting = BODY.replace(b"FailedScheduling", b"Pulled") + b" " * number
-            assert cold.post(name, uninteresting, {"Authorization": f"Bearer {BEARER}"}).status_code == 202
+            assert (
+                cold.post(name, uninteresting, {"Authorization": f"Bearer {BEARER}"}).status_code
+                == 202
+            )
     assert bill.calls == {
         "Query, eventually consistent": 1,
         "GetSecretValue": 1,
@@ -151,7 +169,9 @@ def test_sixty_events_cause_at_most_one_message_a_second(
     assert bill.calls["PutItem"] == 60 + messages
 
 
-@pytest.mark.parametrize(("body", "debounce", "every"), [(GATHERED, "2s", 1.0), (BODY, "2s", 1.0), (BODY, "0s", 7.0)])
+@pytest.mark.parametrize(
+    ("body", "debounce", "every"), [(GATHERED, "2s", 1.0), (BODY, "2s", 1.0), (BODY, "0s", 7.0)]
+)
 def test_events_cause_20_passes_and_then_one_in_10_seconds_at_most(
     cold: AppClient, body: bytes, debounce: str, every: float
 ) -> None:
@@ -163,7 +183,9 @@ def test_events_cause_20_passes_and_then_one_in_10_seconds_at_most(
     due = sorted(message.at - began for message, _ in cold.outbox.scans())
     assert len(due) <= 20 + minutes * 6
     assert len(due) >= min(20 + minutes * 6 - 2, minutes * 60 // every)
-    assert max(later - earlier for earlier, later in pairwise(due)) <= 10.0 + max(every, 1.0), "no event waits longer"
+    assert max(later - earlier for earlier, later in pairwise(due)) <= 10.0 + max(every, 1.0), (
+        "no event waits longer"
+    )
     assert max(delay for _, delay in cold.outbox.scans()) <= 10
 
 
@@ -182,7 +204,9 @@ def test_burst_of_wake_ups_is_full_again_after_200_seconds(cold: AppClient) -> N
     assert woken() == 20 + 3
 
 
-def test_ends_of_operations_and_people_wake_a_cluster_beyond_the_limit_of_events(cold: AppClient) -> None:
+def test_ends_of_operations_and_people_wake_a_cluster_beyond_the_limit_of_events(
+    cold: AppClient,
+) -> None:
     name = _cluster(cold, debounce="0s")
     for number in range(40):
         cold.post(name, GATHERED + b" " * number)
@@ -196,7 +220,9 @@ def test_ends_of_operations_and_people_wake_a_cluster_beyond_the_limit_of_events
     assert cold.outbox.scans()[-1][1] == 1
 
 
-def test_events_that_wake_nothing_cost_no_write_but_the_record_of_a_signature(cold: AppClient) -> None:
+def test_events_that_wake_nothing_cost_no_write_but_the_record_of_a_signature(
+    cold: AppClient,
+) -> None:
     name = _cluster(cold)
     uninteresting = BODY.replace(b"FailedScheduling", b"Pulled")
     with _bill(cold) as bill:
@@ -220,7 +246,9 @@ def test_changed_webhook_configuration_applies_after_a_minute(cold: AppClient) -
     assert cold.post(name, BODY).status_code == 202
 
 
-def test_request_for_one_cluster_is_invalid_for_another_with_the_same_secret(cold: AppClient) -> None:
+def test_request_for_one_cluster_is_invalid_for_another_with_the_same_secret(
+    cold: AppClient,
+) -> None:
     one, other = _cluster(cold), _cluster(cold)
     headers = cold.signed(one, BODY)
     assert cold.post(other, BODY, headers).status_code == 401
@@ -229,10 +257,15 @@ def test_request_for_one_cluster_is_invalid_for_another_with_the_same_secret(col
 
 def _older(desk: AppClient) -> dict[str, str]:
     timestamp = str(int(desk.clock()))
-    return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
+    return {
+        "X-Outscaler-Timestamp": timestamp,
+        "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY),
+    }
 
 
-def test_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(cold: AppClient) -> None:
+def test_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(
+    cold: AppClient,
+) -> None:
     strict, open_ = _cluster(cold), _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
     headers = _older(cold)
     assert cold.post(strict, BODY, headers).status_code == 401
@@ -240,7 +273,9 @@ def test_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(c
     assert cold.post(open_, BODY, headers).status_code == 401
 
 
-def test_request_processed_by_an_older_release_is_rejected_after_the_upgrade(cold: AppClient) -> None:
+def test_request_processed_by_an_older_release_is_rejected_after_the_upgrade(
+    cold: AppClient,
+) -> None:
     name = _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
     headers = _older(cold)
     older = dataclasses.replace(cold.runtime).store.debounce
@@ -256,5 +291,7 @@ def test_debounce_row_that_ends_later_than_any_window_is_ignored(cold: AppClient
     name = _cluster(cold)
     assert cold.post(name, BODY).json_body["woken"]
     [row] = list(cold.store.table.query("!web", f"seen#wake#{name}#"))
-    cold.store.table.write(cold.store.table.put(DebounceRow("!web", row["item"]["S"], until=cold.clock() + 1e6)))
+    cold.store.table.write(
+        cold.store.table.put(DebounceRow("!web", row["item"]["S"], until=cold.clock() + 1e6))
+    )
     assert cold.post(name, BODY + b" ").json_body["woken"]

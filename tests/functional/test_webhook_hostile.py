@@ -1,4 +1,6 @@
-"""Requests that no honest client sends: each gets its status and one line, never an internal error."""
+"""Requests that no honest client sends: each gets its status and one line,
+never an internal error.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,21 @@ TOKEN = {"Authorization": f"Bearer {BEARER}"}
 
 
 def _answer(
-    desk: AppClient, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "", encoded: bool = False
+    desk: AppClient,
+    headers: dict[str, str] | None,
+    body: str | None = BODY,
+    *,
+    name: str = "",
+    encoded: bool = False,
 ) -> tuple[int, str]:
-    """Passes the event on as API Gateway would, which the test client cannot; returns the status and the single
-    line."""
+    """Passes the event on as API Gateway would, which the test client cannot; returns the
+    status and the single line."""
     event: dict[str, Any] = {
-        "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
+        "requestContext": {
+            "resourcePath": "/clusters/{name}/events",
+            "httpMethod": "POST",
+            "requestId": "r-1",
+        },
         "pathParameters": {"name": name or desk.cluster()},
         "headers": headers,
         "stageVariables": None,
@@ -50,7 +61,9 @@ def _answer(
         None,
     ],
 )
-def test_non_text_authentication_is_invalid(desk: AppClient, headers: dict[str, str] | None) -> None:
+def test_non_text_authentication_is_invalid(
+    desk: AppClient, headers: dict[str, str] | None
+) -> None:
     status, line = _answer(desk, headers)
     assert (status, line[:27]) == (401, "Authorization: not accepted")
     assert _answer(desk, headers, name="no-such-cluster")[0] == 404
@@ -72,7 +85,9 @@ def test_non_text_cluster_name_is_unknown(desk: AppClient, name: str, log: io.St
         ("not base64 at all!", True),
     ],
 )
-def test_body_that_cannot_be_decoded_gets_status_400(desk: AppClient, body: str, encoded: bool) -> None:
+def test_body_that_cannot_be_decoded_gets_status_400(
+    desk: AppClient, body: str, encoded: bool
+) -> None:
     status, line = _answer(desk, TOKEN, body, encoded=encoded)
     assert status == 400
     assert line.startswith("body")
@@ -98,5 +113,7 @@ def test_missing_body_gets_status_400(desk: AppClient, body: str | None) -> None
         ("1e99", 401),
     ],
 )
-def test_any_content_length_header_gets_its_expected_status(desk: AppClient, length: str, status: int) -> None:
+def test_any_content_length_header_gets_its_expected_status(
+    desk: AppClient, length: str, status: int
+) -> None:
     assert _answer(desk, {"Content-Length": length})[0] == status

@@ -46,7 +46,9 @@ def test_request_rejected_by_the_queue_may_be_repeated_and_counts_once(desk: App
     assert len(desk.outbox.scans()) == 1
 
 
-def test_unconfirmed_write_of_a_debounce_window_loses_no_event(desk: AppClient, faults: AwsFaults) -> None:
+def test_unconfirmed_write_of_a_debounce_window_loses_no_event(
+    desk: AppClient, faults: AwsFaults
+) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     faults.after("put_item", lost_answer())
@@ -56,7 +58,9 @@ def test_unconfirmed_write_of_a_debounce_window_loses_no_event(desk: AppClient, 
     assert desk.post(name, BODY, headers).status_code == 401
 
 
-def test_unconfirmed_write_of_a_signature_allows_its_repetition(desk: AppClient, faults: AwsFaults) -> None:
+def test_unconfirmed_write_of_a_signature_allows_its_repetition(
+    desk: AppClient, faults: AwsFaults
+) -> None:
     name = desk.cluster()
     headers = desk.signed(name, UNINTERESTING)
     faults.after("put_item", lost_answer())
@@ -65,7 +69,9 @@ def test_unconfirmed_write_of_a_signature_allows_its_repetition(desk: AppClient,
     assert desk.post(name, UNINTERESTING, headers).status_code == 401
 
 
-def test_lost_answers_of_all_table_writes_leave_the_request_repeatable(desk: AppClient, faults: AwsFaults) -> None:
+def test_lost_answers_of_all_table_writes_leave_the_request_repeatable(
+    desk: AppClient, faults: AwsFaults
+) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     faults.instead("put_item", lost_answer())

@@ -1,4 +1,6 @@
-"""A rotated webhook secret works with the first event signed with it, and wrong signatures cost few reads."""
+"""A rotated webhook secret works with the first event signed with it, and wrong
+signatures cost few reads.
+"""
 
 from __future__ import annotations
 

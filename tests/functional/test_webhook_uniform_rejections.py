@@ -1,5 +1,5 @@
-"""An unauthenticated caller learns only the HTTP status: a rejection costs the same work and gives the same line for
-known and unknown clusters.
+"""An unauthenticated caller learns only the HTTP status: a rejection costs the same work and gives
+the same line for known and unknown clusters.
 
 Work is counted instead of timed: reads of tables and secrets, digests, comparisons, lines.
 """
@@ -45,7 +45,11 @@ class Counted:
     def __init__(self, desk: AppClient) -> None:
         self.work: Counter[str] = Counter()
         doors = WebhookCredentials(
-            webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret, clock=desk.clock
+            webhooks=self._webhooks,
+            current=self._current,
+            load=read,
+            read_secret=self._secret,
+            clock=desk.clock,
         )
         self.runtime: Runtime = dataclasses.replace(desk.runtime, webhook_credentials=doors)
 
@@ -88,7 +92,8 @@ def _wrong(desk: AppClient) -> list[dict[str, str]]:
 
 
 def test_rejection_costs_the_same_work_for_known_and_unknown_clusters(desk: AppClient) -> None:
-    """Except for a known cluster's secret, which is read at first, and again for a wrong signature."""
+    """Except for a known cluster's secret, which is read at first, and
+    again for a wrong signature."""
     requests = list(_wrong(desk))
     assert requests
     for headers in requests:
@@ -105,7 +110,9 @@ def test_rejection_costs_the_same_work_for_known_and_unknown_clusters(desk: AppC
             assert fresh.refused(stranger, headers) == (404, later), stranger
 
 
-def test_rejection_logs_one_line_with_the_same_fields_for_known_and_unknown(desk: AppClient, log: io.StringIO) -> None:
+def test_rejection_logs_one_line_with_the_same_fields_for_known_and_unknown(
+    desk: AppClient, log: io.StringIO
+) -> None:
     counted = Counted(desk)
     requests = list(_wrong(desk))
     assert requests

@@ -1,4 +1,6 @@
-"""The GitHub workflows are valid, have no more rights than needed, and run the same commands as a developer."""
+"""The GitHub workflows are valid, have no more rights than needed, and run the same
+commands as a developer.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,22 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 def valid(file: Path, schema: str) -> bool:
-    return run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)).returncode == 0
+    return (
+        run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)).returncode == 0
+    )
 
 
 def audited(folder: Path) -> int:
     """The exit code of zizmor: 0 without findings."""
-    return run("zizmor", "--offline", "--no-progress", "--quiet", "--persona", "auditor", str(folder)).returncode
+    return run(
+        "zizmor", "--offline", "--no-progress", "--quiet", "--persona", "auditor", str(folder)
+    ).returncode
 
 
 def test_workflows_exist_for_tests_and_for_releases() -> None:
@@ -55,7 +63,8 @@ def test_dependabot_configuration_has_a_form_that_github_accepts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "schema"), [("config", "issue-config"), ("bug", "issue-forms"), ("feature", "issue-forms")]
+    ("name", "schema"),
+    [("config", "issue-config"), ("bug", "issue-forms"), ("feature", "issue-forms")],
 )
 def test_issue_form_has_a_form_that_github_accepts(name: str, schema: str) -> None:
     assert valid(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml", f"github-{schema}")
@@ -63,7 +72,9 @@ def test_issue_form_has_a_form_that_github_accepts(name: str, schema: str) -> No
 
 def test_bug_report_offers_every_provider() -> None:
     form = read(ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml")
-    [options] = [each["attributes"]["options"] for each in form["body"] if each.get("id") == "provider"]
+    [options] = [
+        each["attributes"]["options"] for each in form["body"] if each.get("id") == "provider"
+    ]
     assert len(options) == 1 + len(PROVIDERS)
 
 
@@ -73,7 +84,9 @@ def test_linters_detect_an_invalid_workflow(tmp_path: Path) -> None:
     assert not valid(broken, "github-workflows")
     place = tmp_path / ".github" / "workflows"
     place.mkdir(parents=True)
-    text = (FOLDER / "test.yml").read_text().replace("08c6903cd8c0fde910a37f88322edcfb5dd907a8", "v5")
+    text = (
+        (FOLDER / "test.yml").read_text().replace("08c6903cd8c0fde910a37f88322edcfb5dd907a8", "v5")
+    )
     (place / "test.yml").write_text(text)
     assert audited(tmp_path) != 0
 
@@ -84,7 +97,9 @@ def test_workflow_audit_has_no_findings() -> None:
 
 @EVERY
 def test_every_action_is_pinned_to_a_commit_with_its_version(file: Path) -> None:
-    lines = [line.strip().removeprefix("- ") for line in file.read_text().splitlines() if "uses:" in line]
+    lines = [
+        line.strip().removeprefix("- ") for line in file.read_text().splitlines() if "uses:" in line
+    ]
     assert lines
     assert [line for line in lines if not _PINNED.fullmatch(line)] == []
 
@@ -132,6 +147,8 @@ def test_job_with_write_access_runs_no_code_of_the_repository() -> None:
 
 def test_make_targets_used_by_workflows_exist() -> None:
     recipes = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    called = set(re.findall(r"run: make ([a-z-]+)", "\n".join(file.read_text() for file in WORKFLOWS)))
+    called = set(
+        re.findall(r"run: make ([a-z-]+)", "\n".join(file.read_text() for file in WORKFLOWS))
+    )
     assert called == {"test", "release"}
     assert called <= recipes

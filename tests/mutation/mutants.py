@@ -1,7 +1,9 @@
-"""Mutants: small faults in the code of a module, drawn by lot, and the syntax tree that contains one of them.
+"""Mutants: small faults in the code of a module, drawn by lot, and the syntax tree
+that contains one of them.
 
-Not drawn, because no behaviour of the program shows them: docstrings, annotations, decorators, assertions (they narrow
-types), blocks for type checkers, `__all__`, `__slots__`, `frozen=True`, and prose (a text with a space in it).
+Not drawn, because no behaviour of the program shows them: docstrings, annotations, decorators,
+assertions (they narrow types), blocks for type checkers, `__all__`, `__slots__`, `frozen=True`, and
+prose (a text with a space in it).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-_SKIPPED_FIELDS = frozenset({"annotation", "returns", "decorator_list", "format_spec", "type_params"})
+_SKIPPED_FIELDS = frozenset(
+    {"annotation", "returns", "decorator_list", "format_spec", "type_params"}
+)
 _SKIPPED_CALLS = frozenset({"TypeVar", "ParamSpec", "NewType", "cast", "overload"})
 _SKIPPED_TARGETS = frozenset({"__all__", "__slots__", "__match_args__"})
 _LONGEST_TEXT = 160
@@ -35,8 +39,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault. `function` is the outermost function or class around it, "" in the body of the module; in_body: within
-    the code of a function, which can be replaced after import. `node` and `variant` find the place in the tree."""
+    """One fault. `function` is the outermost function or class around it, "" in the body of the
+    module; in_body: within the code of a function, which can be replaced after import. `node` and
+    `variant` find the place in the tree."""
 
     file: str
     line: int
@@ -55,7 +60,10 @@ class Mutant:
 
     def __str__(self) -> str:
         """The line of the report."""
-        return f"{self.file}:{self.line} {self.function}: {self.operator}: {self.before}  ->  {self.after}"
+        return (
+            f"{self.file}:{self.line} {self.function}: {self.operator}: {self.before}  ->  "
+            f"{self.after}"
+        )
 
 
 @dataclass(frozen=True)
@@ -77,21 +85,42 @@ def mutants_of(file: str, source: str, lines: range | None = None) -> list[Mutan
         for variant in range(len(_changes(place))):
             _, before, after, operator = _changed(source, index, variant)
             if before != after:
-                found.append(Mutant(file, line, place.function, place.in_body, operator, before, after, index, variant))
+                found.append(
+                    Mutant(
+                        file,
+                        line,
+                        place.function,
+                        place.in_body,
+                        operator,
+                        before,
+                        after,
+                        index,
+                        variant,
+                    )
+                )
     return found
 
 
 def drawn(root: Path, folders: Sequence[str], count: int, seed: int) -> list[Mutant]:
-    """`count` different mutants: the lot falls on a line of the folders, then on an operator, then on a place."""
+    """`count` different mutants: the lot falls on a line of the folders, then on an
+    operator, then on a place."""
     paths = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
-    lines = [(path, number) for path in paths for number in range(1, len(path.read_text("utf-8").split("\n")) + 1)]
+    lines = [
+        (path, number)
+        for path in paths
+        for number in range(1, len(path.read_text("utf-8").split("\n")) + 1)
+    ]
     lot, found = random.Random(seed), dict[Mutant, None]()
     while len(found) < count:
         path, line = lot.choice(lines)
-        found_here = mutants_of(path.relative_to(root).as_posix(), path.read_text("utf-8"), range(line, line + 1))
+        found_here = mutants_of(
+            path.relative_to(root).as_posix(), path.read_text("utf-8"), range(line, line + 1)
+        )
         if found_here:
             operator = lot.choice(sorted({mutant.operator for mutant in found_here}))
-            found[lot.choice([mutant for mutant in found_here if mutant.operator == operator])] = None
+            found[lot.choice([mutant for mutant in found_here if mutant.operator == operator])] = (
+                None
+            )
     return list(found)
 
 
@@ -104,7 +133,10 @@ def equivalents(path: Path) -> dict[tuple[str, ...], str]:
     """The mutants that no test can notice, without line numbers, with the reason for each."""
     rows = tomllib.loads(path.read_text("utf-8")).get("equivalent", [])
     return {
-        (row["file"], row["function"], row["operator"], row["before"], row["after"]): str(row["reason"]) for row in rows
+        (row["file"], row["function"], row["operator"], row["before"], row["after"]): str(
+            row["reason"]
+        )
+        for row in rows
     }
 
 
@@ -143,7 +175,11 @@ def _has_space(part: ast.expr) -> bool:
 
 def _is_skipped(node: ast.AST) -> bool:
     match node:
-        case ast.Assert() | ast.Expr(value=ast.Constant()) | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+        case (
+            ast.Assert()
+            | ast.Expr(value=ast.Constant())
+            | ast.If(test=ast.Name(id="TYPE_CHECKING"))
+        ):
             return True
         case ast.Call(func=ast.Name(id=name)) if name in _SKIPPED_CALLS:
             return True
@@ -181,7 +217,9 @@ def _short(text: str, other: str) -> str:
     """At most 160 characters, from shortly before the first difference."""
     if len(text) <= _LONGEST_TEXT:
         return text
-    same = next((index for index, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), 0)
+    same = next(
+        (index for index, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), 0
+    )
     start = max(0, same - _LONGEST_TEXT // 2)
     return ("…" if start else "") + text[start : start + _LONGEST_TEXT]
 
@@ -204,7 +242,13 @@ def _changes(place: _Place) -> list[tuple[str, Callable[[], None]]]:  # noqa: C9
             for index, condition in enumerate(node.ifs):
                 add("negation", node.ifs.__setitem__, index, _negated(condition))
         case ast.BoolOp():
-            add("and/or", setattr, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            add(
+                "and/or",
+                setattr,
+                node,
+                "op",
+                ast.Or() if isinstance(node.op, ast.And) else ast.And(),
+            )
         case ast.Constant(value=bool() as flag):
             add("constant", setattr, node, "value", not flag)
         case ast.Constant(value=int() | float() as number):
@@ -218,14 +262,23 @@ def _changes(place: _Place) -> list[tuple[str, Callable[[], None]]]:  # noqa: C9
         case ast.Call():
             for index, (one, two) in enumerate(zip(node.args, node.args[1:], strict=False)):
                 if not isinstance(one, ast.Starred) and not isinstance(two, ast.Starred):
-                    add("swapped arguments", node.args.__setitem__, slice(index, index + 2), [two, one])
+                    add(
+                        "swapped arguments",
+                        node.args.__setitem__,
+                        slice(index, index + 2),
+                        [two, one],
+                    )
             for first, second in zip(node.keywords, node.keywords[1:], strict=False):
                 if first.arg and second.arg:
                     add("swapped arguments", _swap_values, first, second)
-        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(value=ast.expr() as value) if not (
+            isinstance(value, ast.Constant) and value.value is None
+        ):
             add("returned nothing", setattr, node, "value", ast.Constant(None))
         case ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()) | ast.Set():
-            if not isinstance(parent, ast.Subscript) and (len(node.elts) > 1 or not isinstance(node, ast.Set)):
+            if not isinstance(parent, ast.Subscript) and (
+                len(node.elts) > 1 or not isinstance(node, ast.Set)
+            ):
                 for index in range(len(node.elts)):
                     add("dropped element", node.elts.__delitem__, index)
         case ast.Dict():

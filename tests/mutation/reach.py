@@ -1,4 +1,6 @@
-"""Which tests can notice a mutant: those that were measured to call its function, or to read what it declares."""
+"""Which tests can notice a mutant: those that were measured to call its function, or
+to read what it declares.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ _DEPTH = 4
 
 
 class Reach:
-    """What was measured of the tests: by test its CPU seconds and the functions ("file:name") that it calls.
+    """What was measured of the tests: by test its CPU seconds and the functions
+    ("file:name") that it calls.
 
-    The file has a line per measured test file, so that an interrupted run loses one file; a later line counts.
+    The file has a line per measured test file, so that an interrupted run loses one
+    file; a later line counts.
     """
 
     def __init__(self, state: Path, limit: float) -> None:
@@ -38,24 +42,38 @@ class Reach:
         for row in self._measured.values():
             if Path(row["file"]).exists():
                 for test, (seconds, numbers) in row["tests"].items():
-                    self.seconds[test], self.functions[test] = seconds, [row["functions"][number] for number in numbers]
+                    self.seconds[test], self.functions[test] = (
+                        seconds,
+                        [row["functions"][number] for number in numbers],
+                    )
 
     def knows(self, path: Path) -> bool:
         """Whether the test file, as it is now, was measured."""
-        return str(path) in self._measured and self._measured[str(path)]["version"] == path.stat().st_mtime_ns
+        return (
+            str(path) in self._measured
+            and self._measured[str(path)]["version"] == path.stat().st_mtime_ns
+        )
 
     def add(self, path: Path, tests: Mapping[str, tuple[float, Collection[str]]]) -> None:
         """Append what was measured of a test file."""
         names = sorted({name for _, called in tests.values() for name in called})
         at = {name: number for number, name in enumerate(names)}
-        rows = {test: [round(seconds, 4), [at[name] for name in called]] for test, (seconds, called) in tests.items()}
-        line = {"file": str(path), "version": path.stat().st_mtime_ns, "functions": names, "tests": rows}
+        rows = {
+            test: [round(seconds, 4), [at[name] for name in called]]
+            for test, (seconds, called) in tests.items()
+        }
+        line = {
+            "file": str(path),
+            "version": path.stat().st_mtime_ns,
+            "functions": names,
+            "tests": rows,
+        }
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def callers(self, functions: Iterable[str]) -> list[str]:
-        """The tests that call one of these functions, the best first: units before worlds, and of the units those with
-        the fewest functions."""
+        """The tests that call one of these functions, the best first: units before worlds, and of
+        the units those with the fewest functions."""
         names = set(functions)
         tests = [test for test, called in self.functions.items() if not names.isdisjoint(called)]
         return sorted(tests, key=lambda test: (*self._cost(test), test))
@@ -77,8 +95,8 @@ class Reach:
 
 @dataclass(frozen=True)
 class _Part:
-    """A function (`reached` is its name in the table of reached functions, `function` that of a public function outside
-    of classes) or a statement that declares names."""
+    """A function (`reached` is its name in the table of reached functions, `function` that of a
+    public function outside of classes) or a statement that declares names."""
 
     file: str
     reached: str
@@ -88,24 +106,31 @@ class _Part:
 
 
 class Declarations:
-    """The tests that read a declaration: they, or functions that they call, mention its name, or the name of another
-    declaration that mentions it."""
+    """The tests that read a declaration: they, or functions that they call, mention its name, or
+    the name of another declaration that mentions it."""
 
     def __init__(self, root: Path, paths: Sequence[Path], reach: Reach) -> None:
         self._root, self._reach = root, reach
-        trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
+        trees = {
+            path.relative_to(root).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths
+        }
         self._parts = [part for file, tree in trees.items() for part in _parts(file, tree.body)]
         files = {test.partition("::")[0] for test in reach.seconds}
-        self._test_words = {file: _words(ast.parse((root / file).read_text("utf-8"))) for file in sorted(files)}
+        self._test_words = {
+            file: _words(ast.parse((root / file).read_text("utf-8"))) for file in sorted(files)
+        }
         self._imports = {file: _words(tree) for file, tree in trees.items()}
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Those of the nearest names first; at last those of the module and of the modules that import it. Of at most
-        30 files, for they are collected anew."""
+        """Those of the nearest names first; at last those of the module and of the modules that
+        import it. Of at most 30 files, for they are collected anew."""
         module = module_name(mutant.file).rpartition(".")[2]
         near = [file for file, words in self._imports.items() if module in words]
         chosen = dict.fromkeys(
-            [*(test for test in self._reach.seconds if test.startswith(_EVERY_FIELD)), *self._mentioned(mutant)]
+            [
+                *(test for test in self._reach.seconds if test.startswith(_EVERY_FIELD)),
+                *self._mentioned(mutant),
+            ]
         )
         for files in ([mutant.file], near):
             reached = [part.reached for part in self._parts if part.reached and part.file in files]
@@ -122,12 +147,21 @@ class Declarations:
             parts = [
                 part
                 for part in self._parts
-                if any(name in part.words and (name[0] != "_" or part.file == mutant.file) for name in names)
+                if any(
+                    name in part.words and (name[0] != "_" or part.file == mutant.file)
+                    for name in names
+                )
             ]
             shown = names | {part.function for part in parts if part.function}
-            by_file = {file for file, words in self._test_words.items() if not shown.isdisjoint(words)}
-            mentioning = [test for test in self._reach.seconds if test.partition("::")[0] in by_file]
-            yield from sorted(mentioning, key=lambda test: (len(self._reach.functions[test]), test))[:100]
+            by_file = {
+                file for file, words in self._test_words.items() if not shown.isdisjoint(words)
+            }
+            mentioning = [
+                test for test in self._reach.seconds if test.partition("::")[0] in by_file
+            ]
+            yield from sorted(
+                mentioning, key=lambda test: (len(self._reach.functions[test]), test)
+            )[:100]
             yield from self._reach.callers(part.reached for part in parts if part.reached)
             names = {name for part in parts for name in part.names} - known
 
@@ -144,7 +178,9 @@ def _names(node: ast.stmt) -> Iterator[str]:
         yield node.name
     elif isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+        yield from (
+            part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+        )
 
 
 def _parts(file: str, body: Sequence[ast.stmt], owner: str = "") -> Iterator[_Part]:

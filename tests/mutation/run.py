@@ -1,19 +1,23 @@
 """Mutation testing: draws faults by lot and reports those that no test notices.
 
-    python -m tests.mutation.run --seed 30 --count 150      draw and run; continues an interrupted run
-    python -m tests.mutation.run --seconds 5                less of the tests for each, for a quick look
-    python -m tests.mutation.run --living                   those of the results that lived, once more
+    python -m tests.mutation.run --seed 30 --count 150      draw and run; continues an interrupted
+                                                            run
+    python -m tests.mutation.run --seconds 5                less of the tests for each, for a quick
+                                                            look
+    python -m tests.mutation.run --living                   those of the results that lived, once
+                                                            more
     python -m tests.mutation.run --at chalicelib/plan/repair.py:40-60
 
-Each verdict is appended to the results file (--results), and a mutant with a verdict there is not run again: for a new
-run of the same draw remove the file, or name another.
+Each verdict is appended to the results file (--results), and a mutant with a verdict there is not
+run again: for a new run of the same draw remove the file, or name another.
 
-One process collects the tests once and measures which functions each test calls (kept in build/mutants/ per test file).
-For each mutant it forks, replaces the code of the function, and runs the tests that call it: of the unit and contract
-tests those that call the fewest functions, then the cheapest of the others. A mutant outside of functions (tables,
-fields, defaults) needs a fresh import: a process that has imported nothing yet forks, and the import of that one module
-gives the mutated code. Two processes run at a time. A limit of CPU time ends a mutant that loops, an alarm one that
-waits for ever.
+One process collects the tests once and measures which functions each test calls (kept in
+build/mutants/ per test file). For each mutant it forks, replaces the code of the function, and runs
+the tests that call it: of the unit and contract tests those that call the fewest functions, then
+the cheapest of the others. A mutant outside of functions (tables, fields, defaults) needs a
+fresh import: a process that has imported nothing yet forks, and the import of that one module gives
+the mutated code. Two processes run at a time. A limit of CPU time ends a mutant that loops, an
+alarm one that waits for ever.
 """
 
 from __future__ import annotations
@@ -45,11 +49,21 @@ from tests.source_trees import import_graph, imported_names, module_name, source
 
 ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-PACKAGES = ("plan", "operations", "store", "providers", "reconciler", "dispatch", "handlers", "policy")
+PACKAGES = (
+    "plan",
+    "operations",
+    "store",
+    "providers",
+    "reconciler",
+    "dispatch",
+    "handlers",
+    "policy",
+)
 #: Folders of tests that take minutes per file, or that need another process for each case.
 LONG_TESTS = frozenset({"benchmarks", "differential", "faults", "mutation", "scenario"})
 PROCESSES = 2
-#: What a mutant may use of the CPU time of its tests: so many times, and so many seconds for the imports.
+#: What a mutant may use of the CPU time of its tests: so many times, and so many
+#: seconds for the imports.
 _SLOWER, _IMPORTS = 4, 60
 KILLED, LIVED, TIMEOUT, NOT_APPLICABLE = "killed", "lived", "timeout", "not applicable"
 _FRESH = 75  # the exit code of a mutant that needs a fresh import
@@ -61,8 +75,11 @@ LiveFunctions = dict[tuple[str, str, int], list[FunctionType]]
 # -- processes
 
 
-def in_forks(jobs: Sequence[Callable[[], int]], limits: Sequence[float]) -> Iterator[tuple[int, str]]:
-    """Run each job in a forked process within a limit of CPU seconds; returns its index and what came of it."""
+def in_forks(
+    jobs: Sequence[Callable[[], int]], limits: Sequence[float]
+) -> Iterator[tuple[int, str]]:
+    """Run each job in a forked process within a limit of CPU seconds; returns its
+    index and what came of it."""
     waiting, running = list(range(len(jobs))), dict[int, int]()
     while waiting or running:
         while waiting and len(running) < PROCESSES:
@@ -107,7 +124,8 @@ def _tell(text: str) -> None:
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
-    """The code objects of the functions of a module and of its classes, not those inside functions."""
+    """The code objects of the functions of a module and of its classes, not those inside
+    functions."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_flags & 0x2:  # a function has fast locals, the body of a class has not
@@ -117,7 +135,8 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def live_functions(root: Path) -> LiveFunctions:
-    """The functions that exist now, by path, name and first line; however they were imported or wrapped."""
+    """The functions that exist now, by path, name and first line; however they
+    were imported or wrapped."""
     gc.unfreeze()
     functions: LiveFunctions = defaultdict(list)
     for thing in gc.get_objects():
@@ -133,8 +152,8 @@ def _key(code: CodeType) -> tuple[str, str, int]:
 
 
 def replace_code(tree: ast.Module, path: Path, functions: LiveFunctions, only: str = "") -> bool:
-    """Give the live functions of a module (or the one of this name) the code of this tree. False: nothing to replace,
-    or not with this code (its closure differs)."""
+    """Give the live functions of a module (or the one of this name) the code of this tree. False:
+    nothing to replace, or not with this code (its closure differs)."""
     replaced = False
     for code in codes(compile(tree, str(path), "exec", dont_inherit=True)):
         if code.co_name.startswith("<") or only not in {"", code.co_qualname}:
@@ -172,7 +191,8 @@ class _Probes(ast.NodeTransformer):
 
 
 class Collected:
-    """A pytest plugin: in place of running the tests it measures them and runs the mutants in functions."""
+    """A pytest plugin: in place of running the tests it measures them and runs
+    the mutants in functions."""
 
     def __init__(
         self,
@@ -182,14 +202,21 @@ class Collected:
         mutants: Sequence[Mutant],
         verdicts: Verdicts,
     ) -> None:
-        self._root, self._paths, self._reach, self._mutants, self._verdicts = root, paths, reach, mutants, verdicts
+        self._root, self._paths, self._reach, self._mutants, self._verdicts = (
+            root,
+            paths,
+            reach,
+            mutants,
+            verdicts,
+        )
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure the changed test files, then run the mutants."""
         if session.testsfailed:
             _tell("collection failed: run pytest --collect-only")
             os._exit(2)
-        for path in self._paths:  # functions import some modules when they run, which must exist before
+        # functions import some modules when they run, which must exist before
+        for path in self._paths:
             importlib.import_module(module_name(path.relative_to(self._root).as_posix()))
         functions, items = live_functions(self._root), {item.nodeid: item for item in session.items}
         files: dict[Path, list[pytest.Item]] = defaultdict(list)
@@ -198,10 +225,17 @@ class Collected:
         known = self._reach()
         if changed := [path for path in files if not known.knows(path)]:
             _tell(f"measuring {len(changed)} files of tests")
-            list(in_forks([lambda: self._measure([files[path] for path in changed], functions, known)], [_UNLIMITED]))
+            list(
+                in_forks(
+                    [lambda: self._measure([files[path] for path in changed], functions, known)],
+                    [_UNLIMITED],
+                )
+            )
         reach = self._reach()
         tests = {
-            mutant: reach.affordable(test for test in reach.callers([mutant.where]) if test in items)
+            mutant: reach.affordable(
+                test for test in reach.callers([mutant.where]) if test in items
+            )
             for mutant in self._mutants
             if mutant.in_body
         }
@@ -218,11 +252,15 @@ class Collected:
         tree = mutated(path.read_text("utf-8"), mutant)
         return run_items(items) if replace_code(tree, path, functions, mutant.function) else _FRESH
 
-    def _measure(self, files: Sequence[list[pytest.Item]], functions: LiveFunctions, reach: Reach) -> int:
+    def _measure(
+        self, files: Sequence[list[pytest.Item]], functions: LiveFunctions, reach: Reach
+    ) -> int:
         reached: set[str] = set()
         builtins.__reached__ = reached.add  # type: ignore[attr-defined]
         for path in self._paths:
-            tree = _Probes(path.relative_to(self._root).as_posix()).visit(ast.parse(path.read_text("utf-8")))
+            tree = _Probes(path.relative_to(self._root).as_posix()).visit(
+                ast.parse(path.read_text("utf-8"))
+            )
             replace_code(tree, path, functions)
 
         def measure(items: list[pytest.Item]) -> int:
@@ -252,7 +290,8 @@ class _FirstFailure:
 
 
 def run_items(items: Sequence[pytest.Item], ran: Callable[..., None] | None = None) -> int:
-    """Run collected tests. Without `ran` the first failure ends it: returns 1 for it, 0 if all passed."""
+    """Run collected tests. Without `ran` the first failure ends it: returns 1
+    for it, 0 if all passed."""
     watch = _FirstFailure()
     items[0].config.pluginmanager.register(watch)
     with tempfile.TemporaryDirectory() as folder:
@@ -280,15 +319,20 @@ class _Selected:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted(
-            (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
+            (item for item in items if item.nodeid in self._order),
+            key=lambda item: self._order[item.nodeid],
         )
 
 
 def run_fresh(root: Path, mutant: Mutant, tests: Sequence[str]) -> int:
-    """Import the mutated module in this process, which has not imported it yet, and run these tests."""
+    """Import the mutated module in this process, which has not imported it
+    yet, and run these tests."""
     path = root / mutant.file
     code = compile(mutated(path.read_text("utf-8"), mutant), str(path), "exec", dont_inherit=True)
-    loader, get_code = importlib.machinery.SourceFileLoader, importlib.machinery.SourceFileLoader.get_code
+    loader, get_code = (
+        importlib.machinery.SourceFileLoader,
+        importlib.machinery.SourceFileLoader.get_code,
+    )
 
     def with_mutant(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
         return code if self.path == str(path) else get_code(self, fullname)
@@ -304,7 +348,15 @@ def _pytest(root: Path, arguments: Sequence[str], plugin: object) -> int:
     os.chdir(root)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
-    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow and not strict", f"--rootdir={root}"]
+    options = [
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not strict",
+        f"--rootdir={root}",
+    ]
     return int(pytest.main([*options, *arguments], plugins=[plugin]))
 
 
@@ -312,7 +364,8 @@ def _pytest(root: Path, arguments: Sequence[str], plugin: object) -> int:
 
 
 class Verdicts:
-    """What came of each mutant: a file with a line for each verdict, of which a later one counts."""
+    """What came of each mutant: a file with a line for each verdict, of
+    which a later one counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -324,20 +377,30 @@ class Verdicts:
             file.write(json.dumps({"result": result, **asdict(mutant)}) + "\n")
 
     def read(self) -> dict[Mutant, str]:
-        """All but those of mutants to run again, and a last line that an interrupted run left incomplete."""
+        """All but those of mutants to run again, and a last line that an
+        interrupted run left incomplete."""
         text = self._path.read_text("utf-8") if self._path.exists() else ""
         rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
         results = [str(row.pop("result")) for row in rows]
         last = {Mutant(**row): result for row, result in zip(rows, results, strict=True)}
-        return {mutant: last[mutant] for mutant in last if last[mutant] in {KILLED, LIVED, TIMEOUT, NOT_APPLICABLE}}
+        return {
+            mutant: last[mutant]
+            for mutant in last
+            if last[mutant] in {KILLED, LIVED, TIMEOUT, NOT_APPLICABLE}
+        }
 
 
 def files_importing(packages: Sequence[str]) -> list[str]:
-    """The test files that import one of these packages, themselves or through modules of tests and infra."""
+    """The test files that import one of these packages, themselves or through
+    modules of tests and infra."""
     modules = dict(trees("tests", "infra"))
     names = {module_name(path): tree for path, tree in modules.items()}
     within = tuple(f"chalicelib.{package}." for package in packages)
-    using = {name for name, tree in names.items() if any(f"{it}.".startswith(within) for it, _ in imported_names(tree))}
+    using = {
+        name
+        for name, tree in names.items()
+        if any(f"{it}.".startswith(within) for it, _ in imported_names(tree))
+    }
     graph = import_graph(names)
     while more := {name for name, imported in graph.items() if imported & using} - using:
         using |= more
@@ -357,7 +420,8 @@ def run(
     verdicts: Verdicts,
     limit: float = 30.0,
 ) -> None:
-    """Add the verdict of each mutant. state: where measurements are stored. limit: CPU seconds of tests per mutant."""
+    """Add the verdict of each mutant. state: where measurements are stored. limit: CPU
+    seconds of tests per mutant."""
     state.mkdir(parents=True, exist_ok=True)
     plugin = Collected(root, paths, lambda: Reach(state, limit), mutants, verdicts)
     ended = dict(in_forks([lambda: _pytest(root, tests, plugin)], [_UNLIMITED]))[0]
@@ -381,7 +445,10 @@ def _judge(
 ) -> None:
     mutants = [mutant for mutant, chosen in tests.items() if chosen]
     jobs = [lambda mutant=mutant: judge(mutant, tests[mutant]) for mutant in mutants]
-    limits = [_IMPORTS + _SLOWER * sum(reach.seconds[test] for test in tests[mutant]) for mutant in mutants]
+    limits = [
+        _IMPORTS + _SLOWER * sum(reach.seconds[test] for test in tests[mutant])
+        for mutant in mutants
+    ]
     for job, result in in_forks(jobs, limits):
         verdicts.add(mutants[job], result)
 
@@ -403,7 +470,10 @@ def table(results: Mapping[Mutant, str], reasons: Mapping[tuple[str, ...], str])
         for package in sorted(rows, key=lambda name: (name == "all", name))
     ]
     judged = rows["all"][KILLED] + rows["all"][LIVED]
-    lines.append(f"{100 * rows['all'][KILLED] / max(1, judged):.1f} % killed of those that are not equivalent")
+    lines.append(
+        f"{100 * rows['all'][KILLED] / max(1, judged):.1f} % killed of those that are not "
+        "equivalent"
+    )
     return "\n".join([*lines, *sorted(living)])
 
 
@@ -412,10 +482,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="mutation testing")
     parser.add_argument("--seed", type=int, default=30)
     parser.add_argument("--count", type=int, default=150)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of CPU, for the tests of one mutant")
-    parser.add_argument("--results", type=Path, default=ROOT / "build/mutants/results.jsonl", help="a line per verdict")
-    parser.add_argument("--living", action="store_true", help="only those of the results that lived")
-    parser.add_argument("--at", action="append", default=[], help="FILE:LINE or FILE:FIRST-LAST, all mutants there")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="of CPU, for the tests of one mutant"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=ROOT / "build/mutants/results.jsonl",
+        help="a line per verdict",
+    )
+    parser.add_argument(
+        "--living", action="store_true", help="only those of the results that lived"
+    )
+    parser.add_argument(
+        "--at", action="append", default=[], help="FILE:LINE or FILE:FIRST-LAST, all mutants there"
+    )
     options = parser.parse_args(arguments)
     verdicts = Verdicts(options.results)
     known = verdicts.read()
@@ -423,21 +504,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for place in options.at:
         file, _, lines = place.partition(":")
         first, _, last = lines.partition("-")
-        mutants += mutants_of(file, (ROOT / file).read_text("utf-8"), range(int(first), int(last or first) + 1))
+        mutants += mutants_of(
+            file, (ROOT / file).read_text("utf-8"), range(int(first), int(last or first) + 1)
+        )
     if options.living:
         mutants = list(known)
         known = {mutant: result for mutant, result in known.items() if result in {KILLED, TIMEOUT}}
     elif options.at:
         known = {}
     else:
-        mutants = drawn(ROOT, [f"chalicelib/{package}" for package in PACKAGES], options.count, options.seed)
+        mutants = drawn(
+            ROOT, [f"chalicelib/{package}" for package in PACKAGES], options.count, options.seed
+        )
     ahead = [mutant for mutant in mutants if mutant not in known]
-    _tell(f"{len(ahead)} mutants to run, {len(mutants) - len(ahead)} have a verdict in {options.results}")
+    _tell(
+        f"{len(ahead)} mutants to run, {len(mutants) - len(ahead)} have a verdict in "
+        f"{options.results}"
+    )
     if ahead:
         paths, tests = sources("chalicelib", "infra/tools"), files_importing(PACKAGES)
         run(ROOT, paths, tests, ROOT / "build/mutants", ahead, verdicts, options.seconds)
     results = verdicts.read()
-    print(table({mutant: results.get(mutant, "error") for mutant in mutants}, equivalents(EQUIVALENT)))
+    print(
+        table({mutant: results.get(mutant, "error") for mutant in mutants}, equivalents(EQUIVALENT))
+    )
 
 
 if __name__ == "__main__":

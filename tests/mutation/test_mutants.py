@@ -65,7 +65,8 @@ from tests.mutation.mutants import mutants_of
 from tests.mutation.run import Verdicts, run
 root = Path(sys.argv[1])
 files = [root / "shop/basket.py", root / "shop/later.py", root / "shop/unused.py"]
-found = [mutant for file in files for mutant in mutants_of(f"shop/{file.name}", file.read_text("utf-8"))]
+found = [mutant for file in files for mutant in mutants_of(f"shop/{file.name}", \
+file.read_text("utf-8"))]
 verdicts = Verdicts(root / "results.jsonl")
 run(root, files, ["tests"], root / "state", found, verdicts)
 print(json.dumps([[str(one), result] for one, result in verdicts.read().items()]))
@@ -77,7 +78,9 @@ def written(text: str) -> list[str]:
 
 
 def test_each_operator_shows_what_it_changes() -> None:
-    assert written("def f(a, b):\n    if not a < 1 and b:\n        g(a, b)\n    return [a, True]\n") == [
+    assert written(
+        "def f(a, b):\n    if not a < 1 and b:\n        g(a, b)\n    return [a, True]\n"
+    ) == [
         "a.py:2 f: negation: not a < 1 and b  ->  not (not a < 1 and b)",
         "a.py:2 f: and/or: not a < 1 and b  ->  not a < 1 or b",
         "a.py:2 f: comparison: a < 1  ->  a <= 1",
@@ -101,8 +104,15 @@ def test_each_operator_shows_what_it_changes() -> None:
 
 
 def test_what_no_behaviour_shows_is_not_drawn() -> None:
-    assert written('"""Text."""\n__all__ = ["f"]\n\n@d(1)\ndef f(a: "int") -> "int":\n    assert a > 1\n') == []
-    assert written("raise E(f'a {b} text')\nclass A(B, frozen=True):\n    'text'\n    a: 'b'\n") == []
+    assert (
+        written(
+            '"""Text."""\n__all__ = ["f"]\n\n@d(1)\ndef f(a: "int") -> "int":\n    assert a > 1\n'
+        )
+        == []
+    )
+    assert (
+        written("raise E(f'a {b} text')\nclass A(B, frozen=True):\n    'text'\n    a: 'b'\n") == []
+    )
 
 
 def test_the_lot_depends_on_the_seed_only(tmp_path: Path) -> None:
@@ -138,20 +148,30 @@ def test_mutants_are_killed_survive_or_cannot_be_judged(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     results = dict(json.loads(run.stdout.splitlines()[-1]))
-    assert results["shop/basket.py:9 price: returned nothing: return count * each  ->  return None"] == KILLED
+    assert (
+        results["shop/basket.py:9 price: returned nothing: return count * each  ->  return None"]
+        == KILLED
+    )
     assert results["shop/basket.py:7 price: comparison: count >= LIMIT  ->  count > LIMIT"] == LIVED
     assert results["shop/basket.py:13 discount: comparison: count > 5  ->  count >= 5"] == LIVED
     assert results["shop/basket.py:3 : constant: 3  ->  4"] == KILLED
     # imported by the test only when it runs
-    assert results["shop/later.py:2 half: returned nothing: return count // 2  ->  return None"] == KILLED
+    assert (
+        results["shop/later.py:2 half: returned nothing: return count // 2  ->  return None"]
+        == KILLED
+    )
     assert results["shop/unused.py:1 : constant: 1  ->  2"] == NOT_APPLICABLE
     assert (tmp_path / "shop/basket.py").read_text("utf-8") == MODULE
 
 
 def test_report_counts_by_package_and_lists_those_that_lived(tmp_path: Path) -> None:
-    mutants = [Mutant("chalicelib/plan/a.py", line, "f", True, "constant", "1", "2", line, 0) for line in (1, 2, 3, 4)]
+    mutants = [
+        Mutant("chalicelib/plan/a.py", line, "f", True, "constant", "1", "2", line, 0)
+        for line in (1, 2, 3, 4)
+    ]
     (tmp_path / "known.toml").write_text(
-        '[[equivalent]]\nfile = "chalicelib/plan/a.py"\nfunction = "f"\noperator = "constant"\nbefore = "1"\n'
+        '[[equivalent]]\nfile = "chalicelib/plan/a.py"\nfunction = "f"\noperator = "constant"\n'
+        'before = "1"\n'
         'after = "2"\nreason = "a cache"\n',
         "utf-8",
     )
@@ -166,10 +186,18 @@ def test_report_counts_by_package_and_lists_those_that_lived(tmp_path: Path) -> 
 
 
 def test_results_of_an_interrupted_run_are_read_again(tmp_path: Path) -> None:
-    one, two, three = (Mutant("a.py", line, "f", True, "constant", "1", "2", line, 0) for line in (1, 2, 3))
+    one, two, three = (
+        Mutant("a.py", line, "f", True, "constant", "1", "2", line, 0) for line in (1, 2, 3)
+    )
     verdicts = Verdicts(tmp_path / "results.jsonl")
     assert verdicts.read() == {}
-    for mutant, result in [(one, LIVED), (two, "error 70"), (one, KILLED), (three, "to import"), (three, LIVED)]:
+    for mutant, result in [
+        (one, LIVED),
+        (two, "error 70"),
+        (one, KILLED),
+        (three, "to import"),
+        (three, LIVED),
+    ]:
         verdicts.add(mutant, result)
     with (tmp_path / "results.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"result": "killed", "file": "a.p')
@@ -184,7 +212,8 @@ def test_tests_that_may_notice_are_those_that_import_the_code() -> None:
         "property/test_policy_fuzz.py",
     ):
         assert f"tests/{test}" in tests
-    assert "tests/functional/test_routes_event_formats.py" in tests  # through the module of its client
+    # through the module of its client
+    assert "tests/functional/test_routes_event_formats.py" in tests
     assert "tests/unit/test_version.py" not in tests
     assert not [test for test in tests if test.split("/")[1] in LONG_TESTS]
 
@@ -192,5 +221,9 @@ def test_tests_that_may_notice_are_those_that_import_the_code() -> None:
 def test_every_equivalent_still_exists() -> None:
     rows = equivalents(EQUIVALENT)
     files = {row[0] for row in rows}
-    existing = {identity(one) for file in files for one in mutants_of(file, (ROOT / file).read_text("utf-8"))}
+    existing = {
+        identity(one)
+        for file in files
+        for one in mutants_of(file, (ROOT / file).read_text("utf-8"))
+    }
     assert rows.keys() - existing == set()

@@ -1,8 +1,8 @@
-"""Limits that a plan must respect: each group's maximum, the limit per scale-up, and the cluster's nodes, cores and
-memory.
+"""Limits that a plan must respect: each group's maximum, the limit per scale-up, and the cluster's
+nodes, cores and memory.
 
-They are computed again from the plain objects (docs/reference/scale-up.md "Limits"); all nodes count, including
-upcoming ones.
+They are computed again from the plain objects (docs/reference/scale-up.md "Limits"); all nodes
+count, including upcoming ones.
 """
 
 from __future__ import annotations
@@ -38,10 +38,15 @@ class Bounds:
         memory = sum(int(node["status"]["capacity"]["memory"][:-2]) << 30 for node in there)
         for name, group in self._stage.groups.items():
             starting = sum(
-                group_of(node) == name and self._stage.states[node["metadata"]["name"]] == STARTING for node in there
+                group_of(node) == name and self._stage.states[node["metadata"]["name"]] == STARTING
+                for node in there
             )
             count = self._grown.get(name, 0) + max(0, group.upcoming - starting) + (group is more)
-            nodes, cores, memory = nodes + count, cores + count * group.cores, memory + count * group.memory
+            nodes, cores, memory = (
+                nodes + count,
+                cores + count * group.cores,
+                memory + count * group.memory,
+            )
         return {"maxNodesTotal": nodes, "coresTotal": cores, "memoryTotal": -(-memory >> 30)}
 
     def _passed(self, totals: Mapping[str, int]) -> list[str]:
@@ -52,12 +57,16 @@ class Bounds:
         ]
 
     def passed(self) -> Iterator[str]:
-        """Exceeded limits, as text. A limit exceeded before the plan is accepted if nothing is scaled up."""
+        """Exceeded limits, as text. A limit exceeded before the plan is accepted
+        if nothing is scaled up."""
         most = self._limits.get(_PER_SCALE_UP, 1000)
         for name, up in self._ups.items():
             group = self._stage.groups[name]
             if up.from_size != group.target or not up.from_size < up.to_size <= group.most:
-                yield f"{name} from {up.from_size} to {up.to_size}, size {group.target}, max {group.most}"
+                yield (
+                    f"{name} from {up.from_size} to {up.to_size}, size {group.target}, max "
+                    f"{group.most}"
+                )
             if self._grown[name] > most:
                 yield f"{name} from {up.from_size} to {up.to_size}, {_PER_SCALE_UP} {most}"
         yield from self._passed(self._totals()) if self._ups else ()

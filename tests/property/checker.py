@@ -1,8 +1,11 @@
-"""Checks the placements of plans with the scheduler of infra/emulators, which shares no code with the planner.
+"""Checks the placements of plans with the scheduler of infra/emulators, which shares
+no code with the planner.
 
     python -m tests.property.checker --seeds 0-500 [-v]         failures by kind; -v: each of them
-    python -m tests.property.checker --seeds 0-500 --draws 6    results of six scheduler draws per plan
-    python -m tests.property.checker --seeds 0-500 --draws 6 --settled    the same after pods were bound to existing
+    python -m tests.property.checker --seeds 0-500 --draws 6    results of six scheduler draws per
+                                                                plan
+    python -m tests.property.checker --seeds 0-500 --draws 6 --settled    the same after pods were
+                                                                          bound to existing
     nodes
 
 A failure's cluster for the command line: python -m tests.property.clusters --seed N --out DIR
@@ -67,9 +70,11 @@ def plan_for(cluster: RandomCluster, shuffle: random.Random | None = None) -> Pl
     return plan_cluster(snapshot, policy, cluster.memory(), NOW, 0)[0]
 
 
-def judged(cluster: RandomCluster, *, reorder: bool = False, at_once: bool = False) -> list[Failure]:
-    """All errors of the plan for a cluster. reorder: plan twice more, once in another order; at_once: also what would
-    be impossible if all new nodes were there from the start."""
+def judged(
+    cluster: RandomCluster, *, reorder: bool = False, at_once: bool = False
+) -> list[Failure]:
+    """All errors of the plan for a cluster. reorder: plan twice more, once in another order;
+    at_once: also what would be impossible if all new nodes were there from the start."""
     plan = plan_for(cluster)
     trial = Trial(cluster, plan)
     found = [*trial.found(), *(trial.at_once() if at_once else ())]
@@ -92,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="0-500", help="N or FIRST-LAST")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each failure")
     parser.add_argument("--only", default="", help="print only kinds that begin so")
-    parser.add_argument("--at-once", action="store_true", help="also what fails if all new nodes were there at once")
+    parser.add_argument(
+        "--at-once", action="store_true", help="also what fails if all new nodes were there at once"
+    )
     parser.add_argument(
         "--draws",
         type=int,
@@ -100,7 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="only play each plan N times, the scheduler's queue and ties drawn by seed",
     )
-    parser.add_argument("--settled", action="store_true", help="with --draws: bind whoever fits existing nodes first")
+    parser.add_argument(
+        "--settled",
+        action="store_true",
+        help="with --draws: bind whoever fits existing nodes first",
+    )
     parser.add_argument("--trace", action="store_true", help="print where something was raised")
     args = parser.parse_args(arguments)
     first, _, last = args.seeds.partition("-")
@@ -126,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _play(seeds: Sequence[int], draws: int, *, at_rest: bool, verbose: bool) -> int:
-    """Prints the results of all draws; returns 1 if a placement was not kept or a new node stayed empty."""
+    """Prints the results of all draws; returns 1 if a placement was not kept or
+    a new node stayed empty."""
     total, started = Tally(), time.process_time()
     for seed in seeds:
         cluster = settled(make(seed), seed) if at_rest else make(seed)

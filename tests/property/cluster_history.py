@@ -1,4 +1,6 @@
-"""Random histories of an emulated cluster: what users, controllers and kubelets write between two passes."""
+"""Random histories of an emulated cluster: what users, controllers and kubelets
+write between two passes.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ _NAMESPACES = ("app", "app-b", "data")
 
 NOW = 1_790_000_000.0
 UNTIL_ENDED = float("inf")
-"""Seconds of quiet where watches end by themselves (ApiServer.longest_watch): no test depends on how fast it runs."""
+"""Seconds of quiet where watches end by themselves (ApiServer.longest_watch): no test
+depends on how fast it runs."""
 
 
 def client_of(server: ApiServer) -> KubeClient:
     """Return a client without delays."""
     config = server.kubeconfig()
     access = KubernetesAccess(kubeconfig_secret="config")
-    return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
+    return connect(
+        access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5
+    )
 
 
 class ClusterHistory:
@@ -70,15 +75,29 @@ class ClusterHistory:
                 {
                     "name": "main",
                     "image": "i",
-                    "resources": {"requests": {"cpu": self._random.choice(("100m", "1", "no quantity"))}},
-                    "volumeMounts": [{"name": f"kube-api-access-{self._random.randrange(10_000, 99_999)}"}],
+                    "resources": {
+                        "requests": {"cpu": self._random.choice(("100m", "1", "no quantity"))}
+                    },
+                    "volumeMounts": [
+                        {"name": f"kube-api-access-{self._random.randrange(10_000, 99_999)}"}
+                    ],
                 }
             ],
         }
         if self._random.random() < 0.3:
-            template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+            template = {
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                }
+            }
             spec["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
-        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"set-{owner}", "uid": f"uid-{owner}"}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": f"set-{owner}",
+            "uid": f"uid-{owner}",
+        }
         meta: Json = {
             "name": self._name("pod"),
             "namespace": self._random.choice(_NAMESPACES),
@@ -89,7 +108,12 @@ class ClusterHistory:
             meta["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         self._store.create(
-            "pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}}
+            "pods",
+            {
+                "metadata": meta,
+                "spec": spec,
+                "status": {"phase": "Pending", "conditions": [condition]},
+            },
         )
 
     def _pod_bound(self) -> None:
@@ -116,7 +140,10 @@ class ClusterHistory:
             meta = pod["metadata"]
             self._store.remove("pods", meta["name"], meta["namespace"])
             kept = {key: meta[key] for key in ("name", "namespace", "labels")}
-            self._store.create("pods", {"metadata": kept, "spec": {"containers": []}, "status": {"phase": "Pending"}})
+            self._store.create(
+                "pods",
+                {"metadata": kept, "spec": {"containers": []}, "status": {"phase": "Pending"}},
+            )
 
     def _node_added(self) -> None:
         room = {"cpu": "4", "memory": "8Gi", "pods": "20"}
@@ -126,7 +153,11 @@ class ClusterHistory:
             {
                 "metadata": {"name": name, "labels": {"zone": self._random.choice("ab")}},
                 "spec": {"providerID": f"memory://{name}"},
-                "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]},
+                "status": {
+                    "capacity": room,
+                    "allocatable": room,
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
             },
         )
 
@@ -138,22 +169,34 @@ class ClusterHistory:
             self._store.update("nodes", node)
 
     def _workload_changed(self) -> None:
-        plural, kind = self._random.choice((("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet")))
+        plural, kind = self._random.choice(
+            (("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet"))
+        )
         found = self._some(plural, "apps")
         if found is not None and self._random.random() < 0.6:
             found["spec"]["replicas"] = self._random.randrange(5)
             self._store.update(plural, found, "apps")
             return
         name = self._name(kind.lower())
-        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "main", "image": "i"}]},
+        }
         spec = {"selector": {"matchLabels": {"app": name}}, "template": template, "replicas": 1}
-        self._store.create(plural, {"metadata": {"name": name, "namespace": "app"}, "spec": spec}, "apps")
+        self._store.create(
+            plural, {"metadata": {"name": name, "namespace": "app"}, "spec": spec}, "apps"
+        )
 
     def _budget_changed(self) -> None:
         name = self._name("budget")
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": f"app-{self._random.randrange(4)}"}}}
+        spec = {
+            "minAvailable": 1,
+            "selector": {"matchLabels": {"app": f"app-{self._random.randrange(4)}"}},
+        }
         self._store.create(
-            "poddisruptionbudgets", {"metadata": {"name": name, "namespace": "app"}, "spec": spec}, "policy"
+            "poddisruptionbudgets",
+            {"metadata": {"name": name, "namespace": "app"}, "spec": spec},
+            "policy",
         )
 
     def _claim_changed(self) -> None:
@@ -165,7 +208,8 @@ class ClusterHistory:
         if self._store.peek("persistentvolumeclaims", name, namespace) is None:
             spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
             self._store.create(
-                "persistentvolumeclaims", {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+                "persistentvolumeclaims",
+                {"metadata": {"name": name, "namespace": namespace}, "spec": spec},
             )
 
     def _namespace_labelled(self) -> None:

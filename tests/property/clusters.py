@@ -1,6 +1,8 @@
-"""Small random clusters that mix every predicate, one per seed, for the planner and for the scheduler that checks it.
+"""Small random clusters that mix every predicate, one per seed, for the planner and for the
+scheduler that checks it.
 
-python -m tests.property.clusters --seed N --out DIR     files for `outscaler plan --snapshot DIR`, and the command
+python -m tests.property.clusters --seed N --out DIR     files for `outscaler plan
+                                                         --snapshot DIR`, and the command
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.timestamps import format_time
 from tests.property import objects
 from tests.property.constraints import ConstraintsFixture, labels, wish
-from tests.property.objects import CORDONED, DISK_ZONE, LEAVING, NOW, READY, REGION, STARTING, UNREADY, ZONE, Json
+from tests.property.objects import (
+    CORDONED,
+    DISK_ZONE,
+    LEAVING,
+    NOW,
+    READY,
+    REGION,
+    STARTING,
+    UNREADY,
+    ZONE,
+    Json,
+)
 from tests.property.storage_objects import Disks
 
 MOST_NODES = 8
@@ -36,7 +49,8 @@ spec:
 
 
 class RandomCluster(msgspec.Struct):
-    """One case. lists: objects by file; settings: options in the form of `--option`; requested: upcoming nodes."""
+    """One case. lists: objects by file; settings: options in the form of `--option`;
+    requested: upcoming nodes."""
 
     seed: int
     lists: dict[str, list[Json]]
@@ -69,7 +83,9 @@ class _ClustersMaker:
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
         self.zones = ("z-a", "z-b", "z-c")[: draw.choice((1, 2, 3, 3))]
-        self.lists: dict[str, list[Json]] = {name: [] for name in ("nodes", "pods", "workloads", "namespaces")}
+        self.lists: dict[str, list[Json]] = {
+            name: [] for name in ("nodes", "pods", "workloads", "namespaces")
+        }
         self.groups: list[Json] = []
         self.requested: dict[str, int] = {}
         self.free: dict[str, list[int]] = {}  # node -> free millicores, MiB and pods
@@ -90,7 +106,9 @@ class _ClustersMaker:
             objects.namespace("kube-system", {}),
         ]
         self.lists.update(self.disks.lists([n["metadata"]["name"] for n in self.lists["nodes"]]))
-        self.lists["configmaps"] = [objects.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
+        self.lists["configmaps"] = (
+            [objects.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
+        )
         return RandomCluster(
             seed,
             self.lists,
@@ -107,7 +125,11 @@ class _ClustersMaker:
             group = (
                 self.shape(at)
                 if not self.groups or not self.chance(0.25)
-                else {**self.draw.choice(self.groups), "id": f"g{at}", "labels": dict(self.groups[-1]["labels"])}
+                else {
+                    **self.draw.choice(self.groups),
+                    "id": f"g{at}",
+                    "labels": dict(self.groups[-1]["labels"]),
+                }
             )
             self.place(group)
             size = min(room, self.draw.choice((0, 0, 1, 1, 2, 3)))
@@ -153,7 +175,9 @@ class _ClustersMaker:
 
     def place(self, group: Json) -> None:
         zone = self.draw.choice(self.zones)
-        group["labels"].update({"kubernetes.io/os": "linux", REGION: "r", ZONE: zone, DISK_ZONE: zone})
+        group["labels"].update(
+            {"kubernetes.io/os": "linux", REGION: "r", ZONE: zone, DISK_ZONE: zone}
+        )
         if self.chance(0.06):
             for key in (ZONE, DISK_ZONE):
                 del group["labels"][key]
@@ -164,24 +188,38 @@ class _ClustersMaker:
             state = READY
         if state == STARTING:
             self.requested[group["id"]] = self.requested.get(group["id"], 0) + 1
-        node = objects.node(name, group["id"], group["offer"], group["labels"], group["taints"], state)
+        node = objects.node(
+            name, group["id"], group["offer"], group["labels"], group["taints"], state
+        )
         self.lists["nodes"].append(node)
         offer = node["status"]["allocatable"]
         if state not in (STARTING, LEAVING):
-            self.free[name] = [int(offer["cpu"][:-1]), int(offer["memory"][:-2]), int(offer["pods"])]
+            self.free[name] = [
+                int(offer["cpu"][:-1]),
+                int(offer["memory"][:-2]),
+                int(offer["pods"]),
+            ]
 
     def entry(self, group: Json) -> Json:
         template = objects.node(
             f"{group['id']}-template", group["id"], group["offer"], group["labels"], group["taints"]
         )
-        return {"id": group["id"], "min": 0, "max": group["max"], "size": group["size"], "template": template}
+        return {
+            "id": group["id"],
+            "min": 0,
+            "max": group["max"],
+            "size": group["size"],
+            "template": template,
+        }
 
     # -- pods
 
     def make_daemons(self) -> None:
         for at in range(self.draw.choice((0, 0, 1, 1, 2))):
             spec: Json = {
-                "containers": [objects.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))]
+                "containers": [
+                    objects.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))
+                ]
             }
             if not self.chance(0.3):
                 spec["tolerations"] = [{"operator": "Exists"}]
@@ -190,11 +228,17 @@ class _ClustersMaker:
             if self.chance(0.15):
                 spec["containers"][0]["ports"] = [{"containerPort": 9100, "hostPort": 9100}]
             name, marks = f"agent{at}", {"app": f"agent{at}"}
-            self.lists["workloads"].append(objects.workload("DaemonSet", name, "kube-system", None, spec, marks))
+            self.lists["workloads"].append(
+                objects.workload("DaemonSet", name, "kube-system", None, spec, marks)
+            )
             for node in self.lists["nodes"]:
                 if _daemon_runs(spec, node):
                     on = node["metadata"]["name"]
-                    self.run(objects.pod(f"{name}-{on}", "kube-system", spec, marks, ("DaemonSet", name), on))
+                    self.run(
+                        objects.pod(
+                            f"{name}-{on}", "kube-system", spec, marks, ("DaemonSet", name), on
+                        )
+                    )
 
     def run(self, pod: Json) -> None:
         """Adds a pod to the named node and subtracts its plain containers' cpu and memory there."""
@@ -205,15 +249,19 @@ class _ClustersMaker:
             free[0], free[1], free[2] = free[0] - cpu, free[1] - memory, free[2] - 1
 
     def make_running(self, apps: Sequence[str]) -> None:
-        """Adds some pods of each app, sometimes with rules between pods, and plain pods that fill most of the remaining
-        room."""
+        """Adds some pods of each app, sometimes with rules between pods, and plain pods that fill
+        most of the remaining room."""
         for app in apps:
             scene = self.scene(app, apps)
             cpu, memory = self.draw.choice((100, 250, 500)), self.draw.choice((128, 512))
             spec: Json = {"containers": [objects.container(cpu, memory)]}
             if self.chance(0.4):
                 rule = wish(scene)
-                kept = {kind: rules for kind, rules in rule.get("affinity", {}).items() if kind != "nodeAffinity"}
+                kept = {
+                    kind: rules
+                    for kind, rules in rule.get("affinity", {}).items()
+                    if kind != "nodeAffinity"
+                }
                 spec.update({"affinity": kept} if kept else {})
             priority = self.draw.choice((None, None, None, None, -11))
             if priority is not None:
@@ -221,26 +269,49 @@ class _ClustersMaker:
             marks, space, count = labels(scene, app), self.draw.choice(("ns0", "ns0", "ns1")), 0
             for name in self.free:
                 for _ in range(self.draw.choice((0, 0, 1, 1, 2))):
-                    made = objects.pod(f"{app}-r{count}", space, spec, marks, ("ReplicaSet", app), name)
+                    made = objects.pod(
+                        f"{app}-r{count}", space, spec, marks, ("ReplicaSet", app), name
+                    )
                     cpu, memory = _asks(made)
-                    if self.free[name][0] >= cpu and self.free[name][1] >= memory and self.free[name][2] > 0:
+                    if (
+                        self.free[name][0] >= cpu
+                        and self.free[name][1] >= memory
+                        and self.free[name][2] > 0
+                    ):
                         if self.chance(0.05):
                             made["metadata"]["deletionTimestamp"] = objects.instant(5)
                         self.run(made)
                         count += 1
-            self.lists["workloads"].append(objects.workload("ReplicaSet", app, space, count, spec, marks))
+            self.lists["workloads"].append(
+                objects.workload("ReplicaSet", app, space, count, spec, marks)
+            )
         self.disks.run(self)
         for name, free in self.free.items():
             share = self.draw.choice((0.0, 0.6, 1.0))
             cpu, memory = int(free[0] * share), int(free[1] * share)
             if free[2] > 0 and cpu > 0 and memory > 0:
                 spec = {"containers": [objects.container(cpu, memory)]}
-                self.run(objects.pod(f"filler-{name}", "ns1", spec, {"app": "filler"}, ("ReplicaSet", "filler"), name))
+                self.run(
+                    objects.pod(
+                        f"filler-{name}",
+                        "ns1",
+                        spec,
+                        {"app": "filler"},
+                        ("ReplicaSet", "filler"),
+                        name,
+                    )
+                )
 
     def scene(self, own: str, apps: Sequence[str]) -> ConstraintsFixture:
         rev = self.draw.choice(("1", "2")) if self.chance(0.3) else ""
         return ConstraintsFixture(
-            self.draw, own, rev, apps, self.zones, list(self.free), self.draw.choice((8001, 8002, 9100))
+            self.draw,
+            own,
+            rev,
+            apps,
+            self.zones,
+            list(self.free),
+            self.draw.choice((8001, 8002, 9100)),
         )
 
     def make_pending(self, apps: Sequence[str]) -> None:
@@ -255,13 +326,19 @@ class _ClustersMaker:
             count, age = self.draw.randint(1, 8), self.draw.choice((600.0, 60.0, 60.0, 61.0))
             self.lists["workloads"].append(objects.workload(kind, name, space, count, spec, marks))
             for number in range(count):
-                own = spec if asks is None else {**spec, "volumes": self.disks.claim(asks, space, name, number)}
+                own = (
+                    spec
+                    if asks is None
+                    else {**spec, "volumes": self.disks.claim(asks, space, name, number)}
+                )
                 owner = None if self.chance(0.01) else (kind, name)
-                self.lists["pods"].append(self.odd(objects.pod(f"{name}-{number}", space, own, marks, owner, age=age)))
+                self.lists["pods"].append(
+                    self.odd(objects.pod(f"{name}-{number}", space, own, marks, owner, age=age))
+                )
 
     def odd(self, pod: Json) -> Json:
-        """Makes a few pending pods special: nominated, gated, terminating, not yet seen, or with anti-affinity to
-        all."""
+        """Makes a few pending pods special: nominated, gated, terminating, not yet seen, or
+        with anti-affinity to all."""
         chosen, said = 1.0 - self.draw.random(), pod["status"]["conditions"][0]
         if chosen < 0.02 and self.free:
             pod["status"]["nominatedNodeName"] = self.draw.choice(list(self.free))
@@ -315,8 +392,8 @@ def _asks(pod: Json) -> tuple[int, int]:
 
 
 def _daemon_runs(spec: Json, node: Json) -> bool:
-    """Whether a DaemonSet's pod runs on the node; these need a label at most and tolerate everything or only the
-    default taints."""
+    """Whether a DaemonSet's pod runs on the node; these need a label at most and tolerate
+    everything or only the default taints."""
     fits = spec.get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
     barred = any(
         taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith("node.kubernetes.io/")
@@ -329,7 +406,9 @@ def write(cluster: RandomCluster, folder: Path) -> list[str]:
     """Writes the files of a cluster; returns the command that plans for it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, items in cluster.lists.items():
-        (folder / f"{name}.json").write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
+        (folder / f"{name}.json").write_bytes(
+            msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+        )
     (folder / "manifest.json").write_bytes(msgspec.json.encode(cluster.manifest))
     (folder / "policy.yaml").write_text(POLICY)
     command = ["outscaler", "plan", "--snapshot", str(folder), "--now", format_time(NOW)]
@@ -337,7 +416,10 @@ def write(cluster: RandomCluster, folder: Path) -> list[str]:
     if cluster.requested:
         plan_inputs.write_memory(folder / "remembered", cluster.memory())
         command += ["--memory", str(folder / "remembered")]
-    return [*command, *(word for setting in cluster.settings for word in ("--option", f"'{setting}'"))]
+    return [
+        *command,
+        *(word for setting in cluster.settings for word in ("--option", f"'{setting}'")),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:

@@ -1,4 +1,5 @@
-"""Small random clusters for consolidation: prices, sizes, rules between pods, budgets, taints, and a policy.
+"""Small random clusters for consolidation: prices, sizes, rules between pods,
+budgets, taints, and a policy.
 
 Pods are bound by the referee's scheduler, so that no cluster breaks its own rules.
 """
@@ -60,7 +61,8 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def random_case(seed: int, *, nodes: int = 8, plain: bool = False) -> Case:
-    """The cluster of a seed. nodes: at most so many. plain: no rules between pods, budgets, taints, or zones."""
+    """The cluster of a seed. nodes: at most so many. plain: no rules between pods,
+    budgets, taints, or zones."""
     return _Maker(random.Random(seed), nodes, plain=plain).case(seed)
 
 
@@ -72,8 +74,12 @@ class _Maker:
         self.prices = [round(0.05 * cpu * chance.uniform(0.6, 1.4), 4) for cpu, _ in self.sizes]
         self.count = chance.randint(1, nodes)
         self.build: ClusterBuilder = cluster()
-        self.tainted = chance.randrange(len(self.sizes)) if not plain and chance.random() < 0.2 else -1
-        self.groups = [(at, zone) for at in range(len(self.sizes)) for zone in (ZONES if self.zoned else ("",))]
+        self.tainted = (
+            chance.randrange(len(self.sizes)) if not plain and chance.random() < 0.2 else -1
+        )
+        self.groups = [
+            (at, zone) for at in range(len(self.sizes)) for zone in (ZONES if self.zoned else ("",))
+        ]
 
     def case(self, seed: int) -> Case:
         """The cluster and its policy."""
@@ -99,15 +105,21 @@ class _Maker:
         cpu, memory = self.sizes[kind]
         taints = (DEDICATED,) if kind == self.tainted else ()
         labels, group = {TYPE: f"t{kind}"}, f"g{kind}{zone}"
-        return node(name, str(cpu), f"{memory}Gi", group=group, labels=labels, zone=zone, taints=taints)
+        return node(
+            name, str(cpu), f"{memory}Gi", group=group, labels=labels, zone=zone, taints=taints
+        )
 
     def _group(self, kind: int, zone: str) -> None:
         name = f"g{kind}{zone}"
-        present = sum(member.provider_id.startswith(f"test://{name}/") for member in self.build.nodes)
+        present = sum(
+            member.provider_id.startswith(f"test://{name}/") for member in self.build.nodes
+        )
         least = self.chance.choice((0, 0, 0, min(1, present)))
         most = present + self.chance.choice((0, 1, 3, 10))
         pool = Pool("pool") if self.chance.random() < 0.8 else None
-        self.build.group(name, min=least, max=most, template=self._node(f"new-{name}", kind, zone), pool=pool)
+        self.build.group(
+            name, min=least, max=most, template=self._node(f"new-{name}", kind, zone), pool=pool
+        )
 
     def _pods(self) -> None:
         """Pods of up to four applications, until the nodes are as full as drawn."""
@@ -152,7 +164,11 @@ class _Maker:
                 more["tolerations"] = (Toleration("dedicated", "Exists"),)
             if chance.random() < 0.2:
                 more["priority"] = chance.choice((-5, 10_000_000, 100_000_000))
-        return chance.choice((100, 250, 500, 1000, 1500)), chance.choice((128, 512, 1024, 2048, 4096)), more
+        return (
+            chance.choice((100, 250, 500, 1000, 1500)),
+            chance.choice((128, 512, 1024, 2048, 4096)),
+            more,
+        )
 
     def _policy(self) -> Policy:
         chance = self.chance
@@ -171,9 +187,17 @@ class _Maker:
             "test",
             mode=Mode.ACTIVE,
             consolidation=settings,
-            prices=NodePrices(instance_types={f"t{at}": price for at, price in enumerate(self.prices)}),
-            disruption_budgets=(DisruptionBudget("all", NodeLimit(share=chance.choice((0.3, 1.0, 1.0)))),),
-            options=Options(max_drain_parallelism=100, max_scale_down_parallelism=100, scale_down_unneeded_time=1e6),
+            prices=NodePrices(
+                instance_types={f"t{at}": price for at, price in enumerate(self.prices)}
+            ),
+            disruption_budgets=(
+                DisruptionBudget("all", NodeLimit(share=chance.choice((0.3, 1.0, 1.0)))),
+            ),
+            options=Options(
+                max_drain_parallelism=100,
+                max_scale_down_parallelism=100,
+                scale_down_unneeded_time=1e6,
+            ),
         )
 
 
@@ -183,7 +207,9 @@ def search_of(case: Case) -> ConsolidationSearch:
     simulated = build(state, (), ResourceColumns(state.snapshot.classes))
     budgets, costs = Budgets(state), Costs(state)
     eligibility, moves = Eligibility(state, costs, QuietTimes(state), {}), OwnerMoves(state)
-    eligible, _ = find_candidates(state, simulated, budgets.pdbs, eligibility.ineligible, may_buy=True)
+    eligible, _ = find_candidates(
+        state, simulated, budgets.pdbs, eligibility.ineligible, may_buy=True
+    )
     candidates = [
         candidate
         for candidate in sorted(eligible, key=lambda candidate: candidate.node.name)
@@ -191,11 +217,14 @@ def search_of(case: Case) -> ConsolidationSearch:
     ]
     market = Market(state, simulated, costs, eligibility.named, None)
     rows = limits_of(state, budgets, candidates, market.offers)
-    return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
+    return ConsolidationSearch(
+        state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False
+    )
 
 
 def enumerated(search: ConsolidationSearch) -> int:
-    """The greatest gain of all sets of nodes and purchases that pass the search's own verification."""
+    """The greatest gain of all sets of nodes and purchases that pass the
+    search's own verification."""
     options: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     for count in range(1, len(search.candidates) + 1):
         for gone in combinations(range(len(search.candidates)), count):
@@ -207,7 +236,9 @@ def enumerated(search: ConsolidationSearch) -> int:
     for loss, gone, bought in sorted(options):
         places = search.trial.run(gone, np.array(bought, dtype=np.int64))
         if isinstance(places, Places):
-            solution = Solution(gone, bought, -loss, int(search.disruption[list(gone)].sum()), places)
+            solution = Solution(
+                gone, bought, -loss, int(search.disruption[list(gone)].sum()), places
+            )
             settled = moves_of(search, solution)[1]
             if settled is not None and settled.gain == -loss:
                 return -loss

@@ -1,8 +1,9 @@
-"""A scheduler in plain Python that judges plans of consolidation. It shares no code with the planner.
+"""A scheduler in plain Python that judges plans of consolidation. It shares
+no code with the planner.
 
-It knows resources, the number of pods, node selectors, taints, required anti-affinity between pods (of both sides), and
-topology spread. A node that is drained has the autoscaler's taint and takes no pods, but is still a domain, until it is
-deleted.
+It knows resources, the number of pods, node selectors, taints, required anti-affinity between pods
+(of both sides), and topology spread. A node that is drained has the autoscaler's taint and takes no
+pods, but is still a domain, until it is deleted.
 """
 
 from __future__ import annotations
@@ -55,11 +56,16 @@ class RefereeNode:
 
     def has_room(self, cls: PodClass) -> bool:
         """Whether the requests of one more pod fit."""
-        return self.room["pods"] >= 1 and all(self.room.get(name, 0) >= amount for name, amount in cls.requests.items())
+        return self.room["pods"] >= 1 and all(
+            self.room.get(name, 0) >= amount for name, amount in cls.requests.items()
+        )
 
     def emptiness(self, cls: PodClass) -> float:
         """The free share of cpu and memory together, with one more pod."""
-        return sum((self.room[name] - cls.requests.get(name, 0)) / self.offers[name] for name in ("cpu", "memory"))
+        return sum(
+            (self.room[name] - cls.requests.get(name, 0)) / self.offers[name]
+            for name in ("cpu", "memory")
+        )
 
 
 Choose = Callable[[Sequence[RefereeNode], PodClass], RefereeNode]
@@ -88,7 +94,11 @@ class RefereeCluster:
         return (
             node.has_room(cls)
             and _matches(cls.node_selector, node.labels)
-            and all(_tolerates(cls, taint) for taint in node.taints if taint.effect in {"NoSchedule", "NoExecute"})
+            and all(
+                _tolerates(cls, taint)
+                for taint in node.taints
+                if taint.effect in {"NoSchedule", "NoExecute"}
+            )
             and self._is_apart(node, cls)
             and all(self._is_even(node, cls, constraint) for constraint in cls.spread)
         )
@@ -97,8 +107,14 @@ class RefereeCluster:
         """Whether neither the pod's own anti-affinity nor that of the others bars the node."""
         for other in self.nodes.values():
             for bound in other.pods:
-                mine = any(_bars(term, bound.cls, cls.namespace, node, other) for term in cls.pod_anti_affinity)
-                theirs = any(_bars(term, cls, bound.cls.namespace, node, other) for term in bound.cls.pod_anti_affinity)
+                mine = any(
+                    _bars(term, bound.cls, cls.namespace, node, other)
+                    for term in cls.pod_anti_affinity
+                )
+                theirs = any(
+                    _bars(term, cls, bound.cls.namespace, node, other)
+                    for term in bound.cls.pod_anti_affinity
+                )
                 if mine or theirs:
                     return False
         return True
@@ -110,7 +126,9 @@ class RefereeCluster:
         counts: dict[str, int] = {}
         for other in self.nodes.values():
             if key in other.labels and _matches(cls.node_selector, other.labels):
-                own = sum(_selects(constraint.selector, bound.cls, cls.namespace) for bound in other.pods)
+                own = sum(
+                    _selects(constraint.selector, bound.cls, cls.namespace) for bound in other.pods
+                )
                 counts[other.labels[key]] = counts.get(other.labels[key], 0) + own
         least = min(counts.values()) if len(counts) >= constraint.min_domains else 0
         itself = int(_selects(constraint.selector, cls, cls.namespace))
@@ -136,7 +154,10 @@ def _tolerates(cls: PodClass, taint: Taint) -> bool:
         toleration.effect in {"", taint.effect}
         and (
             (toleration.operator == "Exists" and toleration.key in {"", taint.key})
-            or (toleration.operator == "Equal" and (toleration.key, toleration.value) == (taint.key, taint.value))
+            or (
+                toleration.operator == "Equal"
+                and (toleration.key, toleration.value) == (taint.key, taint.value)
+            )
         )
         for toleration in cls.tolerations
     )
@@ -149,15 +170,17 @@ def _selects(selector: Any, cls: PodClass, namespace: str) -> bool:
     return all(cls.labels.get(wanted.key) in wanted.values for wanted in selector.requirements)
 
 
-def _bars(term: PodAffinityTerm, cls: PodClass, namespace: str, node: RefereeNode, other: RefereeNode) -> bool:
+def _bars(
+    term: PodAffinityTerm, cls: PodClass, namespace: str, node: RefereeNode, other: RefereeNode
+) -> bool:
     key = term.topology_key
     same = key in node.labels and node.labels[key] == other.labels.get(key)
     return same and _selects(term.selector, cls, namespace)
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """One way in which the cluster may behave. together: all nodes are drained at once, otherwise one by one. nodes,
-    pods: sort the nodes, and the pods that are evicted at the same time."""
+    """One way in which the cluster may behave. together: all nodes are drained at once, otherwise
+    one by one. nodes, pods: sort the nodes, and the pods that are evicted at the same time."""
 
     name: str
     emptiest: bool
@@ -167,7 +190,8 @@ class Draw(msgspec.Struct, frozen=True):
 
 
 class RefereeOutcome(msgspec.Struct, frozen=True):
-    """homeless: pods without a place in the end; late: pods that were pending until a drained node was deleted."""
+    """homeless: pods without a place in the end; late: pods that were pending until a
+    drained node was deleted."""
 
     homeless: tuple[str, ...]
     late: tuple[str, ...]
@@ -207,7 +231,9 @@ def _buy(referee: RefereeCluster, snapshot: Snapshot, plan: Plan) -> None:
         assert template is not None
         node = RefereeNode(f"replacement-{number}", template)
         for at, cls in enumerate(daemons):
-            node.put(Bound(Pod("kube-system", f"agent-{number}-{at}", f"agent-{number}-{at}", -1), cls))
+            node.put(
+                Bound(Pod("kube-system", f"agent-{number}-{at}", f"agent-{number}-{at}", -1), cls)
+            )
         referee.nodes[node.name] = node
 
 
@@ -235,9 +261,12 @@ def _scheduled(referee: RefereeCluster, waiting: list[Bound], draw: Draw) -> lis
 
 
 def planned_draws(snapshot: Snapshot) -> list[Draw]:
-    """The orders of the planner's trial: all nodes at once, largest or smallest pods first, to either kind of node."""
+    """The orders of the planner's trial: all nodes at once, largest or smallest pods
+    first, to either kind of node."""
     means = {
-        name: max(1.0, sum(node.allocatable.get(name, 0) for node in snapshot.nodes) / len(snapshot.nodes))
+        name: max(
+            1.0, sum(node.allocatable.get(name, 0) for node in snapshot.nodes) / len(snapshot.nodes)
+        )
         for name in ("cpu", "memory")
     }
 
@@ -261,4 +290,6 @@ def random_draws(chance: random.Random, number: int) -> list[Draw]:
     def shuffled(items: list[Any]) -> list[Any]:
         return chance.sample(items, len(items))
 
-    return [Draw(f"drawn {at}", at % 2 == 0, at % 4 < 2, shuffled, shuffled) for at in range(number)]
+    return [
+        Draw(f"drawn {at}", at % 2 == 0, at % 4 < 2, shuffled, shuffled) for at in range(number)
+    ]

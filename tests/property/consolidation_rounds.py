@@ -36,14 +36,17 @@ class Rounds:
     """The cluster between its plans."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, later: Sequence[NodeGroup] = ()) -> None:
-        """later: groups that exist from the moment on at which nothing more is worth it without them, one by one."""
+        """later: groups that exist from the moment on at which nothing more is worth it
+        without them, one by one."""
         self.snapshot, self.policy, self.later = snapshot, policy, list(later)
         self.now, self.number = NOW, 0
         self.chains: dict[str, int] = {}  # node -> how many replacements led to it
 
     def price(self) -> float:
         """The price of all nodes."""
-        return round(sum(node_price(node, self.policy.prices) or 0.0 for node in self.snapshot.nodes), 6)
+        return round(
+            sum(node_price(node, self.policy.prices) or 0.0 for node in self.snapshot.nodes), 6
+        )
 
     def longest_chain(self) -> int:
         """The most replacements of one node after the other."""
@@ -70,13 +73,21 @@ class Rounds:
         bought = [node for move in moves for node in self._bought(move)]
         pods = [pod for pod in self.snapshot.pods if pod.node not in gone]
         new = msgspec.structs.replace(self.snapshot, nodes=(*self.snapshot.nodes, *bought))
-        pods += [self._daemon(cls.cls, node.name) for cls in self.snapshot.daemonsets for node in bought]
+        pods += [
+            self._daemon(cls.cls, node.name) for cls in self.snapshot.daemonsets for node in bought
+        ]
         referee = RefereeCluster(msgspec.structs.replace(new, pods=tuple(pods)))
         for name in sorted(gone):
             referee.nodes[name].taints.append(DRAINED)
         classes = self.snapshot.classes
-        waiting = [pod for pod in self.snapshot.pods if pod.node in gone and not classes[pod.cls].is_daemonset]
-        for pod in sorted(waiting, key=lambda pod: (-classes[pod.cls].requests.get("cpu", 0), pod.key)):
+        waiting = [
+            pod
+            for pod in self.snapshot.pods
+            if pod.node in gone and not classes[pod.cls].is_daemonset
+        ]
+        for pod in sorted(
+            waiting, key=lambda pod: (-classes[pod.cls].requests.get("cpu", 0), pod.key)
+        ):
             place = referee.bind(pod, classes[pod.cls], emptiest)
             assert place is not None, pod.key
             pods.append(msgspec.structs.replace(pod, node=place))
@@ -95,9 +106,16 @@ class Rounds:
                 name = f"new-{self.number:04d}"
                 self.chains[name] = chain
                 labels = {**template.labels, HOSTNAME_LABEL: name}
-                made = {"labels": labels, "created": self.now, "uid": name, "conditions": self._ready()}
+                made = {
+                    "labels": labels,
+                    "created": self.now,
+                    "uid": name,
+                    "conditions": self._ready(),
+                }
                 nodes.append(
-                    msgspec.structs.replace(template, name=name, provider_id=f"test://{purchase.group}/{name}", **made)
+                    msgspec.structs.replace(
+                        template, name=name, provider_id=f"test://{purchase.group}/{name}", **made
+                    )
                 )
         return nodes
 
@@ -106,21 +124,33 @@ class Rounds:
 
     def _daemon(self, cls: int, node: str) -> Pod:
         name = f"agent-{node}"
-        return Pod("kube-system", name, name, cls, node=node, created=NOW, phase="Running", scheduled="True")
+        return Pod(
+            "kube-system",
+            name,
+            name,
+            cls,
+            node=node,
+            created=NOW,
+            phase="Running",
+            scheduled="True",
+        )
 
     def _store(self, nodes: list[Node], pods: list[Pod]) -> None:
         """Make this the cluster, with the groups as the vendor would list them."""
         groups = []
         for group in self.snapshot.groups:
             own = [node for node in nodes if node.provider_id.startswith(f"test://{group.id}/")]
-            instances = tuple(Instance(node.provider_id, handle=node.provider_id, node=node.name) for node in own)
+            instances = tuple(
+                Instance(node.provider_id, handle=node.provider_id, node=node.name) for node in own
+            )
             groups.append(msgspec.structs.replace(group, instances=instances, target=len(own)))
         changed = {"nodes": tuple(nodes), "pods": tuple(pods), "groups": tuple(groups)}
         self.snapshot = msgspec.structs.replace(self.snapshot, **changed)
 
 
 def uniform(seed: int, k: float) -> Rounds:
-    """Equal nodes with equal pods, and ever cheaper types that come one by one, down to a sixteenth of the price."""
+    """Equal nodes with equal pods, and ever cheaper types that come one by one, down to
+    a sixteenth of the price."""
     chance, build = random.Random(seed), cluster()
     price, prices = 1.0, {"t00": 1.0}
     while price > 1 / 16:
@@ -131,9 +161,22 @@ def uniform(seed: int, k: float) -> Rounds:
         build.node(f"n{number}", "8", "32Gi", group="t00", labels={TYPE: "t00"})
         build.running(f"n{number}", pods, "100m", "128Mi", owner="web")
         # These pods stay apart, so that nodes are replaced and not merged.
-        build.running(f"n{number}", 1, "100m", "128Mi", owner="web", labels={"only": "1"}, pod_anti_affinity=(only(),))
+        build.running(
+            f"n{number}",
+            1,
+            "100m",
+            "128Mi",
+            owner="web",
+            labels={"only": "1"},
+            pod_anti_affinity=(only(),),
+        )
     for kind in prices:
-        build.group(kind, max=20, pool=Pool("pool"), template=node(f"new-{kind}", "8", "32Gi", labels={TYPE: kind}))
+        build.group(
+            kind,
+            max=20,
+            pool=Pool("pool"),
+            template=node(f"new-{kind}", "8", "32Gi", labels={TYPE: kind}),
+        )
     first, *later = build.groups
     build.groups = [first]
     return Rounds(build.snapshot(), open_policy(prices, k), later)
@@ -162,5 +205,7 @@ def open_policy(prices: dict[str, float], k: float) -> Policy:
         consolidation=settings,
         prices=NodePrices(instance_types=prices),
         disruption_budgets=(DisruptionBudget("all", NodeLimit(share=1.0)),),
-        options=Options(max_drain_parallelism=100, max_scale_down_parallelism=100, scale_down_unneeded_time=1e9),
+        options=Options(
+            max_drain_parallelism=100, max_scale_down_parallelism=100, scale_down_unneeded_time=1e9
+        ),
     )

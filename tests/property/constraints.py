@@ -15,8 +15,8 @@ _HOST_OR_ZONE = (HOST, HOST, ZONE)
 
 
 class ConstraintsFixture(msgspec.Struct):
-    """What a workload may refer to. own: its value of the label app; rev: of the label used by matchLabelKeys, or empty
-    for a workload without it."""
+    """What a workload may refer to. own: its value of the label app; rev: of the label used by
+    matchLabelKeys, or empty for a workload without it."""
 
     random: random.Random
     own: str
@@ -35,12 +35,15 @@ Wish = Callable[[ConstraintsFixture, Json], None]
 
 
 def resources(scene: ConstraintsFixture, spec: Json) -> None:
-    """Containers, side-cars and init containers; extended resources; overhead; pod-level resources."""
+    """Containers, side-cars and init containers; extended resources;
+    overhead; pod-level resources."""
     draw = scene.random
     more = {"example.com/gpu": str(draw.choice((1, 1, 2)))} if scene.chance(0.1) else {}
     spec["containers"] = [
         container(
-            draw.choice((0, 100, 250, 500, 900, 1500, 1900, 3000)), draw.choice((0, 128, 512, 1024, 3000, 6000)), more
+            draw.choice((0, 100, 250, 500, 900, 1500, 1900, 3000)),
+            draw.choice((0, 128, 512, 1024, 3000, 6000)),
+            more,
         )
     ]
     if scene.chance(0.15):
@@ -58,7 +61,11 @@ def resources(scene: ConstraintsFixture, spec: Json) -> None:
 def ports(scene: ConstraintsFixture, spec: Json) -> None:
     """A host port, sometimes the same as another workload's."""
     if scene.chance(0.12):
-        port = {"containerPort": 80, "hostPort": scene.port, "protocol": scene.random.choice(("TCP", "TCP", "UDP"))}
+        port = {
+            "containerPort": 80,
+            "hostPort": scene.port,
+            "protocol": scene.random.choice(("TCP", "TCP", "UDP")),
+        }
         if scene.chance(0.2):
             port["hostIP"] = scene.random.choice(("127.0.0.1", "10.0.0.1"))
         spec["containers"][0]["ports"] = [port]
@@ -92,7 +99,10 @@ def nodes(scene: ConstraintsFixture, spec: Json) -> None:
             ]
         spec.setdefault("affinity", {})["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": terms}}
     if scene.chance(0.06):
-        wish = {"weight": draw.choice((1, 50, 100)), "preference": {"matchExpressions": [_expression(scene)]}}
+        wish = {
+            "weight": draw.choice((1, 50, 100)),
+            "preference": {"matchExpressions": [_expression(scene)]},
+        }
         spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})[PREFERRED] = [wish]
 
 
@@ -140,7 +150,8 @@ def _selector(scene: ConstraintsFixture, app: str) -> Json:
 
 
 def term(scene: ConstraintsFixture, app: str, key: str) -> Json:
-    """A required term between pods: in its own namespace, in named ones, or in those that a selector matches."""
+    """A required term between pods: in its own namespace, in named ones, or in those
+    that a selector matches."""
     found: Json = {"labelSelector": _selector(scene, app), "topologyKey": key}
     where = 1.0 - scene.random.random()
     if where < 0.1:
@@ -158,15 +169,22 @@ def neighbours(scene: ConstraintsFixture, spec: Json) -> None:
     """Affinity and anti-affinity to its own workload and to others."""
     draw, chosen = scene.random, 1.0 - scene.random.random()
     if chosen < 0.14:
-        terms = {"podAntiAffinity": {REQUIRED: [term(scene, scene.own, draw.choice(_HOST_OR_ZONE))]}}
+        terms = {
+            "podAntiAffinity": {REQUIRED: [term(scene, scene.own, draw.choice(_HOST_OR_ZONE))]}
+        }
     elif chosen < 0.22:
-        terms = {"podAntiAffinity": {REQUIRED: [term(scene, draw.choice(scene.apps), draw.choice((HOST, ZONE)))]}}
+        terms = {
+            "podAntiAffinity": {
+                REQUIRED: [term(scene, draw.choice(scene.apps), draw.choice((HOST, ZONE)))]
+            }
+        }
     elif chosen < 0.32:
         kinds = (*scene.apps, scene.own)
         terms = {
             "podAffinity": {
                 REQUIRED: [
-                    term(scene, draw.choice(kinds), draw.choice((HOST, ZONE))) for _ in range(draw.choice((1, 1, 1, 2)))
+                    term(scene, draw.choice(kinds), draw.choice((HOST, ZONE)))
+                    for _ in range(draw.choice((1, 1, 1, 2)))
                 ]
             }
         }
@@ -184,7 +202,9 @@ def spread(scene: ConstraintsFixture, spec: Json) -> None:
     """One topology spread constraint, or two at once."""
     chosen = 1.0 - scene.random.random()
     if chosen < 0.2:
-        spec["topologySpreadConstraints"] = [_constraint(scene, scene.random.choice((HOST, ZONE, ZONE)))]
+        spec["topologySpreadConstraints"] = [
+            _constraint(scene, scene.random.choice((HOST, ZONE, ZONE)))
+        ]
     elif chosen < 0.25:
         spec["topologySpreadConstraints"] = [_constraint(scene, ZONE), _constraint(scene, HOST)]
 
@@ -196,7 +216,9 @@ def _constraint(scene: ConstraintsFixture, key: str) -> Json:
         "maxSkew": draw.choice((1, 1, 2, 3)),
         "topologyKey": key,
         "whenUnsatisfiable": must,
-        "labelSelector": _selector(scene, scene.own if scene.chance(0.9) else draw.choice(scene.apps)),
+        "labelSelector": _selector(
+            scene, scene.own if scene.chance(0.9) else draw.choice(scene.apps)
+        ),
     }
     if must == "DoNotSchedule" and scene.chance(0.2):
         found["minDomains"] = draw.choice((2, 3))

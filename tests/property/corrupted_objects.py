@@ -1,6 +1,8 @@
-"""Objects of every kind that a pass reads, corrupted by seed: wrong types, huge and deep values, nulls, missing parts.
+"""Objects of every kind that a pass reads, corrupted by seed: wrong types, huge and deep
+values, nulls, missing parts.
 
-A corrupted object is one among the valid ones of a random cluster. It may only change what depends on it.
+A corrupted object is one among the valid ones of a random cluster. It may only
+change what depends on it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ _META = {
     "labels": {"app": "hostile"},
     "annotations": {"a": "b"},
     "creationTimestamp": "2026-08-01T00:00:00Z",
-    "ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "u", "apiVersion": "apps/v1", "controller": True}],
+    "ownerReferences": [
+        {"kind": "ReplicaSet", "name": "r", "uid": "u", "apiVersion": "apps/v1", "controller": True}
+    ],
 }
 _SELECTOR = {
     "matchLabels": {"app": "hostile"},
@@ -39,7 +43,9 @@ POD_SPEC: Json = {
             "ports": [{"hostPort": 80, "protocol": "TCP", "hostIP": "10.0.0.1"}],
         }
     ],
-    "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": _AMOUNTS}}],
+    "initContainers": [
+        {"name": "i", "restartPolicy": "Always", "resources": {"requests": _AMOUNTS}}
+    ],
     "nodeSelector": {"disk": "fast"},
     "priority": 5,
     "overhead": {"cpu": "10m"},
@@ -51,7 +57,9 @@ POD_SPEC: Json = {
                 "nodeSelectorTerms": [
                     {
                         "matchExpressions": [{"key": "k", "operator": "Gt", "values": ["3"]}],
-                        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "In", "values": ["n"]}
+                        ],
                     }
                 ]
             }
@@ -84,14 +92,23 @@ POD_SPEC: Json = {
     "terminationGracePeriodSeconds": 30,
     "hostNetwork": False,
 }
-_CONDITIONS = [{"type": "Ready", "status": "True", "reason": "r", "lastTransitionTime": "2026-08-01T00:00:00Z"}]
+_CONDITIONS = [
+    {"type": "Ready", "status": "True", "reason": "r", "lastTransitionTime": "2026-08-01T00:00:00Z"}
+]
 GOOD: dict[str, Json] = {
     "Pod": {
         "spec": POD_SPEC,
         "status": {
             "phase": "Pending",
             "nominatedNodeName": "",
-            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}],
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/1",
+                }
+            ],
         },
     },
     "Node": {
@@ -100,7 +117,11 @@ GOOD: dict[str, Json] = {
             "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
             "unschedulable": False,
         },
-        "status": {"capacity": _AMOUNTS, "allocatable": {**_AMOUNTS, "pods": "110"}, "conditions": _CONDITIONS},
+        "status": {
+            "capacity": _AMOUNTS,
+            "allocatable": {**_AMOUNTS, "pods": "110"},
+            "conditions": _CONDITIONS,
+        },
     },
     "Namespace": {},
     "PodDisruptionBudget": {
@@ -108,7 +129,12 @@ GOOD: dict[str, Json] = {
         "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1},
     },
     **{
-        kind: {"spec": {"replicas": 2, "template": {"metadata": {"labels": {"app": "hostile"}}, "spec": POD_SPEC}}}
+        kind: {
+            "spec": {
+                "replicas": 2,
+                "template": {"metadata": {"labels": {"app": "hostile"}}, "spec": POD_SPEC},
+            }
+        }
         for kind in ("DaemonSet", "ReplicaSet", "StatefulSet", "Job", "ReplicationController")
     },
     "PersistentVolumeClaim": {
@@ -130,7 +156,9 @@ GOOD: dict[str, Json] = {
             "csi": {"driver": "d", "volumeHandle": "h"},
             "nodeAffinity": {
                 "required": {
-                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
+                    ]
                 }
             },
         },
@@ -170,7 +198,11 @@ def good(kind: str) -> Json:
     """An object of a kind as returned by the API, in a namespace of its own."""
     meta = {
         **_META,
-        **({"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"} if kind == "ConfigMap" else {}),
+        **(
+            {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}
+            if kind == "ConfigMap"
+            else {}
+        ),
     }
     return copy.deepcopy({"kind": kind, "apiVersion": "v1", "metadata": meta, **GOOD[kind]})
 
@@ -243,7 +275,9 @@ def spoil(made: Json, draw: random.Random) -> None:
     for _ in range(draw.randint(1, 3)):
         holders = [each for each in _holders(made) if each]
         holder = draw.choice(holders)
-        key = draw.choice(sorted(holder)) if isinstance(holder, dict) else draw.randrange(len(holder))
+        key = (
+            draw.choice(sorted(holder)) if isinstance(holder, dict) else draw.randrange(len(holder))
+        )
         if holder is made and key == "kind":
             continue
         how = draw.random()

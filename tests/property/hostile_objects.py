@@ -18,9 +18,14 @@ NODES, FULL, GROUPS, VICTIMS = 80, 60, 8, 40
 ROOT = Path(__file__).parents[2]
 
 
-def pod(name: str, namespace: str = "tenant", *, node: str = "", labels: Json | None = None, **spec: Any) -> Json:
+def pod(
+    name: str, namespace: str = "tenant", *, node: str = "", labels: Json | None = None, **spec: Any
+) -> Json:
     """A pod that the scheduler rejected, or one that runs on a node."""
-    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}], **spec}
+    spec = {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}],
+        **spec,
+    }
     status: Json = (
         {"phase": "Running"}
         if node
@@ -39,7 +44,9 @@ def pod(name: str, namespace: str = "tenant", *, node: str = "", labels: Json | 
             "uid": name,
             "labels": labels or {"app": name},
             "creationTimestamp": "2026-09-01T00:00:00Z",
-            "ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}],
+            "ownerReferences": [
+                {"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
+            ],
         },
     }
 
@@ -58,14 +65,20 @@ def node(at: int, **status: Any) -> Json:
         "status": {
             "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
             **status,
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-08-01T00:05:00Z"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-08-01T00:05:00Z"}
+            ],
         },
     }
 
 
 def labels_of(name: str, group: int) -> dict[str, str]:
     """The labels of the group's nodes."""
-    return {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{group % 3}", "group": f"g{group}"}
+    return {
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": f"z{group % 3}",
+        "group": f"g{group}",
+    }
 
 
 def affinity(*terms: Json, kind: str = "podAntiAffinity") -> Json:
@@ -88,7 +101,8 @@ def _wide(at: int, expressions: int) -> Json:
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {
             "matchExpressions": [
-                {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}"]} for each in range(expressions)
+                {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}"]}
+                for each in range(expressions)
             ]
         },
     }
@@ -112,7 +126,9 @@ def _spread(at: int, many: int, key: str = "topology.kubernetes.io/zone") -> Jso
                 "topologyKey": key,
                 "maxSkew": 1,
                 "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": {"matchExpressions": [{"key": f"k{at}-{each}", "operator": "DoesNotExist"}]},
+                "labelSelector": {
+                    "matchExpressions": [{"key": f"k{at}-{each}", "operator": "DoesNotExist"}]
+                },
             }
             for each in range(many)
         ],
@@ -123,14 +139,22 @@ def _node_terms(at: int, terms: int, values: int) -> Json:
     wanted = [
         {
             "matchExpressions": [
-                {"key": "group", "operator": "In", "values": [f"v{at}-{each}-{value}" for value in range(values)]}
+                {
+                    "key": "group",
+                    "operator": "In",
+                    "values": [f"v{at}-{each}-{value}" for value in range(values)],
+                }
             ]
         }
         for each in range(terms)
     ]
     return pod(
         f"p{at}",
-        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}},
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}
+            }
+        },
     )
 
 
@@ -171,7 +195,8 @@ def _claiming(at: int, claims: int) -> Json:
     return pod(
         f"p{at}",
         volumes=[
-            {"name": f"v{each}", "persistentVolumeClaim": {"claimName": f"c{at * 7 + each}"}} for each in range(claims)
+            {"name": f"v{each}", "persistentVolumeClaim": {"claimName": f"c{at * 7 + each}"}}
+            for each in range(claims)
         ],
     )
 
@@ -214,7 +239,10 @@ def _ephemeral(at: int, volumes: int, expressions: int) -> Json:
 
 def _namespaces(count: int) -> list[Json]:
     return [
-        {"kind": "Namespace", "metadata": {"name": f"ns{at}", "labels": {f"l{each}": "x" for each in range(20)}}}
+        {
+            "kind": "Namespace",
+            "metadata": {"name": f"ns{at}", "labels": {f"l{each}": "x" for each in range(20)}},
+        }
         for at in range(count)
     ]
 
@@ -226,22 +254,29 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "plain": lambda: [pod(f"p{at}", labels={"app": "a"}) for at in range(800)],
     "own-labels": lambda: [pod(f"p{at}") for at in range(800)],
     "own-requests": lambda: [
-        pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}]) for at in range(800)
+        pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}])
+        for at in range(800)
     ],
     "host-ports-500": lambda: [_ported(at, 500) for at in range(300)],
     "host-ports-at-the-limit": lambda: [_ported(at, 100) for at in range(300)],
     "anti-affinity-50": lambda: [
-        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(50)))) for at in range(800)
+        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(50))))
+        for at in range(800)
     ],
     "anti-affinity-at-the-limit": lambda: [
-        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20)))) for at in range(800)
+        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20))))
+        for at in range(800)
     ],
     "anti-affinity-of-all-zones": lambda: [
         pod(
             f"p{at}",
             **affinity(
                 *(
-                    term(f"{at}-{each}", ("kubernetes.io/hostname", "group")[each % 2], namespaceSelector={})
+                    term(
+                        f"{at}-{each}",
+                        ("kubernetes.io/hostname", "group")[each % 2],
+                        namespaceSelector={},
+                    )
                     for each in range(5)
                 )
             ),
@@ -249,15 +284,24 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
         for at in range(800)
     ],
     "anti-affinity-that-runs": lambda: [
-        pod(f"p{at}", node=f"n{at % NODES}", **affinity(*(term(f"{at}-{each}") for each in range(20))))
+        pod(
+            f"p{at}",
+            node=f"n{at % NODES}",
+            **affinity(*(term(f"{at}-{each}") for each in range(20))),
+        )
         for at in range(800)
     ],
     "anti-affinity-of-own-kind": lambda: [
-        pod(f"p{at}", **affinity({"topologyKey": "kubernetes.io/hostname", **_ANY})) for at in range(800)
+        pod(f"p{at}", **affinity({"topologyKey": "kubernetes.io/hostname", **_ANY}))
+        for at in range(800)
     ],
-    "anti-affinity-of-200-expressions": lambda: [pod(f"p{at}", **affinity(_wide(at, 200))) for at in range(2_000)],
+    "anti-affinity-of-200-expressions": lambda: [
+        pod(f"p{at}", **affinity(_wide(at, 200))) for at in range(2_000)
+    ],
     "namespace-selectors-of-190-expressions": lambda: [
-        pod(f"p{at}", **affinity({**term(at), "namespaceSelector": _wide(at, 190)["labelSelector"]}))
+        pod(
+            f"p{at}", **affinity({**term(at), "namespaceSelector": _wide(at, 190)["labelSelector"]})
+        )
         for at in range(2_000)
     ],
     "affinity-20": lambda: [
@@ -272,11 +316,17 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "spread-at-the-limit": lambda: [_spread(at, 20) for at in range(800)],
     "spread-by-host": lambda: [_spread(at, 5, "kubernetes.io/hostname") for at in range(800)],
     "tolerations-1000": lambda: [
-        pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(1_000)])
+        pod(
+            f"p{at}",
+            tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(1_000)],
+        )
         for at in range(500)
     ],
     "tolerations-at-the-limit": lambda: [
-        pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(250)])
+        pod(
+            f"p{at}",
+            tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(250)],
+        )
         for at in range(800)
     ],
     "node-affinity-200": lambda: [_node_terms(at, 200, 500) for at in range(20)],
@@ -287,7 +337,8 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
             "metadata": {
                 **each["metadata"],
                 "annotations": {
-                    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": f"{at}" + "x," * 100_000
+                    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": f"{at}"
+                    + "x," * 100_000
                 },
             },
         }
@@ -312,7 +363,10 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "containers-10000": lambda: [
         pod(
             f"p{at}",
-            containers=[{"resources": {"requests": {f"example.com/r{at}-{each}": "1"}}} for each in range(10_000)],
+            containers=[
+                {"resources": {"requests": {f"example.com/r{at}-{each}": "1"}}}
+                for each in range(10_000)
+            ],
         )
         for at in range(10)
     ],
@@ -329,7 +383,9 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
                     *(
                         term(
                             f"{at}-{each}",
-                            namespaceSelector={"matchExpressions": [{"key": f"l{each}", "operator": "Exists"}]},
+                            namespaceSelector={
+                                "matchExpressions": [{"key": f"l{each}", "operator": "Exists"}]
+                            },
                         )
                         for each in range(20)
                     )
@@ -351,7 +407,8 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     ],
     "priorities-all-different": lambda: [pod(f"p{at}", priority=at) for at in range(800)],
     "gpus-of-nobody": lambda: [
-        pod(f"p{at}", containers=[{"resources": {"limits": {"nvidia.com/gpu": f"{2**62}"}}}]) for at in range(800)
+        pod(f"p{at}", containers=[{"resources": {"limits": {"nvidia.com/gpu": f"{2**62}"}}}])
+        for at in range(800)
     ],
 }
 
@@ -359,5 +416,7 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
 def _tainted(at: int) -> Json:
     made = node(at)
     made["metadata"]["labels"].update({f"l{each}": f"{at}" for each in range(1_000)})
-    made["spec"]["taints"] = [{"key": f"t{at}-{each}", "effect": "NoSchedule"} for each in range(1_000)]
+    made["spec"]["taints"] = [
+        {"key": f"t{at}-{each}", "effect": "NoSchedule"} for each in range(1_000)
+    ]
     return made

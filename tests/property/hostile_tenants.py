@@ -1,9 +1,12 @@
-"""Objects with which one tenant can make a pass expensive, of every kind that a namespace may contain.
+"""Objects with which one tenant can make a pass expensive, of every kind that
+a namespace may contain.
 
-Each row of CASES makes the objects of one attack; `victims` are the pods of another namespace, which must be placed as
-without the attack. `measured` plans in its own process, so that time and memory are those of one case.
+Each row of CASES makes the objects of one attack; `victims` are the pods of another namespace,
+which must be placed as without the attack. `measured` plans in its own process, so that time and
+memory are those of one case.
 
-    python -m tests.property.hostile_tenants CASE [CLOCK_SECONDS]    one case: seconds, MiB, victims placed
+    python -m tests.property.hostile_tenants CASE [CLOCK_SECONDS]    one case: seconds, MiB, victims
+                                                                     placed
 """
 
 from __future__ import annotations
@@ -25,7 +28,19 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests import builders
-from tests.property.hostile_objects import CASES, FULL, GROUPS, NODES, NOW, ROOT, VICTIMS, Json, labels_of, node, pod
+from tests.property.hostile_objects import (
+    CASES,
+    FULL,
+    GROUPS,
+    NODES,
+    NOW,
+    ROOT,
+    VICTIMS,
+    Json,
+    labels_of,
+    node,
+    pod,
+)
 
 
 def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
@@ -39,7 +54,8 @@ def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
             instances=tuple(
                 Instance(each.provider_id, node=each.name)
                 for each in folder.nodes
-                if each.labels.get("group") == f"g{at}" or each.provider_id.startswith(f"file://g{at}/")
+                if each.labels.get("group") == f"g{at}"
+                or each.provider_id.startswith(f"file://g{at}/")
             ),
         )
         for at in range(GROUPS)
@@ -59,12 +75,17 @@ def victims() -> list[Json]:
     """Pods of another namespace: half of them run, half of them need new nodes."""
     large = [{"resources": {"requests": {"cpu": "3500m", "memory": "8Gi"}}}]
     return [
-        *(pod(f"v{at}", "victim", node=f"n{at}", labels={"app": "v"}, containers=large) for at in range(FULL)),
+        *(
+            pod(f"v{at}", "victim", node=f"n{at}", labels={"app": "v"}, containers=large)
+            for at in range(FULL)
+        ),
         *(pod(f"w{at}", "victim", labels={"app": "w"}, containers=large) for at in range(VICTIMS)),
     ]
 
 
-def planned(objects: Iterable[Json], clock: Callable[[], float] | None = None, within: float = 80.0) -> Plan:
+def planned(
+    objects: Iterable[Json], clock: Callable[[], float] | None = None, within: float = 80.0
+) -> Plan:
     """The plan for the cluster with these objects."""
     policy = Policy(
         name="shared",
@@ -74,7 +95,13 @@ def planned(objects: Iterable[Json], clock: Callable[[], float] | None = None, w
         providers={"file": {}},
     )
     plan, _ = plan_cluster(
-        snapshot(objects), policy, Memory(first_seen=NOW - 86_400), NOW, 1, clock=clock, within=within
+        snapshot(objects),
+        policy,
+        Memory(first_seen=NOW - 86_400),
+        NOW,
+        1,
+        clock=clock,
+        within=within,
     )
     return plan
 
@@ -94,7 +121,8 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(case: str, within: float = 0.0) -> Measured:
-    """Runs one case in its own process. within: clock seconds after which the pass should end; 0: no clock."""
+    """Runs one case in its own process. within: clock seconds after which the pass
+    should end; 0: no clock."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.property.hostile_tenants", case, str(within)],
         cwd=ROOT,
@@ -106,13 +134,15 @@ def measured(case: str, within: float = 0.0) -> Measured:
 
 
 def _largest() -> float:
-    """MiB. Linux includes the size of the parent before `exec` in ru_maxrss, so the kernel's peak of this image is read
-    where available."""
+    """MiB. Linux includes the size of the parent before `exec` in ru_maxrss, so the kernel's peak
+    of this image is read where available."""
     status = Path("/proc/self/status")
     if status.exists():
         mark = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(mark.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 * 1024 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024 * 1024 if sys.platform == "darwin" else 1024
+    )
 
 
 def main() -> None:
@@ -122,7 +152,9 @@ def main() -> None:
     started = time.process_time()
     plan = planned(objects, time.monotonic if within else None, within or 80.0)
     spent = time.process_time() - started
-    sys.stdout.buffer.write(msgspec.json.encode(Measured(spent, _largest(), served(plan), len(plan.gaps))))
+    sys.stdout.buffer.write(
+        msgspec.json.encode(Measured(spent, _largest(), served(plan), len(plan.gaps)))
+    )
 
 
 if __name__ == "__main__":

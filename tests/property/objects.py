@@ -11,14 +11,25 @@ from chalicelib.model.timestamps import format_time
 Json = dict[str, Any]
 
 NOW = 1_780_000_000.0
-HOST, ZONE, REGION = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-DRIVER, LOCAL_DRIVER, DISK_ZONE = "disk.example.com", "local.example.com", "topology.disk.example.com/zone"
+HOST, ZONE, REGION = (
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+DRIVER, LOCAL_DRIVER, DISK_ZONE = (
+    "disk.example.com",
+    "local.example.com",
+    "topology.disk.example.com/zone",
+)
 STARTUP = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/net", "effect": "NoSchedule"}
 READY, CORDONED, UNREADY, STARTING, LEAVING = "ready", "cordoned", "unready", "starting", "leaving"
 _MARKS: Mapping[str, Sequence[Json]] = {
     STARTING: [STARTUP],
     LEAVING: [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}],
-    UNREADY: [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")],
+    UNREADY: [
+        {"key": "node.kubernetes.io/not-ready", "effect": effect}
+        for effect in ("NoSchedule", "NoExecute")
+    ],
     CORDONED: [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
 }
 _AGE = {STARTING: 120.0}  # seconds; all other objects are a day old
@@ -26,7 +37,8 @@ _DAY = 86_400.0
 
 
 def chance(draw: random.Random, share: float) -> bool:
-    """True with this probability; 0 draws false, so that hypothesis shrinks towards simpler clusters."""
+    """True with this probability; 0 draws false, so that hypothesis shrinks
+    towards simpler clusters."""
     return draw.random() >= 1.0 - share
 
 
@@ -44,8 +56,12 @@ def node(
     state: str = READY,
     reserved: tuple[int, int] = (80, 300),
 ) -> Json:
-    """A node of a group in a given state. offer: its capacity; reserved: millicores and MiB not available to pods."""
-    cpu, memory = int(offer["cpu"]) * 1000 - reserved[0], int(offer["memory"].removesuffix("Gi")) * 1024 - reserved[1]
+    """A node of a group in a given state. offer: its capacity; reserved: millicores and
+    MiB not available to pods."""
+    cpu, memory = (
+        int(offer["cpu"]) * 1000 - reserved[0],
+        int(offer["memory"].removesuffix("Gi")) * 1024 - reserved[1],
+    )
     spec: Json = {"providerID": f"made://{group}/{name}"}
     if taints or state in _MARKS:
         spec["taints"] = [*taints, *_MARKS.get(state, ())]
@@ -55,21 +71,36 @@ def node(
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "uid": f"node-{name}", "labels": {**labels, HOST: name}, "creationTimestamp": born},
+        "metadata": {
+            "name": name,
+            "uid": f"node-{name}",
+            "labels": {**labels, HOST: name},
+            "creationTimestamp": born,
+        },
         "spec": spec,
         "status": {
             "capacity": dict(offer),
             "allocatable": {**offer, "cpu": f"{cpu}m", "memory": f"{memory}Mi"},
             "conditions": [
-                {"type": "Ready", "status": "False" if state == UNREADY else "True", "lastTransitionTime": born}
+                {
+                    "type": "Ready",
+                    "status": "False" if state == UNREADY else "True",
+                    "lastTransitionTime": born,
+                }
             ],
         },
     }
 
 
-def container(cpu: int, memory: int = 0, more: Mapping[str, str] | None = None, **fields: Any) -> Json:
+def container(
+    cpu: int, memory: int = 0, more: Mapping[str, str] | None = None, **fields: Any
+) -> Json:
     """cpu in millicores, memory in MiB, 0: no request; more: other resources."""
-    asked = {**({"cpu": f"{cpu}m"} if cpu else {}), **({"memory": f"{memory}Mi"} if memory else {}), **(more or {})}
+    asked = {
+        **({"cpu": f"{cpu}m"} if cpu else {}),
+        **({"memory": f"{memory}Mi"} if memory else {}),
+        **(more or {}),
+    }
     return {"name": "c", "image": "i", "resources": {"requests": asked}, **fields}
 
 
@@ -82,7 +113,8 @@ def pod(
     on: str = "",
     age: float = 3600.0,
 ) -> Json:
-    """A pod running on a node, or rejected by the scheduler. owner: kind and name of its controller."""
+    """A pod running on a node, or rejected by the scheduler. owner: kind
+    and name of its controller."""
     meta: Json = {
         "name": name,
         "namespace": namespace,
@@ -115,7 +147,12 @@ def pod(
 
 
 def workload(
-    kind: str, name: str, namespace: str, replicas: int | None, spec: Mapping[str, Any], labels: Mapping[str, str]
+    kind: str,
+    name: str,
+    namespace: str,
+    replicas: int | None,
+    spec: Mapping[str, Any],
+    labels: Mapping[str, str],
 ) -> Json:
     """The controller of some pods."""
     return {
@@ -140,7 +177,11 @@ def namespace(name: str, labels: Mapping[str, str]) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "uid": f"ns-{name}", "labels": {"kubernetes.io/metadata.name": name, **labels}},
+        "metadata": {
+            "name": name,
+            "uid": f"ns-{name}",
+            "labels": {"kubernetes.io/metadata.name": name, **labels},
+        },
     }
 
 
@@ -150,7 +191,11 @@ def priorities(text: str) -> Json:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "data": {"priorities": text},
-        "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system", "uid": "wishes"},
+        "metadata": {
+            "name": "cluster-autoscaler-priority-expander",
+            "namespace": "kube-system",
+            "uid": "wishes",
+        },
     }
 
 
@@ -170,7 +215,10 @@ def claim(
             "name": name,
             "namespace": space,
             "uid": f"claim-{space}-{name}",
-            "annotations": {**({"pv.kubernetes.io/bind-completed": "yes"} if volume else {}), **(annotations or {})},
+            "annotations": {
+                **({"pv.kubernetes.io/bind-completed": "yes"} if volume else {}),
+                **(annotations or {}),
+            },
         },
         "spec": {
             "storageClassName": storage_class,
@@ -193,8 +241,8 @@ def volume(
     how: str = "affinity",
     driver: str = DRIVER,
 ) -> Json:
-    """A PersistentVolume of 20 GiB in a zone. how: the zone is given by its node affinity, or by a label. claimed:
-    namespace and name of its claim."""
+    """A PersistentVolume of 20 GiB in a zone. how: the zone is given by its node affinity, or by a
+    label. claimed: namespace and name of its claim."""
     spec: Json = {
         "storageClassName": storage_class,
         "accessModes": list(modes),
@@ -207,14 +255,22 @@ def volume(
         spec["nodeAffinity"] = {
             "required": {
                 "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zone.split("__")}]}
+                    {
+                        "matchExpressions": [
+                            {"key": ZONE, "operator": "In", "values": zone.split("__")}
+                        ]
+                    }
                 ]
             }
         }
     else:
         labels = {ZONE: zone}
     if claimed is not None:
-        spec["claimRef"] = {"namespace": claimed[0], "name": claimed[1], "uid": f"claim-{claimed[0]}-{claimed[1]}"}
+        spec["claimRef"] = {
+            "namespace": claimed[0],
+            "name": claimed[1],
+            "uid": f"claim-{claimed[0]}-{claimed[1]}",
+        }
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -252,7 +308,11 @@ def capacity(made_by: str, zone: str, left: str) -> Json:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
-        "metadata": {"name": f"{made_by}-{zone}", "namespace": "kube-system", "uid": f"room-{made_by}-{zone}"},
+        "metadata": {
+            "name": f"{made_by}-{zone}",
+            "namespace": "kube-system",
+            "uid": f"room-{made_by}-{zone}",
+        },
         "storageClassName": made_by,
         "nodeTopology": {"matchLabels": {DISK_ZONE: zone}},
         "capacity": left,
@@ -265,5 +325,14 @@ def csi_node(name: str, most: int) -> Json:
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
         "metadata": {"name": name, "uid": f"csi-{name}"},
-        "spec": {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [ZONE], "allocatable": {"count": most}}]},
+        "spec": {
+            "drivers": [
+                {
+                    "name": DRIVER,
+                    "nodeID": name,
+                    "topologyKeys": [ZONE],
+                    "allocatable": {"count": most},
+                }
+            ]
+        },
     }

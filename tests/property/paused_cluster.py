@@ -1,4 +1,6 @@
-"""A cluster whose watches bring nothing, and a process that follows its lists and knows that they pause."""
+"""A cluster whose watches bring nothing, and a process that follows its lists
+and knows that they pause.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,14 @@ SILENT = KubeFault(path="watch=1", edit=lambda _: b"", times=-1)
 
 def written(resource: ListedResource, name: str) -> dict[str, Any]:
     meta = {"name": name} if resource.kind in CLUSTER_WIDE else {"name": name, "namespace": "app"}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "main", "image": "i"}]},
+    }
     specs: dict[str, Any] = {"Pod": template["spec"], "PodDisruptionBudget": {"minAvailable": 1}}
-    spec = specs.get(resource.kind, {"template": template, "selector": {"matchLabels": {"app": name}}})
+    spec = specs.get(
+        resource.kind, {"template": template, "selector": {"matchLabels": {"app": name}}}
+    )
     return {"metadata": meta, "spec": spec}
 
 
@@ -48,10 +55,13 @@ class PausingCluster:
     def read(self) -> Snapshot:
         kube: KubeClient = self.kept.client("prod", self.client(self.server))
         self.kept.pace("prod", kube).note(PAUSE)
-        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append)
+        return read_live_cluster(
+            "prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+        )
 
     def read_again(self) -> list[str]:
-        """Make a pass that must have the snapshot of a full read; return the kinds of the lists that it has read."""
+        """Make a pass that must have the snapshot of a full read; return the kinds of
+        the lists that it has read."""
         assert msgspec.json.encode(self.read()) == msgspec.json.encode(self.full())
         return list(self.results[-1].reread)
 
@@ -62,7 +72,9 @@ class PausingCluster:
         return lists
 
 
-def changed(cluster: PausingCluster, resource: ListedResource, name: str = "first", namespace: str = "app") -> None:
+def changed(
+    cluster: PausingCluster, resource: ListedResource, name: str = "first", namespace: str = "app"
+) -> None:
     store = cluster.server.store
     namespace = "" if resource.kind in CLUSTER_WIDE else namespace
     found = store.get(resource.plural, name, namespace, resource.group)

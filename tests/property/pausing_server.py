@@ -1,4 +1,5 @@
-"""A server in virtual time that pauses before its changes arrive, and a process that follows its lists.
+"""A server in virtual time that pauses before its changes arrive, and a
+process that follows its lists.
 
 The clock goes on only while the reader waits, to the next arrival or to the end of the wait.
 """
@@ -114,8 +115,9 @@ _IDLE: dict[threading.Thread, threading.Event] = {}
 
 
 class PausingServer:
-    """Pods that change, and watches that pause. pause: seconds before each change after the first one. first: seconds
-    before the first one. marks: whether the server sends a bookmark two seconds before the end of a watch."""
+    """Pods that change, and watches that pause. pause: seconds before each change after the first
+    one. first: seconds before the first one. marks: whether the server sends a bookmark two seconds
+    before the end of a watch."""
 
     def __init__(
         self,
@@ -153,19 +155,26 @@ class PausingServer:
         self.pods[pod["metadata"]["name"]] = pod
         if type_ == "DELETED":
             del self.pods[pod["metadata"]["name"]]
-        self._log.append((self.version, json.dumps({"type": type_, "object": pod}).encode() + b"\n"))
+        self._log.append(
+            (self.version, json.dumps({"type": type_, "object": pod}).encode() + b"\n")
+        )
 
     def _add(self) -> None:
         self._made += 1
         meta = {"name": f"pod-{self._made}", "namespace": "app", "uid": f"uid-{self._made}"}
-        self._write("ADDED", {"metadata": meta, "spec": {"containers": []}, "status": {"phase": "Pending"}})
+        self._write(
+            "ADDED", {"metadata": meta, "spec": {"containers": []}, "status": {"phase": "Pending"}}
+        )
 
     def _drop(self) -> None:
         self._write("DELETED", self.pods[self._random.choice(sorted(self.pods))])
 
     def _modify(self) -> None:
         pod = self.pods[self._random.choice(sorted(self.pods))]
-        self._write("MODIFIED", {**pod, "spec": {**pod["spec"], "nodeName": f"node-{self._random.randrange(9)}"}})
+        self._write(
+            "MODIFIED",
+            {**pod, "spec": {**pod["spec"], "nodeName": f"node-{self._random.randrange(9)}"}},
+        )
 
     # -- what KubeClient has
 
@@ -184,7 +193,8 @@ class PausingServer:
         items = [self.pods[name] for name in sorted(self.pods)] if path == PODS else []
         meta: Json = {"resourceVersion": str(self.version)}
         if query["limit"] == "1" and len(items) > 1:
-            meta |= {"continue": "more"}  # with a field selector the number of the others is not said
+            # with a field selector the number of the others is not said
+            meta |= {"continue": "more"}
             items = items[:1]
         elif path == PODS:
             self._time.pass_by(_AWAY + len(items) * _ROW)
@@ -192,7 +202,13 @@ class PausingServer:
         return typed_page(body.encode(), decode)
 
     def watch(
-        self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, accept: str, longest: int
+        self,
+        path: str,
+        query: Mapping[str, str],
+        seen: Callable[[bytes], None],
+        *,
+        accept: str,
+        longest: int,
     ) -> None:
         del accept, longest
         ended, time = threading.Event(), self._time
@@ -201,9 +217,14 @@ class PausingServer:
         lines = [line for version, line in self._log if version > since] if path == PODS else []
         arrivals = [(began, b"")]
         for line in lines:
-            arrivals.append((arrivals[-1][0] + (self.pause() if len(arrivals) > 1 else self._first()), line))
+            arrivals.append(
+                (arrivals[-1][0] + (self.pause() if len(arrivals) > 1 else self._first()), line)
+            )
         if self._marks and self.version > since:
-            mark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}}
+            mark = {
+                "type": "BOOKMARK",
+                "object": {"metadata": {"resourceVersion": str(self.version)}},
+            }
             after = arrivals[-1][0] + (self.pause() if lines else 0.0)
             arrivals.append((max(end - 2.0, after), json.dumps(mark).encode() + b"\n"))
         for instant, piece in arrivals:
@@ -223,9 +244,9 @@ class PausingServer:
 class FollowedServer:
     """A process that reads such a server, a pass every ten seconds.
 
-    missed: changes that a pass did not have although they were written a second before it; missed_passes: numbers of
-    such passes; signs: numbers of passes that say that the server paused. seconds: of all passes. behind: of the last
-    one, see ReadResult.
+    missed: changes that a pass did not have although they were written a second before it;
+    missed_passes: numbers of such passes; signs: numbers of passes that say that the server paused.
+    seconds: of all passes. behind: of the last one, see ReadResult.
     """
 
     def __init__(self, server: PausingServer, time: VirtualTime) -> None:
@@ -243,7 +264,9 @@ class FollowedServer:
         self.time.pass_by(1.0)
         began = self.time.now
         self.lists.passes = self.passes
-        made = follow(self.kube, self.lists, rules=False, now=began, pace=self.pace, means=self.time)
+        made = follow(
+            self.kube, self.lists, rules=False, now=began, pace=self.pace, means=self.time
+        )
         self.seconds += self.time.now - began
         self.behind = self.time.now - self.lists.complete_since()
         if missed := self.server.written_after(int(self.lists.versions["Pod"])):

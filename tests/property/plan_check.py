@@ -1,4 +1,6 @@
-"""Checks one plan with the scheduler of infra/emulators: every placement, pod by pod, and every rejection."""
+"""Checks one plan with the scheduler of infra/emulators: every placement, pod by
+pod, and every rejection.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ SPARE = "spare: a node could be dropped"
 NO = "no: a new node would take a pod that was refused"
 LEFT = "left: a node that is there would take a pod that was refused"
 WORDS = "words: another reason than the scheduler's"
-QUEUE_AT_ONCE, PLACE_AT_ONCE = "(queue, were all nodes there at once)", "(place, were all nodes there at once)"
+QUEUE_AT_ONCE, PLACE_AT_ONCE = (
+    "(queue, were all nodes there at once)",
+    "(place, were all nodes there at once)",
+)
 
 Found = Iterator[tuple[str, str]]  # kind, detail
 
@@ -66,7 +71,8 @@ class Trial:
             yield from self._replay()
 
     def drawn(self, draws: int) -> Tally:
-        """Results of the plan in that many scheduler histories, with queue and ties drawn by seed."""
+        """Results of the plan in that many scheduler histories, with queue and ties drawn by
+        seed."""
         if not self._promised:
             return Tally()
         return drawn(self._stage, self._plan, self._new, range(draws))
@@ -74,8 +80,8 @@ class Trial:
     # -- the plan alone
 
     def _books(self) -> Found:
-        """Checks that every pending pod is in one place of the plan, and that every placement concerns such a pod and
-        place."""
+        """Checks that every pending pod is in one place of the plan, and that every placement
+        concerns such a pod and place."""
         reported = Counter([*self._promised, *self._refused])
         for pod in sorted(reported.keys() | self._stage.wanted.keys()):
             if reported[pod] != (pod in self._stage.wanted):
@@ -84,7 +90,9 @@ class Trial:
         if self._promised and not promises:
             yield BARE, f"{len(self._promised)} pods"
         elif promises != Counter(self._promised):
-            odd = sorted((promises - Counter(self._promised)) + (Counter(self._promised) - promises))
+            odd = sorted(
+                (promises - Counter(self._promised)) + (Counter(self._promised) - promises)
+            )
             yield BOOKS, f"promises and promised pods differ: {', '.join(odd[:4])}"
         for place in sorted(set(self._places.values()) - {*self._stage.order(self._new.values())}):
             yield BOOKS, f"{place} is no place"
@@ -98,12 +106,14 @@ class Trial:
     # -- simulated scheduling
 
     def _queue(self) -> Found:
-        """Schedules all pods of the plan in queue order, first fit: a pod with a definite placement gets a place (or an
-        equal pod does)."""
+        """Schedules all pods of the plan in queue order, first fit: a pod with a definite placement
+        gets a place (or an equal pod does)."""
         placed, left = first_fit(self._stage, [*self._new.values()], self._promised)
         sure = promises(self._plan)[0] if self._plan.promises else self._promised
         kinds = {pod: look(self._stage.wanted[pod]) for pod in self._promised}
-        short = sum((Counter(kinds[pod] for pod in sure) - Counter(kinds[pod] for pod in placed)).values())
+        short = sum(
+            (Counter(kinds[pod] for pod in sure) - Counter(kinds[pod] for pod in placed)).values()
+        )
         if short:
             yield QUEUE, f"{short} of {len(sure)} pods, such as {left[0]}"
         empty = sorted(self._new.keys() - set(placed.values()))
@@ -118,7 +128,8 @@ class Trial:
                 yield SPARE, f"one of {len(self._new)}, of {name}"
 
     def at_once(self) -> Found:
-        """What would be impossible if all new nodes were there from the start; not an error, since they are not."""
+        """What would be impossible if all new nodes were there from the start; not an
+        error, since they are not."""
         new = list(self._new.values())
         if first_fit(self._stage, new, self._promised, at_once=True)[1]:
             yield QUEUE_AT_ONCE, ""
@@ -128,12 +139,19 @@ class Trial:
     # -- planned places
 
     def _replay(self) -> Found:
-        """Puts every pod on exactly its place, in any order that works, and then retries the rejected pods."""
+        """Puts every pod on exactly its place, in any order that works, and then
+        retries the rejected pods."""
         new = list(self._new.values())
         world, waiting = Replay(self._stage, new, self._places).run()
         for pod in waiting[:1]:
             on = self._places[pod_key(pod)]
-            yield PLACE, f"{len(waiting)} pods, such as {pod_key(pod)} on {on}: {', '.join(why_not(pod, world, on))}"
+            yield (
+                PLACE,
+                (
+                    f"{len(waiting)} pods, such as {pod_key(pod)} on {on}: "
+                    f"{', '.join(why_not(pod, world, on))}"
+                ),
+            )
         empty = sorted(self._new.keys() - set(self._places.values()))
         if empty:
             yield EMPTY, f"{', '.join(empty)} by promise"
@@ -141,9 +159,11 @@ class Trial:
             yield from self._refusals(world, new)
 
     def _refusals(self, world: ClusterView, new: list[Newcomer]) -> Found:
-        """Checks that a rejected pod fits no node and no further node of a group that may grow, for the reported
-        reasons."""
-        asked = self._stage.queue(pod for pod, verdict in self._refused.items() if not _unsure(verdict))
+        """Checks that a rejected pod fits no node and no further node of a group that may grow,
+        for the reported reasons."""
+        asked = self._stage.queue(
+            pod for pod, verdict in self._refused.items() if not _unsure(verdict)
+        )
         pods = list({look(pod): pod for pod in asked}.values())
         for pod in pods:
             on = first_of(pod, world, self._stage.order(new))
@@ -155,22 +175,34 @@ class Trial:
                 continue
             self._stage.join(world, [probe])
             for pod in pods:
-                said = sorted(text(reason) for reason in self._refused[pod_key(pod)].reasons[group.name])
+                said = sorted(
+                    text(reason) for reason in self._refused[pod_key(pod)].reasons[group.name]
+                )
                 true = why_not(pod, world, probe.node.name)
                 if not true and _would_lose_it(self._refused[pod_key(pod)], group.name):
                     continue
                 if not true:
                     yield NO, f"{pod_key(pod)} by {group.name}, told {', '.join(said)}"
                 elif said != sorted(true):
-                    yield WORDS, f"{pod_key(pod)} by {group.name}: told {', '.join(said)}; {', '.join(true)}"
+                    yield (
+                        WORDS,
+                        (
+                            f"{pod_key(pod)} by {group.name}: told {', '.join(said)}; "
+                            f"{', '.join(true)}"
+                        ),
+                    )
             world.leave(probe.node.name)
 
 
 def _would_lose_it(verdict: UnschedulablePods, group: str) -> bool:
-    """The plan reported that the scheduler's order would close the pod's place; this is true of the order, not of the
-    pod alone."""
+    """The plan reported that the scheduler's order would close the pod's place; this is true of the
+    order, not of the pod alone."""
     return any(reason.code is ReasonCode.NOT_PROMISED for reason in verdict.reasons[group])
 
 
 def _unsure(verdict: UnschedulablePods) -> bool:
-    return any(reason.code is ReasonCode.NOT_SIMULATED for reasons in verdict.reasons.values() for reason in reasons)
+    return any(
+        reason.code is ReasonCode.NOT_SIMULATED
+        for reasons in verdict.reasons.values()
+        for reason in reasons
+    )

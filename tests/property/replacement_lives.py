@@ -1,5 +1,6 @@
-"""A cluster in which replacements live through many passes: nodes come late or never, operations fail, nodes vanish,
-the mode changes, the judge changes its mind. The invariants are stated here from the outside."""
+"""A cluster in which replacements live through many passes: nodes come late or never,
+operations fail, nodes vanish, the mode changes, the judge changes its mind. The invariants are
+stated here from the outside."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tests.unit.plan.replacement_story import COST, FakeJudge, Turn, turn
 PASS = 60.0
 SURGE, REPLACEMENTS = 3, 2
 POLICY = Consolidation(
-    mode=ConsolidationMode.FULL, max_surge=NodeLimit(nodes=SURGE), max_replacements=REPLACEMENTS, replace_timeout=600.0
+    mode=ConsolidationMode.FULL,
+    max_surge=NodeLimit(nodes=SURGE),
+    max_replacements=REPLACEMENTS,
+    replace_timeout=600.0,
 )
 REASONS = (
     Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod="default/p", what="no node takes it"),
@@ -84,7 +88,9 @@ class ReplacementLives:
         build = cluster()
         for name, each in sorted(self.nodes.items()):
             size = ("4", "16Gi") if each.group == "m" else ("2", "8Gi")
-            build.node(name, *size, group=each.group, created=each.created, ready=each.ready_at <= self.now)
+            build.node(
+                name, *size, group=each.group, created=each.created, ready=each.ready_at <= self.now
+            )
             if each.group == "m":
                 build.running(name, 1, "500m", "1Gi")
         build.group("m", max=20)
@@ -131,8 +137,8 @@ class ReplacementLives:
             self.nodes[f"m-{self.made + 100}"] = LifeNode("m", self.now, self.now)
 
     def _planned(self, played: Turn) -> list[Operation]:
-        """The operations of the pass. Each purchase is planned once, each node is drained only if all that was bought
-        for it is ready."""
+        """The operations of the pass. Each purchase is planned once, each node is drained only if
+        all that was bought for it is ready."""
         planned = []
         for command in played.result.commands:
             for up in command.replacements:
@@ -141,26 +147,40 @@ class ReplacementLives:
                 self.bought[purchase] = up.to_size - up.from_size
                 self.counts["bought"] += 1
                 planned.append(
-                    self._operation(up.group, OperationKind.SCALE_UP, up.replacement, up.from_size, up.to_size)
+                    self._operation(
+                        up.group, OperationKind.SCALE_UP, up.replacement, up.from_size, up.to_size
+                    )
                 )
             for removal in command.candidates:
                 row = played.result.rows[removal.replacement]
                 assert removal.node in row.nodes
                 assert len(row.new_nodes) == sum(purchase.nodes for purchase in row.purchases)
                 for name in row.new_nodes:
-                    assert self.nodes[name].ready_at <= self.now, f"{removal.node} is drained before {name} is ready"
+                    assert self.nodes[name].ready_at <= self.now, (
+                        f"{removal.node} is drained before {name} is ready"
+                    )
                 assert not any(
                     target.node == removal.node
                     for open_one in self.operations.values()
                     for target in open_one.spec.targets
                 )
                 self.counts["drained"] += 1
-                target = RemovalTarget(removal.node, f"test://m/{removal.node}", evict=removal.evict)
-                planned.append(self._operation("m", OperationKind.DELETE_NODES, row.id, 1, 0, target))
+                target = RemovalTarget(
+                    removal.node, f"test://m/{removal.node}", evict=removal.evict
+                )
+                planned.append(
+                    self._operation("m", OperationKind.DELETE_NODES, row.id, 1, 0, target)
+                )
         return planned
 
     def _operation(
-        self, group: str, kind: OperationKind, replacement: str, before: int, after: int, *targets: RemovalTarget
+        self,
+        group: str,
+        kind: OperationKind,
+        replacement: str,
+        before: int,
+        after: int,
+        *targets: RemovalTarget,
     ) -> Operation:
         self.made += 1
         return new_operation(
@@ -179,12 +199,17 @@ class ReplacementLives:
         )
 
     def _check_nodes(self, played: Turn) -> None:
-        rows = [row for row in played.result.rows.values() if row.state is not ReplacementState.FAILED]
+        rows = [
+            row for row in played.result.rows.values() if row.state is not ReplacementState.FAILED
+        ]
         names = [name for row in rows for name in (*row.nodes, *row.new_nodes)]
         assert len(names) == len(set(names)), f"a node is in two rows: {sorted(names)}"
         under_way = [row for row in rows if row.state in UNDER_WAY]
         assert len(under_way) <= REPLACEMENTS
-        assert sum(max(0, sum(p.nodes for p in row.purchases) - len(row.gone)) for row in under_way) <= SURGE
+        assert (
+            sum(max(0, sum(p.nodes for p in row.purchases) - len(row.gone)) for row in under_way)
+            <= SURGE
+        )
         for row in under_way:
             assert row.nodes, "a row without old nodes is done"
             assert row.price >= 0
@@ -196,7 +221,9 @@ class ReplacementLives:
             if row.state in UNDER_WAY:
                 after = self.rows.get(name)
                 self.counts["done"] += after is None
-                self.counts["failed"] += after is not None and after.state is ReplacementState.FAILED
+                self.counts["failed"] += (
+                    after is not None and after.state is ReplacementState.FAILED
+                )
 
     @property
     def under_way(self) -> list[Replacement]:

@@ -1,8 +1,10 @@
-"""Checks whether an order exists in which the scheduler can put every pod on exactly its planned place.
+"""Checks whether an order exists in which the scheduler can put every pod on
+exactly its planned place.
 
-Pods placed on existing nodes go first, before any new node joins, because a new node takes minutes. The queue's order
-in rounds is nearly always sufficient. Where pods count others that are not bound by the same rule, the order matters
-and is searched for: pods with rules first, and among the others the one that enables most of those.
+Pods placed on existing nodes go first, before any new node joins, because a new node takes minutes.
+The queue's order in rounds is nearly always sufficient. Where pods count others that are not bound
+by the same rule, the order matters and is searched for: pods with rules first, and among the others
+the one that enables most of those.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def pod_key(pod: PodView) -> str:
 
 def look(pod: PodView) -> bytes:
     """All fields of a pod that any predicate reads."""
-    return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
+    return msgspec.json.encode(
+        (pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted"
+    )
 
 
 def first_of(pod: PodView, world: ClusterView, order: Iterable[str]) -> str | None:
@@ -47,9 +51,9 @@ def why_not(pod: PodView, world: ClusterView, on: str) -> list[str]:
 def first_fit(
     stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str], *, at_once: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """Schedules pods in queue order, each to the first node that accepts it, in rounds until nothing changes; then new
-    nodes join, and the rest is scheduled. Returns places, and the pods without one. at_once: all nodes are there
-    from the start."""
+    """Schedules pods in queue order, each to the first node that accepts it, in rounds until
+    nothing changes; then new nodes join, and the rest is scheduled. Returns places, and the pods
+    without one. at_once: all nodes are there from the start."""
     world, order = stage.world(new if at_once else ()), stage.order(new if at_once else ())
     places: dict[str, str] = {}
     waiting = _rounds(stage.queue(pods), world, lambda pod: first_of(pod, world, order), places)
@@ -61,9 +65,13 @@ def first_fit(
 
 
 def _rounds(
-    pods: Sequence[PodView], world: ClusterView, choose: Callable[[PodView], str | None], places: dict[str, str]
+    pods: Sequence[PodView],
+    world: ClusterView,
+    choose: Callable[[PodView], str | None],
+    places: dict[str, str],
 ) -> list[PodView]:
-    """Places pods for which a node is offered, in this order, until a whole round places none; returns the others."""
+    """Places pods for which a node is offered, in this order, until a whole round places
+    none; returns the others."""
     waiting, before = list(pods), -1
     while waiting and len(waiting) != before:
         before = len(waiting)
@@ -77,21 +85,32 @@ def _rounds(
 
 
 class Replay:
-    """places: pod -> node, by name; new: nodes that do not exist yet; at_once: treat them as existing."""
+    """places: pod -> node, by name; new: nodes that do not exist yet;
+    at_once: treat them as existing."""
 
     def __init__(
-        self, stage: SchedulerView, new: Sequence[Newcomer], places: Mapping[str, str], *, at_once: bool = False
+        self,
+        stage: SchedulerView,
+        new: Sequence[Newcomer],
+        places: Mapping[str, str],
+        *,
+        at_once: bool = False,
     ) -> None:
         self._stage, self._new, self._places = stage, new, places
         names = set() if at_once else {each.node.name for each in new}
-        self._early = {pod for pod, on in places.items() if on not in names} if names else set[str]()
+        self._early = (
+            {pod for pod, on in places.items() if on not in names} if names else set[str]()
+        )
 
     def run(self) -> tuple[ClusterView, list[PodView]]:
-        """The world when no further pod can go to its place, and the pods still pending, for the best order found."""
+        """The world when no further pod can go to its place, and the pods still pending,
+        for the best order found."""
         queue = self._stage.queue(self._places)
         best = self._in_rounds(queue)
         if best[1] and self._early:
-            best = min(best, Replay(self._stage, self._new, self._places, at_once=True).run(), key=_waiting)
+            best = min(
+                best, Replay(self._stage, self._new, self._places, at_once=True).run(), key=_waiting
+            )
         if best[1]:
             best = min(best, self._with_care(queue), key=_waiting)
         draw = random.Random(len(queue))
@@ -104,18 +123,23 @@ class Replay:
         return first_of(pod, world, [self._places[pod_key(pod)]]) is not None
 
     def _start(self, pods: Sequence[PodView]) -> tuple[ClusterView, dict[str, str], list[PodView]]:
-        """The world with its new nodes and the pods placed before they joined; and the other pods."""
+        """The world with its new nodes and the pods placed before they
+        joined; and the other pods."""
         world = self._stage.world()
         placed: dict[str, str] = {}
         early = [pod for pod in pods if pod_key(pod) in self._early]
-        _rounds(early, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed)
+        _rounds(
+            early, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed
+        )
         self._stage.join(world, self._new)
         return world, placed, [pod for pod in pods if pod_key(pod) not in placed]
 
     def _in_rounds(self, pods: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
         """Places pods in this order until a whole round places none."""
         world, placed, waiting = self._start(pods)
-        return world, _rounds(waiting, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed)
+        return world, _rounds(
+            waiting, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed
+        )
 
     def _with_care(self, queue: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
         """Places one pod at a time; pods with rules about others go as soon as possible."""
@@ -127,7 +151,9 @@ class Replay:
             if chosen is None:
                 ready = [pod for pod in reversed(free) if self._takes(pod, world)]
                 able = {(look(pod), self._places[pod_key(pod)]): pod for pod in ready}
-                chosen = max(able.values(), key=lambda pod: self._frees(pod, placed, bound), default=None)
+                chosen = max(
+                    able.values(), key=lambda pod: self._frees(pod, placed, bound), default=None
+                )
             if chosen is None:
                 return world, bound + free
             (bound if chosen in bound else free).remove(chosen)

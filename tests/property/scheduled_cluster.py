@@ -1,7 +1,8 @@
 """A random cluster after the scheduler has bound all pods that fit the existing nodes.
 
-Random clusters have pending pods that would fit existing nodes, which in real clusters lasts only moments. Most plans
-are made after the scheduler has rejected all pending pods, so placements are also measured for such clusters.
+Random clusters have pending pods that would fit existing nodes, which in real clusters lasts only
+moments. Most plans are made after the scheduler has rejected all pending pods, so placements are
+also measured for such clusters.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from tests.property.scheduler_view import SchedulerView
 
 
 def settled(cluster: RandomCluster, seed: int) -> RandomCluster:
-    """The cluster with all pods bound that the scheduler accepts in one history. Pods with claims stay pending, because
-    binding of volumes is not simulated here."""
+    """The cluster with all pods bound that the scheduler accepts in one history. Pods with claims
+    stay pending, because binding of volumes is not simulated here."""
     stage = SchedulerView(cluster)
-    bare = [key for key, pod in stage.wanted.items() if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
+    bare = [
+        key
+        for key, pod in stage.wanted.items()
+        if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)
+    ]
     places = Drawing(stage, [], bare).at_rest(seed)
     pods = [
         _bound(pod, places.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"))
@@ -30,7 +35,10 @@ def settled(cluster: RandomCluster, seed: int) -> RandomCluster:
 
 
 def _claims(pod: Mapping[str, Any]) -> bool:
-    return any(volume.keys() & {"persistentVolumeClaim", "ephemeral"} for volume in pod["spec"].get("volumes", ()))
+    return any(
+        volume.keys() & {"persistentVolumeClaim", "ephemeral"}
+        for volume in pod["spec"].get("volumes", ())
+    )
 
 
 def _bound(pod: dict[str, Any], node: str | None) -> dict[str, Any]:

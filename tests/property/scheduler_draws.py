@@ -1,8 +1,10 @@
-"""Simulates what the scheduler may do with a plan: its queue, its scores and its ties, drawn by seed.
+"""Simulates what the scheduler may do with a plan: its queue, its scores and
+its ties, drawn by seed.
 
-Placements describe the cluster once the new nodes are there. The scheduler takes pods by priority and then by queue
-time, which for previously rejected pods is a separate order; it chooses randomly among equal nodes; and new nodes
-become ready together or one after another. Each draw is one such history, until no pod moves any more.
+Placements describe the cluster once the new nodes are there. The scheduler takes pods by priority
+and then by queue time, which for previously rejected pods is a separate order; it chooses randomly
+among equal nodes; and new nodes become ready together or one after another. Each draw is one such
+history, until no pod moves any more.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Results of several draws. unkept: pods with a definite placement that got neither their place nor that of an
-    equal pod; among: places of competing pods that none of them got; sure: definite places, of one pod or of several
-    competing ones; bound: pods that got a place, with or without a placement in the plan."""
+    """Results of several draws. unkept: pods with a definite placement that got neither their place
+    nor that of an equal pod; among: places of competing pods that none of them got; sure: definite
+    places, of one pod or of several competing ones; bound: pods that got a place, with or without a
+    placement in the plan."""
 
     draws: int = 0
     bound: int = 0
@@ -52,12 +55,14 @@ class Tally(msgspec.Struct):
         return (
             f"{self.draws} draws: {self.bound} pods bound, {self.sure} places promised; "
             f"{self.unkept} of {self.promised} promised pods without a place, "
-            f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new nodes empty"
+            f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new "
+            "nodes empty"
         )
 
 
 class Drawing:
-    """The scheduler with one cluster and some new nodes for it. pods: the pending pods, by namespace/name."""
+    """The scheduler with one cluster and some new nodes for it. pods: the pending
+    pods, by namespace/name."""
 
     def __init__(self, stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str]) -> None:
         self._stage, self._new = stage, new
@@ -76,25 +81,37 @@ class Drawing:
             able.update(each.node.name for each in batch if not each.node.unschedulable)
             waiting = self._run(self._queue(waiting, draw), world, able, draw, places)
         used = set(places.values())
-        return History(places, tuple(each.node.name for each in self._new if each.node.name not in used))
+        return History(
+            places, tuple(each.node.name for each in self._new if each.node.name not in used)
+        )
 
     def at_rest(self, seed: int) -> dict[str, str]:
         """Pod -> node in one draw without new and upcoming nodes."""
         draw, places = random.Random(seed), dict[str, str]()
-        self._run(self._queue(self._pods, draw), self._stage.world(), set(self._stage.open), draw, places)
+        self._run(
+            self._queue(self._pods, draw), self._stage.world(), set(self._stage.open), draw, places
+        )
         return places
 
     def _queue(self, pods: Sequence[PodView], draw: random.Random) -> list[PodView]:
-        """Order by priority, then by queue time: by age, or in a separate order, since rejected pods are queued again
-        at other times than their creation."""
+        """Order by priority, then by queue time: by age, or in a separate order, since rejected
+        pods are queued again at other times than their creation."""
         lots = {id(pod): draw.random() for pod in pods}
         by_age = draw.random() < 0.5
-        return sorted(pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)]))
+        return sorted(
+            pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)])
+        )
 
     def _run(
-        self, pods: Sequence[PodView], world: ClusterView, able: set[str], draw: random.Random, places: dict[str, str]
+        self,
+        pods: Sequence[PodView],
+        world: ClusterView,
+        able: set[str],
+        draw: random.Random,
+        places: dict[str, str],
     ) -> list[PodView]:
-        """Schedules until a whole round places no pod. Rejected pods are retried, as cluster events would cause."""
+        """Schedules until a whole round places no pod. Rejected pods are retried, as
+        cluster events would cause."""
         waiting, refused = list(pods), dict[bytes, int]()
         moved = True
         while moved and waiting:
@@ -107,7 +124,11 @@ class Drawing:
                 possible = (
                     []
                     if isinstance(verdict, Nowhere)
-                    else [node for name, node in world.nodes.items() if name in able and not verdict(node)]
+                    else [
+                        node
+                        for name, node in world.nodes.items()
+                        if name in able and not verdict(node)
+                    ]
                 )
                 if not possible:
                     refused[kind] = world.generation
@@ -119,7 +140,9 @@ class Drawing:
         return waiting
 
 
-def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]) -> Tally:
+def drawn(
+    stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]
+) -> Tally:
     """Checks a plan's placements in the draws of these seeds."""
     refused = [pod for verdict in plan.unschedulable for pod in verdict.pods]
     sure, among = promises(plan)
@@ -137,7 +160,10 @@ def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: 
                 promised=len(sure),
                 sure=len(sure) + sum(each for each, _ in among),
                 unkept=sum((promised - placed).values()),
-                among=sum(max(0, places - sum(pod in history.places for pod in pods)) for places, pods in among),
+                among=sum(
+                    max(0, places - sum(pod in history.places for pod in pods))
+                    for places, pods in among
+                ),
                 nodes=len(new),
                 empty=len(history.empty),
             )
@@ -146,8 +172,14 @@ def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: 
 
 
 def promises(plan: Plan) -> tuple[list[str], list[tuple[int, tuple[str, ...]]]]:
-    """Pods with a definite placement, and the places of competing pods: that many places among these pods."""
-    sure = [pod for promise in plan.promises if getattr(promise, "promised", True) for pod in promise.pods]
+    """Pods with a definite placement, and the places of competing pods: that many
+    places among these pods."""
+    sure = [
+        pod
+        for promise in plan.promises
+        if getattr(promise, "promised", True)
+        for pod in promise.pods
+    ]
     sets = {
         found.among: found.places
         for each in (*plan.promises, *plan.unschedulable)

@@ -1,7 +1,7 @@
 """The scheduler's view of a random cluster and a plan for it: nodes in its order, and pods on them.
 
-It is derived again from the plain objects, by the rules of docs/reference/scale-up.md and without the planner's code,
-so that a planner error in readiness, upcoming nodes or templates is detected.
+It is derived again from the plain objects, by the rules of docs/reference/scale-up.md and without
+the planner's code, so that a planner error in readiness, upcoming nodes or templates is detected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ import msgspec
 
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings, assume
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
 from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
 from infra.emulators.controllers.scheduler.selectors import Toleration, untolerated
 from tests.property.clusters import RandomCluster
@@ -75,7 +80,9 @@ def state_of(node: Json) -> str:
     spec, keys = node["spec"], [taint["key"] for taint in node["spec"].get("taints", ())]
     if "ToBeDeletedByClusterAutoscaler" in keys:
         return LEAVING
-    ready = next(c for c in node["status"]["conditions"] if c["type"] == "Ready")["status"] == "True"
+    ready = (
+        next(c for c in node["status"]["conditions"] if c["type"] == "Ready")["status"] == "True"
+    )
     if not ready or any(key == _CONDITIONS[0] or key.startswith(_STARTUP_PREFIX) for key in keys):
         young = parse_time(node["metadata"]["creationTimestamp"]) + _STARTUP_TIME > NOW
         return STARTING if young else UNREADY
@@ -95,7 +102,9 @@ class SchedulerView:
         self.cluster = cluster
         self.raws = dict(sorted((node["metadata"]["name"], node) for node in lists["nodes"]))
         self.states = {name: state_of(node) for name, node in self.raws.items()}
-        self.nodes = [read_node(node) for name, node in self.raws.items() if self.states[name] != STARTING]
+        self.nodes = [
+            read_node(node) for name, node in self.raws.items() if self.states[name] != STARTING
+        ]
         self.open = [node.name for node in self.nodes if self.states[node.name] == READY]
         self._csi = {each["metadata"]["name"]: each for each in lists.get("csinodes", ())}
         self._lists = lists
@@ -118,19 +127,32 @@ class SchedulerView:
 
     def _unhealthy(self) -> bool:
         """Whether so many nodes of groups are unready that no group scales up."""
-        states = [self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups]
+        states = [
+            self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups
+        ]
         bad = states.count(UNREADY)
         return bad > _BAD_NODES and bad * 100 > _BAD_PERCENT * len(states)
 
     def _wants(self, pod: PodView) -> PodView | None:
-        """The pod to be placed, if it can trigger a scale-up (docs/reference/scale-up.md "Pending pods")."""
-        daemon = any(owner["kind"] == "DaemonSet" for owner in pod.raw["metadata"].get("ownerReferences", ()))
+        """The pod to be placed, if it can trigger a scale-up
+        (docs/reference/scale-up.md "Pending pods")."""
+        daemon = any(
+            owner["kind"] == "DaemonSet" for owner in pod.raw["metadata"].get("ownerReferences", ())
+        )
         if pod.terminating or pod.finished or daemon:
             return None
         if pod.node:
-            return msgspec.structs.replace(pod, node="") if self.states.get(pod.node) == LEAVING else None
-        said: Json = next((c for c in pod.raw["status"]["conditions"] if c["type"] == "PodScheduled"), {})
-        refused = said.get("reason") == "Unschedulable" and not pod.raw["status"].get("nominatedNodeName")
+            return (
+                msgspec.structs.replace(pod, node="")
+                if self.states.get(pod.node) == LEAVING
+                else None
+            )
+        said: Json = next(
+            (c for c in pod.raw["status"]["conditions"] if c["type"] == "PodScheduled"), {}
+        )
+        refused = said.get("reason") == "Unschedulable" and not pod.raw["status"].get(
+            "nominatedNodeName"
+        )
         return pod if refused and pod.priority >= _CUTOFF else None
 
     def _group(self, entry: Json) -> ViewedGroup:
@@ -138,10 +160,14 @@ class SchedulerView:
         states = [self.states[node["metadata"]["name"]] for node in mine]
         here = sum(state != STARTING for state in states)
         settled = [
-            node for node, state in zip(mine, states, strict=True) if state == READY and _ready_for(node) > _SETTLED
+            node
+            for node, state in zip(mine, states, strict=True)
+            if state == READY and _ready_for(node) > _SETTLED
         ]
         model = settled[0] if settled else entry["template"]
-        offer = read_node({**model, "status": {"allocatable": model["status"]["capacity"]}}).allocatable
+        offer = read_node(
+            {**model, "status": {"allocatable": model["status"]["capacity"]}}
+        ).allocatable
         asked = self.cluster.requested.get(entry["id"], 0)
         return ViewedGroup(
             name=entry["id"],
@@ -151,14 +177,20 @@ class SchedulerView:
             model=_cleaned(model),
             daemons=tuple(self._daemons(model, real=bool(settled))),
             limits=next(
-                (self._csi[name] for each in (model, *mine) if (name := each["metadata"]["name"]) in self._csi), None
+                (
+                    self._csi[name]
+                    for each in (model, *mine)
+                    if (name := each["metadata"]["name"]) in self._csi
+                ),
+                None,
             ),
             cores=math.ceil(offer.get("cpu", 0) / 1000),
             memory=offer.get("memory", 0),
         )
 
     def _daemons(self, model: Json, *, real: bool) -> Iterable[Json]:
-        """Raw pods: those of the copied node that will run again, or one of every matching DaemonSet."""
+        """Raw pods: those of the copied node that will run again, or one of
+        every matching DaemonSet."""
         for pod in self._lists["pods"]:
             owners = pod["metadata"].get("ownerReferences", ())
             daemon = any(owner["kind"] == "DaemonSet" for owner in owners)
@@ -174,7 +206,11 @@ class SchedulerView:
             if each["kind"] == "DaemonSet":
                 meta, inner = each["metadata"], each["spec"]["template"]
                 pod = {
-                    "metadata": {**inner["metadata"], "name": meta["name"], "namespace": meta["namespace"]},
+                    "metadata": {
+                        **inner["metadata"],
+                        "name": meta["name"],
+                        "namespace": meta["namespace"],
+                    },
                     "spec": inner["spec"],
                 }
                 view = read_pod(pod)
@@ -186,16 +222,24 @@ class SchedulerView:
     def newcomer(self, group: ViewedGroup, name: str) -> Newcomer:
         """A new node of a group under this name."""
         meta = group.model["metadata"]
-        raw = {**group.model, "metadata": {**meta, "name": name, "labels": {**meta["labels"], HOST: name}}}
+        raw = {
+            **group.model,
+            "metadata": {**meta, "name": name, "labels": {**meta["labels"], HOST: name}},
+        }
         daemons = tuple(
-            msgspec.structs.replace(read_pod(pod), name=f"{pod['metadata']['name']}-{name}", node=name)
+            msgspec.structs.replace(
+                read_pod(pod), name=f"{pod['metadata']['name']}-{name}", node=name
+            )
             for pod in group.daemons
         )
         limits = () if group.limits is None else ({**group.limits, "metadata": {"name": name}},)
         return Newcomer(read_node(raw), daemons, limits)
 
-    def world(self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None) -> ClusterView:
-        """The cluster with its upcoming nodes, these new nodes, and pods placed on nodes (by name)."""
+    def world(
+        self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None
+    ) -> ClusterView:
+        """The cluster with its upcoming nodes, these new nodes, and pods
+        placed on nodes (by name)."""
         coming = [*self.upcoming, *new]
         pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
         lists = self._lists
@@ -206,14 +250,18 @@ class SchedulerView:
             namespaces=tuple(lists["namespaces"]),
             csi_drivers=tuple(lists.get("csidrivers", ())),
             capacities=tuple(lists.get("capacities", ())),
-            csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)),
+            csi_nodes=(
+                *lists.get("csinodes", ()),
+                *(limit for each in coming for limit in each.limits),
+            ),
         )
         world = ClusterView([*self.nodes, *(each.node for each in coming)], pods, around)
         for pod in self.standing:
             if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
                 # nominated: its volumes are not available to other pods either
                 assume(pod, world.nodes[pod.node], world)
-        for name, on in (placed or {}).items():  # in this order: earlier pods choose among free volumes first
+        # in this order: earlier pods choose among free volumes first
+        for name, on in (placed or {}).items():
             world.place(self.wanted[name], on)
         return world
 
@@ -229,12 +277,16 @@ class SchedulerView:
 
     def order(self, new: Iterable[Newcomer] = ()) -> list[str]:
         """Names of nodes that accept pods: existing, upcoming, new."""
-        return [*self.open, *(each.node.name for each in (*self.upcoming, *new) if not each.node.unschedulable)]
+        return [
+            *self.open,
+            *(each.node.name for each in (*self.upcoming, *new) if not each.node.unschedulable),
+        ]
 
     def queue(self, names: Iterable[str]) -> list[PodView]:
         """Pods in the scheduler's order: priority, age, name."""
         return sorted(
-            (self.wanted[name] for name in names), key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name)
+            (self.wanted[name] for name in names),
+            key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name),
         )
 
 
@@ -243,7 +295,8 @@ def _key(pod: Json) -> tuple[str, str]:
 
 
 def _standing(pod: PodView) -> PodView | None:
-    """The pod on the node where it takes room: bound, or nominated. Expendable and gated pods take none."""
+    """The pod on the node where it takes room: bound, or nominated. Expendable
+    and gated pods take none."""
     on = pod.node or ("" if pod.terminating else pod.raw["status"].get("nominatedNodeName", ""))
     cheap = pod.raw["spec"].get("priority") is not None and pod.priority < _CUTOFF
     waits = not pod.node and pod.gated

@@ -81,22 +81,42 @@ class Disks:
             free = maker.free[name]
             if objects.chance(self.draw, 0.3) and free[0] >= 50 and free[2] > 0:
                 kind = self.draw.choice((_ONCE, _ONE_POD))
-                self._bound(f"held{at}", "ns0", "waits", kind, self.draw.choice(self.zones), "affinity")
+                self._bound(
+                    f"held{at}", "ns0", "waits", kind, self.draw.choice(self.zones), "affinity"
+                )
                 spec = {"containers": [objects.container(50)], "volumes": [_uses(f"held{at}")]}
-                maker.run(objects.pod(f"holder-{at}", "ns0", spec, {"app": "holder"}, ("StatefulSet", "holder"), name))
+                maker.run(
+                    objects.pod(
+                        f"holder-{at}",
+                        "ns0",
+                        spec,
+                        {"app": "holder"},
+                        ("StatefulSet", "holder"),
+                        name,
+                    )
+                )
 
     def wish(self) -> Json | None:
-        """How a workload's pods get their volumes; None for most. each: a separate claim for every pod."""
+        """How a workload's pods get their volumes; None for most. each: a
+        separate claim for every pod."""
         if not self.used or not objects.chance(self.draw, 0.3):
             return None
         way = self.draw.choice(_WAYS)
         zone = self.draw.choice((*self.zones, "__".join(self.zones)))
         shared = way in {"missing", "exclusive"} or objects.chance(self.draw, 0.3)
-        return {"way": way, "zone": zone, "each": not shared, "many": objects.chance(self.draw, 0.15)}
+        return {
+            "way": way,
+            "zone": zone,
+            "each": not shared,
+            "many": objects.chance(self.draw, 0.15),
+        }
 
     def claim(self, asks: Json, space: str, workload: str, number: int) -> list[Json]:
         """The volumes of one pod, whose claims are created here."""
-        names = [f"{workload}-d{disk}-{number if asks['each'] else 'all'}" for disk in range(2 if asks["many"] else 1)]
+        names = [
+            f"{workload}-d{disk}-{number if asks['each'] else 'all'}"
+            for disk in range(2 if asks["many"] else 1)
+        ]
         if asks["way"] == "ephemeral":
             made_by = "local" if _one_in(3, f"{space}/{workload}") else "waits"
             template = {
@@ -107,10 +127,15 @@ class Disks:
                 }
             }
             for disk in range(len(names)):
-                self.claims.append(self._ephemeral(space, f"{workload}-{number}", f"v{disk}", made_by))
+                self.claims.append(
+                    self._ephemeral(space, f"{workload}-{number}", f"v{disk}", made_by)
+                )
                 if made_by == "local" and not _one_in(2, f"{space}/{workload}-{number}-{disk}"):
                     self._free_volume(f"{workload}-{number}-{disk}", space, asks["zone"])
-            return [{"name": f"v{disk}", "ephemeral": {"volumeClaimTemplate": template}} for disk in range(len(names))]
+            return [
+                {"name": f"v{disk}", "ephemeral": {"volumeClaimTemplate": template}}
+                for disk in range(len(names))
+            ]
         known = {(c["metadata"]["namespace"], c["metadata"]["name"]) for c in self.claims}
         for name in names:
             if (space, name) not in known:
@@ -121,14 +146,24 @@ class Disks:
     def _ephemeral(space: str, pod: str, name: str, made_by: str) -> Json:
         made = objects.claim(f"{pod}-{name}", space, made_by, _ONCE)
         made["metadata"]["ownerReferences"] = [
-            {"apiVersion": "v1", "kind": "Pod", "name": pod, "controller": True, "uid": f"pod-{space}-{pod}"}
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod,
+                "controller": True,
+                "uid": f"pod-{space}-{pod}",
+            }
         ]
         return made
 
-    def _bound(self, name: str, space: str, storage_class: str, modes: Sequence[str], zone: str, how: str) -> None:
+    def _bound(
+        self, name: str, space: str, storage_class: str, modes: Sequence[str], zone: str, how: str
+    ) -> None:
         made = f"pv-{space}-{name}"
         self.claims.append(objects.claim(name, space, storage_class, modes, made))
-        self.volumes.append(objects.volume(made, storage_class, modes, zone, claimed=(space, name), how=how))
+        self.volumes.append(
+            objects.volume(made, storage_class, modes, zone, claimed=(space, name), how=how)
+        )
 
     def _local(self, name: str, space: str, zone: str) -> None:
         made = objects.claim(name, space, "local", _ONCE)
@@ -146,12 +181,24 @@ class Disks:
         self.volumes.append(made)
 
     _WAY: ClassVar[dict[str, Callable[[Any, str, str, str], None]]] = {
-        "waits": lambda self, name, space, zone: self.claims.append(objects.claim(name, space, "waits", _ONCE)),
-        "allowed": lambda self, name, space, zone: self.claims.append(objects.claim(name, space, "allowed", _MANY)),
-        "bound": lambda self, name, space, zone: self._bound(name, space, "waits", _ONCE, zone, "affinity"),
-        "labelled": lambda self, name, space, zone: self._bound(name, space, "waits", _ONCE, zone, "labels"),
-        "exclusive": lambda self, name, space, zone: self._bound(name, space, "waits", _ONE_POD, zone, "affinity"),
-        "immediate": lambda self, name, space, zone: self.claims.append(objects.claim(name, space, "immediate", _ONCE)),
+        "waits": lambda self, name, space, zone: self.claims.append(
+            objects.claim(name, space, "waits", _ONCE)
+        ),
+        "allowed": lambda self, name, space, zone: self.claims.append(
+            objects.claim(name, space, "allowed", _MANY)
+        ),
+        "bound": lambda self, name, space, zone: self._bound(
+            name, space, "waits", _ONCE, zone, "affinity"
+        ),
+        "labelled": lambda self, name, space, zone: self._bound(
+            name, space, "waits", _ONCE, zone, "labels"
+        ),
+        "exclusive": lambda self, name, space, zone: self._bound(
+            name, space, "waits", _ONE_POD, zone, "affinity"
+        ),
+        "immediate": lambda self, name, space, zone: self.claims.append(
+            objects.claim(name, space, "immediate", _ONCE)
+        ),
         "missing": lambda self, name, space, zone: None,
         "local": _local,
     }

@@ -1,4 +1,6 @@
-"""Random clusters with hostile requests: the rows of a bill are what is paid, and no amount is below zero."""
+"""Random clusters with hostile requests: the rows of a bill are what is paid, and
+no amount is below zero.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tests.amounts import examples
 from tests.property.clusters import make
 from tests.property.replay_case import recorded
 
-LISTS = (None, NodePrices(cpu=0.03, memory=0.004, gpu=1.0), NodePrices(memory=0.1), NodePrices(cpu=0.0))
+LISTS = (
+    None,
+    NodePrices(cpu=0.03, memory=0.004, gpu=1.0),
+    NodePrices(memory=0.1),
+    NodePrices(cpu=0.0),
+)
 AMOUNTS = (2**62, 2**53, -5, 0)
 
 

@@ -1,7 +1,8 @@
 """What holds for every plan of consolidation, on random clusters of up to eight nodes.
 
-Never worse than greedy choice or than doing nothing, within the bound, the same for the same input; every pod gets a
-place from an independent scheduler; and plans that are carried out one after the other come to an end.
+Never worse than greedy choice or than doing nothing, within the bound, the same for the same
+input; every pod gets a place from an independent scheduler; and plans that are carried out one
+after the other come to an end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tests.unit.plan.consolidation_fixture import fixture, policy
 
 MICRO = 1_000_000
 SEEDS = examples(60, 1000)
-DRAWN = 0.01  # of random orders may leave a pod without a place: the planner tries four orders, not all of them
+# of random orders may leave a pod without a place: the planner tries four orders, not all of them
+DRAWN = 0.01
 CHANCE = 3  # more in a small sample; seeds 20,000 to 20,339 miss 18 of 2,712
 DRAWN_SEEDS = examples(120, 1000)  # of fewer clusters a single one decides
 
@@ -76,8 +78,8 @@ def test_cons_47_plan_is_never_worse_than_greedy_choice_and_within_the_bound() -
 @pytest.mark.more
 @pytest.mark.parametrize(("plain", "share"), [(True, 1.0), (False, 0.95)])
 def test_cons_47_plan_is_the_best_one_of_all(plain: bool, share: float) -> None:
-    """Rules between pods are not in the programme. Where they exclude more sets than the search has rounds, a better
-    one may be missed."""
+    """Rules between pods are not in the programme. Where they exclude more sets than the search has
+    rounds, a better one may be missed."""
     equal = total = 0
     for seed in range(10_000, 10_000 + SEEDS):
         case = random_case(seed, nodes=6, plain=plain)
@@ -140,7 +142,9 @@ def test_cons_45_order_of_the_input_and_speed_of_the_machine_change_nothing() ->
         again = (mixed, mixed_memory.replacements, mixed_memory.nodes, mixed_memory.consolidation)
         assert msgspec.json.encode(again) == first, seed
         for step in (1e-6, 1e-5):
-            slow, _ = plan_cluster(case.snapshot, case.policy, case.memory, NOW, 0, clock=TickingClock(step))
+            slow, _ = plan_cluster(
+                case.snapshot, case.policy, case.memory, NOW, 0, clock=TickingClock(step)
+            )
             assert msgspec.json.encode(slow) == msgspec.json.encode(plan), seed
         acting += bool(plan.operations)
     assert acting > SEEDS / 3
@@ -165,7 +169,9 @@ def test_cons_46_search_with_one_branch_is_never_worse_than_greedy_choice() -> N
 
 def test_cons_46_node_that_is_not_reached_says_how_far_from_the_best_the_plan_is() -> None:
     types = {"big": ("8", "32Gi", 0.80), "c": ("4", "4Gi", 0.15), "r": ("1", "16Gi", 0.15)}
-    build = fixture({"a": ("big", ((1, "3500m", "2Gi"), (1, "500m", "14Gi")))}, types, grows=["c", "r"])
+    build = fixture(
+        {"a": ("big", ((1, "3500m", "2Gi"), (1, "500m", "14Gi")))}, types, grows=["c", "r"]
+    )
     search = search_of(Case(0, build.snapshot(), policy(types, max_surge=NodeLimit(nodes=2))))
     search.effort = (0, 1)
     assert best_gain(search) == 0
@@ -190,7 +196,8 @@ def test_cons_48_plans_that_are_carried_out_save_in_every_round_and_end() -> Non
 @pytest.mark.more
 @pytest.mark.parametrize(("k", "most"), [(1.0, 0), (2.0, 4), (4.0, 9)])
 def test_cons_48_no_node_of_a_uniform_pool_is_replaced_too_often(k: float, most: int) -> None:
-    """Each replacement must save more than 1/k of an average node, and no type costs less than a sixteenth."""
+    """Each replacement must save more than 1/k of an average node, and no type
+    costs less than a sixteenth."""
     longest = [0]
     for seed in range(60_000, 60_000 + examples(3, 200)):
         story = uniform(seed, k)

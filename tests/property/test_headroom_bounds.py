@@ -1,4 +1,6 @@
-"""Random clusters with random headroom: no limit is exceeded, and pods get the same nodes as without headroom."""
+"""Random clusters with random headroom: no limit is exceeded, and pods get the same
+nodes as without headroom.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.amounts import examples
 from tests.builders import ZONE, cluster, even, expected, having, node
 from tests.unit.plan.headroom_builder import GIB, gone, plan
 
-_nodes = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 8), st.booleans()), max_size=8)
+_nodes = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 8), st.booleans()), max_size=8
+)
 _pods = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=12)
 _entries = st.lists(
     st.tuples(
@@ -74,11 +78,15 @@ def test_headroom_never_exceeds_a_limit_nor_changes_what_pods_get(
     again = plan(build, *headroom, max_nodes_total=total)
     assert msgspec.json.encode(found) == msgspec.json.encode(again)
     assert expected(found) == expected(without)
-    assert {up.group: up.pods for up in found.scale_ups if up.pods} == {up.group: up.pods for up in without.scale_ups}
+    assert {up.group: up.pods for up in found.scale_ups if up.pods} == {
+        up.group: up.pods for up in without.scale_ups
+    }
     sizes = {group.group: group.target for group in found.groups}
     for up in found.scale_ups:
         assert up.to_size <= most
-        before = next((each.to_size for each in without.scale_ups if each.group == up.group), up.from_size)
+        before = next(
+            (each.to_size for each in without.scale_ups if each.group == up.group), up.from_size
+        )
         assert up.to_size >= before
         assert up.to_size == before or up.headroom, "what is more is headroom's"
         sizes[up.group] = up.to_size
@@ -97,7 +105,9 @@ _moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1
 
 @pytest.mark.more
 @settings(max_examples=examples(15, 60), deadline=None, derandomize=True)
-@given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
+@given(
+    _small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3)
+)
 def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
     nodes: Any, moving: Any, count: int, cpu: int, memory: int, at_once: int
 ) -> None:
@@ -110,13 +120,22 @@ def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
             build.running(f"n{at}", 1, f"{50 * used}m", f"{256 * used}Mi")
             free[f"n{at}"] = (1000 * cores - 50 * used, 4 * GIB * cores - 256 * 2**20 * used)
     for at, (tenths, quarters) in enumerate(moving):
-        build.node(f"m{at}", "4", "16Gi", group="g").running(f"m{at}", 1, f"{tenths}00m", f"{256 * quarters}Mi")
+        build.node(f"m{at}", "4", "16Gi", group="g").running(
+            f"m{at}", 1, f"{tenths}00m", f"{256 * quarters}Mi"
+        )
     build.group("g")
     each = 100 * cpu, 256 * 2**20 * memory
-    found = plan(build, Headroom("spare", pods=count, cpu=each[0], memory=each[1]), max_drain_parallelism=at_once)
+    found = plan(
+        build,
+        Headroom("spare", pods=count, cpu=each[0], memory=each[1]),
+        max_drain_parallelism=at_once,
+    )
     going = set(gone(found))
     pods = {f"n{at}": (50 * used, 256 * 2**20 * used) for at, (_, used) in enumerate(nodes) if used}
-    pods |= {f"m{at}": (100 * tenths, 256 * 2**20 * quarters) for at, (tenths, quarters) in enumerate(moving)}
+    pods |= {
+        f"m{at}": (100 * tenths, 256 * 2**20 * quarters)
+        for at, (tenths, quarters) in enumerate(moving)
+    }
     rows = {name: left for name, left in free.items() if name not in going}
     rows |= {
         f"m{at}": (4000 - pods[f"m{at}"][0], 16 * GIB - pods[f"m{at}"][1])
@@ -132,6 +151,9 @@ def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
             left[name] = (left[name][0] - milli, left[name][1] - amount)
         if all(min(one) >= 0 for one in left.values()):
             assert (
-                sum(min(milli // each[0], amount // each[1] if each[1] else milli) for milli, amount in left.values())
+                sum(
+                    min(milli // each[0], amount // each[1] if each[1] else milli)
+                    for milli, amount in left.values()
+                )
                 >= held
             )

@@ -1,5 +1,5 @@
-"""No single object of a cluster can fail the pass, and everything that does not depend on the object stays
-unchanged."""
+"""No single object of a cluster can fail the pass, and everything that does not depend on
+the object stays unchanged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.property.objects import NOW
 
 FEW = 8  # seeds for each kind
 _GOOD = 25  # number of random clusters from which the seeds choose
-# Kinds of which one object may legitimately change other pods' results: a node adds room, a rule object or a
-# ConfigMap changes the configuration.
+# Kinds of which one object may legitimately change other pods' results: a node adds room, a rule
+# object or a ConfigMap changes the configuration.
 _COUNTS = frozenset(
     {
         "Node",
@@ -55,9 +55,16 @@ def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
 def _others(plan: Plan) -> dict[str, object]:
     """Results outside the hostile namespace: the placed pods and the removable nodes."""
     return {
-        "promised": sorted(pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")),
+        "promised": sorted(
+            pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")
+        ),
         "unneeded": sorted(plan.unneeded),
-        "refused": sorted(pod for each in plan.unschedulable for pod in each.pods if not pod.startswith("hostile/")),
+        "refused": sorted(
+            pod
+            for each in plan.unschedulable
+            for pod in each.pods
+            if not pod.startswith("hostile/")
+        ),
     }
 
 
@@ -90,4 +97,8 @@ def test_no_object_of_two_thousand_seeds_fails_a_pass(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
 def test_uncorrupted_object_can_be_read(kind: str) -> None:
-    assert not [gap for gap in _plan(0, corrupted_objects.good(kind)).gaps if gap.place.startswith("hostile")]
+    assert not [
+        gap
+        for gap in _plan(0, corrupted_objects.good(kind)).gaps
+        if gap.place.startswith("hostile")
+    ]

@@ -14,7 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.importers.command_line import Word, read_command_line, remedy_for, template_problems
+from chalicelib.command.importers.command_line import (
+    Word,
+    read_command_line,
+    remedy_for,
+    template_problems,
+)
 from chalicelib.command.importers.public_values import public_config
 from chalicelib.command.importers.read_autoscaler import read_autoscaler
 from chalicelib.command.importers.scripts import (
@@ -35,12 +40,29 @@ from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec
 from tests.amounts import examples
 from tests.cases import each_row
 
-_FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")  # no blanks of a shell
+# no blanks of a shell
+_FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")
 BLANKS = (" ", "\t", "\n", "\r", "\r\n", *_FOREIGN, "\ufeff")
 _PIECES = (
     *BLANKS,
     *"\\\"'`$#%@!|&;<>(){}[]=:,./*?-+~^",
-    *("a", "A=b", "env ", "export ", "$A", "${A}", "${A:-b}", "$(", "2>&1", "{{", "}}", "{{.A}}", "/*", "*/", "\0"),
+    *(
+        "a",
+        "A=b",
+        "env ",
+        "export ",
+        "$A",
+        "${A}",
+        "${A:-b}",
+        "$(",
+        "2>&1",
+        "{{",
+        "}}",
+        "{{.A}}",
+        "/*",
+        "*/",
+        "\0",
+    ),
     *(
         "cluster-autoscaler ",
         "--nodes=1:2:a ",
@@ -51,7 +73,18 @@ _PIECES = (
         "# - --v=1\n",
         "[Global]\n",
     ),
-    *("[Global]\n", "key = value\n", "\\\n", "\\x41", "0 0 * * *", "1Gi", "10m", "NoSchedule", "é", "²"),
+    *(
+        "[Global]\n",
+        "key = value\n",
+        "\\\n",
+        "\\x41",
+        "0 0 * * *",
+        "1Gi",
+        "10m",
+        "NoSchedule",
+        "é",
+        "²",
+    ),
 )
 _TEXTS = st.lists(st.sampled_from(_PIECES), max_size=40).map("".join)
 
@@ -73,14 +106,18 @@ _SCANNERS: dict[str, Callable[[str], Any]] = {
     "pflag": lambda text: read_command_line(_words(text)),
     "script": lambda text: read_script("a", text, {"A": "b c"}, ""),
     "environment": lambda text: Environment({"A": "b"}).expanded(text, "a"),
-    "import": lambda text: read_autoscaler({"a": text}, workload="", container="", environment={}, image_version=""),
+    "import": lambda text: read_autoscaler(
+        {"a": text}, workload="", container="", environment={}, image_version=""
+    ),
     "placeholder": remedy_for,
     "helm": lambda text: template_problems("a", text),
     "public config": public_config,
     "gcfg": lambda text: definition_reader.parse_gcfg(text, "a"),
     "gcfg value": lambda text: definition_reader.parse_gcfg(f"[Global]\na = {text}", "a"),
     "go template": lambda text: pool_definition.parse_template(text.encode(), ("A",), "a"),
-    "cron": lambda text: CRON.read(Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a")),
+    "cron": lambda text: CRON.read(
+        Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a")
+    ),
     "quantity": parse_quantity,
     "duration": parse_duration,
     "spec": lambda text: parse_spec(text, "a"),
@@ -95,7 +132,8 @@ class _DidNotEnd(Exception):
 
 
 def steps_of(scanner: Callable[[str], Any], text: str, most: int) -> int:
-    """Return the lines of chalicelib that the scanner of a text ran, and raise beyond `most`. A refused text counts."""
+    """Return the lines of chalicelib that the scanner of a text ran, and raise beyond
+    `most`. A refused text counts."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
@@ -141,7 +179,9 @@ def test_every_blank_separates_the_words_of_a_command(blank: str) -> None:
     steps_of(_SCANNERS["shell"], text, 50_000)
     (command,) = split_script(text, "a", 1, {})
     assert [word.text for word in command.words] == ["cluster-autoscaler", "--v=1", "--nodes=1:2:a"]
-    assert [remark.word for remark in command.remarks] == ([f"U+{ord(blank):04X}"] if blank in _FOREIGN else [])
+    assert [remark.word for remark in command.remarks] == (
+        [f"U+{ord(blank):04X}"] if blank in _FOREIGN else []
+    )
 
 
 @each_row(
@@ -188,7 +228,9 @@ def test_words_before_the_program_are_not_copied_again_and_again() -> None:
     counts = []
     for size in (1_000, 2_000):
         _CountedWords.read = 0
-        (found,) = invocations_of_words(_CountedWords(_words("env " * size + "cluster-autoscaler --v=1")), "a", {})
+        (found,) = invocations_of_words(
+            _CountedWords(_words("env " * size + "cluster-autoscaler --v=1")), "a", {}
+        )
         assert [word.text for word in found.words] == ["--v=1"]
         counts.append(_CountedWords.read)
     assert 1_000 <= counts[0] < counts[1] <= 2.1 * counts[0]
@@ -198,7 +240,8 @@ def test_variables_that_hold_long_values_do_not_multiply_a_script() -> None:
     text = f"A={'x' * 10_000}\ncluster-autoscaler {'--f=$A ' * 2_000}\n"
     with pytest.raises(InputErrors) as raised:
         read_script("a", text, {}, "")
-    assert 1_900 < len(raised.value.problems) < 2_000  # the values that were replaced have 1,000,000 characters
+    # the values that were replaced have 1,000,000 characters
+    assert 1_900 < len(raised.value.problems) < 2_000
 
 
 def test_variables_that_hold_long_values_do_not_multiply_a_container() -> None:

@@ -1,4 +1,6 @@
-"""A pass that reads changes has the snapshot, and so the plan, that a pass that reads everything has."""
+"""A pass that reads changes has the snapshot, and so the plan, that a pass
+that reads everything has.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,8 @@ def read(server: ApiServer, kept: KeptLists | None, results: list[ReadResult]) -
 def histories(
     seed: int, disturb: Callable[[ApiServer, random.Random], None], *, pause: float = 0.0
 ) -> list[ReadResult]:
-    """Compare both ways of reading after each of some bursts of changes, and return how the one was read. pause: for
-    how long the server's watches are known to pause, in seconds."""
+    """Compare both ways of reading after each of some bursts of changes, and return how the one was
+    read. pause: for how long the server's watches are known to pause, in seconds."""
     draws, results = random.Random(seed), list[ReadResult]()
     kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
     with ApiServer(ObjectStore(lambda: NOW, seed=seed), longest_watch=0) as server:

@@ -1,4 +1,6 @@
-"""A server may pause before any change: no pass takes the pause for the end, or the next one says that it did."""
+"""A server may pause before any change: no pass takes the pause for the end, or the
+next one says that it did.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,17 @@ import random
 
 import pytest
 
-from tests.property.pausing_server import FollowedServer, Pauses, PausingServer, VirtualTime, healthy
+from tests.property.pausing_server import (
+    FollowedServer,
+    Pauses,
+    PausingServer,
+    VirtualTime,
+    healthy,
+)
 
 PASSES = 40
-FEW, MANY = 300, 6_000  # pods: a list that is read where a server pauses, and one for whose mark a pass waits
+# pods: a list that is read where a server pauses, and one for whose mark a pass waits
+FEW, MANY = 300, 6_000
 
 
 def between(least: float, most: float, seed: int = 7) -> Pauses:
@@ -40,7 +49,9 @@ def followed(
 
 @pytest.mark.parametrize("marks", [False, True], ids=["no-bookmarks", "bookmarks"])
 @pytest.mark.parametrize("share", [1.0, 0.05], ids=["always", "sometimes"])
-def test_no_change_is_missed_where_the_server_pauses_between_changes(share: float, marks: bool) -> None:
+def test_no_change_is_missed_where_the_server_pauses_between_changes(
+    share: float, marks: bool
+) -> None:
     process = followed(sometimes(between(0.2, 5.0), share), marks=marks)
     assert (process.missed, process.passes) == (0, PASSES)
 
@@ -75,9 +86,14 @@ def test_pass_of_a_healthy_server_waits_no_longer_than_two_quiet_moments() -> No
 
 
 @pytest.mark.parametrize(
-    ("marks", "least", "most"), [(True, 9.0, 11.0), (False, 200.0, 500.0)], ids=["bookmarks", "no-bookmarks"]
+    ("marks", "least", "most"),
+    [(True, 9.0, 11.0), (False, 200.0, 500.0)],
+    ids=["bookmarks", "no-bookmarks"],
 )
-def test_age_of_what_was_read_is_bounded_by_what_is_proven(marks: bool, least: float, most: float) -> None:
-    """With bookmarks each pass proves the one before; without them nothing is proven until all is read again."""
+def test_age_of_what_was_read_is_bounded_by_what_is_proven(
+    marks: bool, least: float, most: float
+) -> None:
+    """With bookmarks each pass proves the one before; without them nothing is proven
+    until all is read again."""
     process = followed(healthy, marks=marks)
     assert least <= process.behind <= most

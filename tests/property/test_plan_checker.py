@@ -11,18 +11,33 @@ from chalicelib.model.reason import Reason, ReasonCode
 from tests.property import objects
 from tests.property.clusters import RandomCluster
 from tests.property.objects import HOST, ZONE
-from tests.property.plan_check import BARE, BOOKS, EMPTY, LEFT, LIMIT, NO, PLACE, QUEUE, SPARE, UNSURE, WORDS, Trial
+from tests.property.plan_check import (
+    BARE,
+    BOOKS,
+    EMPTY,
+    LEFT,
+    LIMIT,
+    NO,
+    PLACE,
+    QUEUE,
+    SPARE,
+    UNSURE,
+    WORDS,
+    Trial,
+)
 
 OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 LABELS = {ZONE: "z-a"}
 
 
 def cluster(*settings: str, cpu: int = 900) -> RandomCluster:
-    """One node with room for one of three pods; the group may have three nodes; the last pod is too big for any
-    node."""
+    """One node with room for one of three pods; the group may have three nodes; the last pod
+    is too big for any node."""
     spec: dict[str, Any] = {"containers": [objects.container(cpu)]}
     owner = ("ReplicaSet", "web")
-    full = objects.pod("old", "ns0", {"containers": [objects.container(1000)]}, {"app": "old"}, owner, "g0-n0")
+    full = objects.pod(
+        "old", "ns0", {"containers": [objects.container(1000)]}, {"app": "old"}, owner, "g0-n0"
+    )
     pods = [objects.pod(f"web-{at}", "ns0", spec, {"app": "web"}, owner) for at in range(3)]
     big = objects.pod("big", "ns0", {"containers": [objects.container(5000)]}, {"app": "big"}, None)
     lists = {
@@ -44,7 +59,11 @@ def plan(**changes: Any) -> Plan:
         at=objects.NOW,
         fits_existing=("ns0/web-0",),
         scale_ups=(ScaleUp("g0", "file", 1, 2, 3, ("ns0/web-1", "ns0/web-2")),),
-        unschedulable=(UnschedulablePods(("ns0/big",), {"g0": (Reason.of(ReasonCode.INSUFFICIENT, resource="cpu"),)}),),
+        unschedulable=(
+            UnschedulablePods(
+                ("ns0/big",), {"g0": (Reason.of(ReasonCode.INSUFFICIENT, resource="cpu"),)}
+            ),
+        ),
         promises=(
             PodPlacement(("ns0/web-0",), node="g0-n0"),
             PodPlacement(("ns0/web-1", "ns0/web-2"), group="g0", number=1),
@@ -78,7 +97,9 @@ def test_checker_detects_a_pod_with_two_verdicts() -> None:
 
 
 def test_checker_detects_a_place_that_does_not_exist() -> None:
-    assert kinds(plan(promises=(PodPlacement(("ns0/web-0",), node="g0-n1"), plan().promises[1]))) == {BOOKS}
+    assert kinds(
+        plan(promises=(PodPlacement(("ns0/web-0",), node="g0-n1"), plan().promises[1]))
+    ) == {BOOKS}
 
 
 def test_checker_detects_a_plan_without_places() -> None:
@@ -130,8 +151,12 @@ def test_checker_detects_rejected_pods_that_have_room() -> None:
 
 
 def test_checker_detects_a_wrong_reason() -> None:
-    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NODE_AFFINITY),))) == {WORDS}
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NODE_AFFINITY),))) == {
+        WORDS
+    }
 
 
 def test_checker_skips_pods_that_are_not_simulated() -> None:
-    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NOT_SIMULATED),))) == {UNSURE}
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NOT_SIMULATED),))) == {
+        UNSURE
+    }

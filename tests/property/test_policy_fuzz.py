@@ -15,7 +15,9 @@ from chalicelib.policy.load import digest, load
 from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
-yamlish = st.text(alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200)
+yamlish = st.text(
+    alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200
+)
 snippets = st.sampled_from(
     [
         "*a",
@@ -94,7 +96,11 @@ def test_policy_with_one_value_replaced_is_read_or_rejected(data: st.DataObject)
     number = data.draw(st.integers(0, len(lines) - 1))
     key, colon, _ = lines[number].partition(":")
     value = data.draw(
-        st.one_of(yamlish, snippets, st.sampled_from(["[]", "{}", "[[]]", "{a: {b: c}}", "''", '"\\0"', "-1", "0"]))
+        st.one_of(
+            yamlish,
+            snippets,
+            st.sampled_from(["[]", "{}", "[[]]", "{a: {b: c}}", "''", '"\\0"', "-1", "0"]),
+        )
     )
     lines[number] = f"{key}{colon} {value}"
     check("\n".join(lines))

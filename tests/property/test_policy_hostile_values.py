@@ -1,5 +1,6 @@
-"""Every text field of a policy with hostile texts: the document is a policy or a mistake of its author, in the reader,
-in the compiled form and in the providers that read their settings; never another error."""
+"""Every text field of a policy with hostile texts: the document is a policy or a mistake of
+its author, in the reader, in the compiled form and in the providers that read their
+settings; never another error."""
 
 from __future__ import annotations
 
@@ -115,7 +116,13 @@ _READERS: Mapping[str, Any] = {
 }
 _ENTRIES: Mapping[str, dict[str, Any]] = {
     "nodeGroups": {"provider": "clusterapi", "id": "workers", "min": 1, "max": 9},
-    "rules": {"name": "a", "groups": ["workers"], "cron": "47 20 * * *", "timeZone": "UTC", "add": 3},
+    "rules": {
+        "name": "a",
+        "groups": ["workers"],
+        "cron": "47 20 * * *",
+        "timeZone": "UTC",
+        "add": 3,
+    },
     "schedules": {"name": "a", "cron": "0 20 * * *", "duration": "10h", "mode": "shadow"},
     "maintenanceWindows": {"cron": "0 20 * * *", "duration": "10h"},
     "headroom": {"name": "a", "cpu": "1"},
@@ -191,13 +198,23 @@ def test_every_text_field_of_a_policy_is_known() -> None:
 def test_hostile_texts_in_every_field_are_read_or_refused() -> None:
     # A share of the texts for each field: neighbours in the list are variations of one text.
     every = examples(9, 3)
-    results = [_check(path, text) for number, path in enumerate(PATHS) for text in HOSTILE[number % every :: every]]
+    results = [
+        _check(path, text)
+        for number, path in enumerate(PATHS)
+        for text in HOSTILE[number % every :: every]
+    ]
     assert results.count(False) > len(PATHS)
 
 
 def test_addresses_that_cannot_be_split_are_refused_with_their_place() -> None:
     path = ("spec", "notifications", "webhook", "url")
-    for url in ("https://[::1", "https://]", "https://x:99999", "https://x:0", "https://a\u2100b.example"):
+    for url in (
+        "https://[::1",
+        "https://]",
+        "https://x:99999",
+        "https://x:0",
+        "https://a\u2100b.example",
+    ):
         with pytest.raises(BadInput, match=r"webhook\.url.*is not an HTTPS address"):
             load(_document(path, url), place="p.yaml")
 
@@ -205,7 +222,8 @@ def test_addresses_that_cannot_be_split_are_refused_with_their_place() -> None:
 @pytest.mark.more
 @settings(max_examples=examples(150, 400), deadline=None, derandomize=True)
 @given(
-    st.sampled_from(PATHS), st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE), st.from_regex(r"\w+://.{0,30}"))
+    st.sampled_from(PATHS),
+    st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE), st.from_regex(r"\w+://.{0,30}")),
 )
 def test_any_text_in_any_field_is_read_or_refused(path: Path, text: str) -> None:
     _check(path, text)

@@ -1,6 +1,8 @@
-"""For any scheduler queue and ties, pods with a definite placement get a place, and few new nodes stay empty.
+"""For any scheduler queue and ties, pods with a definite placement get a place, and
+few new nodes stay empty.
 
-`python -m tests.property.checker --seeds 0-500 --draws 6 [--settled]` counts the same for any seeds.
+`python -m tests.property.checker --seeds 0-500 --draws 6 [--settled]`
+counts the same for any seeds.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from tests.property.scheduler_draws import Tally
 SEED, EACH, DRAWS = 20_271_121, examples(30, 200), 4
 PROMISED = 5 * EACH  # placements at least, so that the limits below mean something
 LONG_RUN, CHUNK = 10_000, 250
-# Rehearsals are samples of what the scheduler may do, and so are the draws; therefore the limits are shares of
-# placements and of new nodes.
+# Rehearsals are samples of what the scheduler may do, and so are the draws; therefore the limits
+# are shares of placements and of new nodes.
 UNKEPT, SHORT, EMPTY, EMPTY_SETTLED = 0.001, 0.002, 0.015, 0.007
 
 
 def played(first: int, count: int, draws: int = DRAWS, *, at_rest: bool = False) -> Tally:
-    """Results of draws with the plans for some clusters. at_rest: pods that fit existing nodes are bound before."""
+    """Results of draws with the plans for some clusters. at_rest: pods that fit
+    existing nodes are bound before."""
     total = Tally()
     for seed in range(first, first + count):
         cluster = settled(make(seed), seed) if at_rest else make(seed)
@@ -47,13 +50,15 @@ def kept(total: Tally, empty: float = EMPTY) -> bool:
 def test_placed_pods_find_places_in_any_scheduler_order() -> None:
     total = played(SEED, EACH)
     assert total.promised > PROMISED
-    assert total.sure > 0.9 * total.bound, str(total)  # placements without information are always kept
+    # placements without information are always kept
+    assert total.sure > 0.9 * total.bound, str(total)
     assert kept(total), str(total)
 
 
 @pytest.mark.more
 def test_no_new_node_stays_empty_after_the_scheduler_rejected_all_pending_pods() -> None:
-    """A pending pod that fits an existing node is rare, because the scheduler has tried all pods before."""
+    """A pending pod that fits an existing node is rare, because the scheduler
+    has tried all pods before."""
     total = played(SEED, EACH, at_rest=True)
     assert total.promised > PROMISED
     assert kept(total, EMPTY_SETTLED), str(total)

@@ -1,8 +1,9 @@
-"""Repairs for any vendor response and any memory: a repair removes no node and no more instances than allowed.
+"""Repairs for any vendor response and any memory: a repair removes no node and no
+more instances than allowed.
 
-The groups here are mostly broken, some of them impossible: mismatched sizes, ids listed twice or by two groups,
-instances with the names of nodes, memory from the future. The test states the invariants independently, from the
-snapshot alone.
+The groups here are mostly broken, some of them impossible: mismatched sizes, ids listed twice or by
+two groups, instances with the names of nodes, memory from the future. The test states the
+invariants independently, from the snapshot alone.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ from tests.builders import NOW, node
 from tests.operations import new_operation
 
 GROUPS = ("a", "b", "c")
-_TIMES = st.sampled_from([NOW - 9000.0, NOW - 1000.0, NOW - 901.0, NOW - 900.0, NOW - 10.0, NOW + 5000.0])
+_TIMES = st.sampled_from(
+    [NOW - 9000.0, NOW - 1000.0, NOW - 901.0, NOW - 900.0, NOW - 10.0, NOW + 5000.0]
+)
 _SEEN = st.sampled_from([0.0, NOW - 100_000.0, NOW - 2000.0])
-_ERRORS = st.sampled_from([None, None, InstanceError("OutOfStock", "X", "none"), InstanceError("Unknown")])
+_ERRORS = st.sampled_from(
+    [None, None, InstanceError("OutOfStock", "X", "none"), InstanceError("Unknown")]
+)
 
 
 @st.composite
 def instances(draw: st.DrawFn, group: str) -> tuple[Instance, ...]:
     found = []
-    for at in draw(st.lists(st.integers(0, 5), max_size=7)):  # a number that is drawn twice is listed twice
+    # a number that is drawn twice is listed twice
+    for at in draw(st.lists(st.integers(0, 5), max_size=7)):
         named = draw(st.sampled_from(["", "", f"{group}-{at}"]))
-        owner = draw(st.sampled_from([group, group, group, "a"]))  # sometimes another group's instance
+        # sometimes another group's instance
+        owner = draw(st.sampled_from([group, group, group, "a"]))
         found.append(
             Instance(
                 f"test://{owner}/{owner}-{at}",
@@ -92,7 +99,17 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
         targets = (RemovalTarget(f"{name}-{at}", f"test://{name}/{name}-{at}"),)
         found.append(
             new_operation(
-                f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=OperationState.RUNNING
+                f"{kind}-{name}",
+                "test",
+                "test",
+                name,
+                kind,
+                "p",
+                NOW - 60,
+                3,
+                5,
+                targets,
+                state=OperationState.RUNNING,
             )
         )
     return tuple(found)
@@ -100,17 +117,24 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> tuple[Snapshot, Policy, Memory]:
-    groups = tuple(draw(group(name)) for name in draw(st.lists(st.sampled_from(GROUPS), min_size=1, unique=True)))
+    groups = tuple(
+        draw(group(name))
+        for name in draw(st.lists(st.sampled_from(GROUPS), min_size=1, unique=True))
+    )
     nodes = [node("anchor", "64")]
     nodes += [
         node(f"{name}-{at}", group=name, ready=draw(st.booleans()))
-        for name, at in draw(st.lists(st.tuples(st.sampled_from(GROUPS), st.integers(0, 5)), unique=True))
+        for name, at in draw(
+            st.lists(st.tuples(st.sampled_from(GROUPS), st.integers(0, 5)), unique=True)
+        )
     ]
     if draw(st.booleans()):  # kubelets that report no provider id
         nodes = [msgspec.structs.replace(each, provider_id="") for each in nodes]
     memory = Memory(
         groups={name: draw(group_memory()) for name in draw(st.sets(st.sampled_from(GROUPS)))},
-        unregistered={i.id: draw(_TIMES) for each in groups for i in each.instances if draw(st.booleans())},
+        unregistered={
+            i.id: draw(_TIMES) for each in groups for i in each.instances if draw(st.booleans())
+        },
         operations=draw(operations()),
         first_seen=draw(_SEEN),
     )
@@ -118,7 +142,11 @@ def scenes(draw: st.DrawFn) -> tuple[Snapshot, Policy, Memory]:
         force_delete_unregistered_nodes=draw(st.booleans()) and draw(st.booleans()),
         enforce_node_group_min_size=draw(st.booleans()) and draw(st.booleans()),
     )
-    return Snapshot("test", NOW, nodes=tuple(nodes), groups=groups), Policy("test", options=options), memory
+    return (
+        Snapshot("test", NOW, nodes=tuple(nodes), groups=groups),
+        Policy("test", options=options),
+        memory,
+    )
 
 
 def _is_node(instance: Instance, nodes: tuple[Node, ...]) -> bool:
@@ -131,9 +159,13 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
     owners = Counter(name for each in snapshot.groups for name in {i.id for i in each.instances})
     by_id = {op.spec.id: op for op in plan.operations}
     assert len(by_id) == len(plan.operations), "one intent, one id"
-    assert len({each.group for each in plan.repairs}) == len(plan.repairs), "one repair of a group at a time"
+    assert len({each.group for each in plan.repairs}) == len(plan.repairs), (
+        "one repair of a group at a time"
+    )
     repairs = [
-        op for op in plan.operations if op.spec.kind in {OperationKind.DELETE_INSTANCES, OperationKind.DECREASE_TARGET}
+        op
+        for op in plan.operations
+        if op.spec.kind in {OperationKind.DELETE_INSTANCES, OperationKind.DECREASE_TARGET}
     ]
     assert [op.spec.group for op in repairs] == [each.group for each in plan.repairs]
     for op, said in zip(repairs, plan.repairs, strict=True):
@@ -145,7 +177,11 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
         assert (
             not {
                 (op.spec.group, kind)
-                for kind in (OperationKind.SCALE_UP, OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES)
+                for kind in (
+                    OperationKind.SCALE_UP,
+                    OperationKind.DECREASE_TARGET,
+                    OperationKind.DELETE_INSTANCES,
+                )
             }
             & busy
         )
@@ -156,7 +192,10 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
             assert op.spec.to_size >= found.min
             assert op.spec.to_size >= len(listed), "every machine that is there stays"
             continue
-        assert len([i for i in listed.values() if i.state is not InstanceState.DELETING]) <= op.spec.from_size
+        assert (
+            len([i for i in listed.values() if i.state is not InstanceState.DELETING])
+            <= op.spec.from_size
+        )
         assert said.instances == tuple(target.instance for target in op.spec.targets)
         assert len(set(said.instances)) == len(said.instances)
         for target in op.spec.targets:
@@ -168,7 +207,8 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
 
 
 def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) -> None:
-    """Deletion of unregistered instances does not take the group below its minimum, unless the user allowed it."""
+    """Deletion of unregistered instances does not take the group below its minimum,
+    unless the user allowed it."""
     options = policy.options
     named = {target.instance for target in op.spec.targets}
     if any(i.id in named and i.error is not None for i in found.instances):
@@ -187,7 +227,9 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(scenes())
-def test_repair_removes_no_node_and_no_more_instances_than_allowed(scene: tuple[Snapshot, Policy, Memory]) -> None:
+def test_repair_removes_no_node_and_no_more_instances_than_allowed(
+    scene: tuple[Snapshot, Policy, Memory],
+) -> None:
     snapshot, policy, memory = scene
     plan, after = plan_cluster(snapshot, policy, memory, NOW, 0)
     _check(plan, snapshot, policy, memory)

@@ -1,5 +1,6 @@
-"""Replacements keep their invariants through any life: nothing is bought twice, no node is drained before what was
-bought for it is ready, a node is in one row at most, limits hold, and every replacement ends."""
+"""Replacements keep their invariants through any life: nothing is bought twice, no node is
+drained before what was bought for it is ready, a node is in one row at most, limits hold,
+and every replacement ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""For random clusters, the scheduler of infra/emulators can carry out a plan's placements, and no needless node is
-bought.
+"""For random clusters, the scheduler of infra/emulators can carry out a plan's placements, and no
+needless node is bought.
 
 `python -m tests.property.checker --seeds 0-500 -v` runs the same check. A failure names its seed.
 """
@@ -27,8 +27,9 @@ from tests.property.plan_check import EMPTY, QUEUE, SPARE
 PARTS, EACH, SHRINKABLE, LARGE = 4, examples(30, 275), examples(20, 200), examples(15, 200)
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
-# Clusters for which plans of former releases rejected a pod that one more node would have taken, bought a needless
-# node, or missed a placed pod in queue order; and clusters that are too unhealthy to scale up.
+# Clusters for which plans of former releases rejected a pod that one more node would have
+# taken, bought a needless node, or missed a placed pod in queue order; and clusters that are
+# too unhealthy to scale up.
 ONCE_WRONG = (
     20_262_378,
     20_267_797,
@@ -80,11 +81,13 @@ def reported(failures: Sequence[Failure]) -> str:
 @pytest.mark.more
 @pytest.mark.parametrize("part", range(PARTS))
 def test_plan_placements_are_feasible_for_the_scheduler(part: int) -> None:
-    """Uses consecutive seeds, equal in every run. Hypothesis' draws, derandomized or not, depend on the constants of
-    all loaded modules."""
+    """Uses consecutive seeds, equal in every run. Hypothesis' draws, derandomized or not, depend on
+    the constants of all loaded modules."""
     seeds = range(SEED + part * EACH, SEED + (part + 1) * EACH)
     found = {seed: judged(make(seed), reorder=seed % 5 == 0) for seed in seeds}
-    assert not any(found.values()), reported([each for failures in found.values() for each in failures])
+    assert not any(found.values()), reported(
+        [each for failures in found.values() for each in failures]
+    )
 
 
 def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
@@ -93,30 +96,40 @@ def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
 
 
 @pytest.mark.more
-def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large cluster takes another code path in placement/new_nodes.py, which small clusters can be forced to take.
-    Only small plans retry all pods to find a needless node, or in queue order."""
+def test_large_plan_placements_are_feasible_for_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large cluster takes another code path in placement/new_nodes.py, which small
+    clusters can be forced to take. Only small plans retry all pods to find a needless
+    node, or in queue order."""
     monkeypatch.setattr("chalicelib.plan.scale_up.placement.planned_nodes._EXACT", 0)
     failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
-    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], reported(failures)
+    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], (
+        reported(failures)
+    )
 
 
 def _keeps_its_promises(draw: random.Random) -> None:
     cluster = draw_cluster(draw)
     failures = judged(cluster)
     if failures:
-        folder = Path(tempfile.gettempdir()) / "outscaler-property"  # the last one written is the smallest
+        # the last one written is the smallest
+        folder = Path(tempfile.gettempdir()) / "outscaler-property"
         command = " ".join(write(cluster, folder))
-        pytest.fail(f"{reported(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
+        pytest.fail(
+            f"{reported(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes"
+        )
 
 
 @pytest.mark.more
 def test_plan_placements_are_feasible_in_shrinkable_clusters() -> None:
-    """Without OUTSCALER_SHRINK the clusters are those of the first seeds, whose plans the first test judges: here only
-    that they are the same. The first one is judged in full."""
+    """Without OUTSCALER_SHRINK the clusters are those of the first seeds, whose plans the first
+    test judges: here only that they are the same. The first one is judged in full."""
     if not os.environ.get("OUTSCALER_SHRINK"):
         for seed in range(SEED, SEED + SHRINKABLE):
-            assert msgspec.structs.replace(draw_cluster(random.Random(seed)), seed=seed) == make(seed)
+            assert msgspec.structs.replace(draw_cluster(random.Random(seed)), seed=seed) == make(
+                seed
+            )
         _keeps_its_promises(random.Random(SEED))
         return
     settings(
@@ -124,16 +137,26 @@ def test_plan_placements_are_feasible_in_shrinkable_clusters() -> None:
         deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.large_base_example,
+        ],
     )(given(draw=st.randoms(use_true_random=False))(_keeps_its_promises))()
 
 
 def _chunk(start: int) -> list[Failure]:
-    return [failure for seed in range(start, start + CHUNK) for failure in judged(make(seed), reorder=seed % 5 == 0)]
+    return [
+        failure
+        for seed in range(start, start + CHUNK)
+        for failure in judged(make(seed), reorder=seed % 5 == 0)
+    ]
 
 
 @pytest.mark.slow
-def test_placements_of_fifty_thousand_plans_are_feasible(capsys: pytest.CaptureFixture[str]) -> None:
+def test_placements_of_fifty_thousand_plans_are_feasible(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Starts at the seed OUTSCALER_SEED; the final line is used in release notes."""
     first = int(os.environ.get("OUTSCALER_SEED", SEED))
     with ProcessPoolExecutor() as workers:
@@ -141,5 +164,8 @@ def test_placements_of_fifty_thousand_plans_are_feasible(capsys: pytest.CaptureF
         failures = [failure for found in chunks for failure in found]
     kinds = Counter(kind for kind, _ in {(failure.kind, failure.seed) for failure in failures})
     with capsys.disabled():
-        print(f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, of which broke a promise: {dict(kinds) or 'none'}")
+        print(
+            f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, of which broke a promise: "
+            f"{dict(kinds) or 'none'}"
+        )
     assert not failures, reported(failures[:50])

@@ -1,8 +1,9 @@
-"""Eight clusters scheduled by a real kube-scheduler: draws can reproduce its result, and plans for these clusters have
-feasible placements.
+"""Eight clusters scheduled by a real kube-scheduler: draws can reproduce its result, and plans for
+these clusters have feasible placements.
 
-The scheduler chooses randomly among equal nodes and retries rejected pods in a separate order, so a capture is one of
-many possible results. The test compares the number of pods of each kind that got a place.
+The scheduler chooses randomly among equal nodes and retries rejected pods in a separate
+order, so a capture is one of many possible results. The test compares the number of pods of
+each kind that got a place.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ LISTS = {
     "CSIDriver": "csidrivers",
 }
 DRAWS = examples(15, 40)
-MISSED = 0.02  # share of placements kept over all draws, since both rehearsals and draws are samples
+# share of placements kept over all draws, since both rehearsals and draws are samples
+MISSED = 0.02
 
 
 def cluster(folder: Path) -> RandomCluster:
@@ -49,12 +51,16 @@ def cluster(folder: Path) -> RandomCluster:
     for item in json.loads((folder / "objects.json").read_text("utf-8"))["items"]:
         if item["kind"] != "PriorityClass":
             lists[LISTS.get(item["kind"], "workloads")].append(item)
-    return RandomCluster(0, lists, json.loads((folder / "manifest.json").read_text("utf-8")), (), {})
+    return RandomCluster(
+        0, lists, json.loads((folder / "manifest.json").read_text("utf-8")), (), {}
+    )
 
 
 def now_of(made: RandomCluster) -> float:
     """One minute after the creation of the last pod."""
-    return 60.0 + max(parse_time(pod["metadata"]["creationTimestamp"]) for pod in made.lists["pods"])
+    return 60.0 + max(
+        parse_time(pod["metadata"]["creationTimestamp"]) for pod in made.lists["pods"]
+    )
 
 
 @needs_shared
@@ -65,7 +71,9 @@ def test_scheduler_draws_can_reproduce_the_real_scheduler(name: str) -> None:
     made = cluster(CAPTURES / name)
     real = json.loads((CAPTURES / name / "scheduler.json").read_text("utf-8"))
     stage = SchedulerView(made)
-    new = [stage.newcomer(stage.groups[node.rpartition("-x")[0]], node) for node in real["nodesAdded"]]
+    new = [
+        stage.newcomer(stage.groups[node.rpartition("-x")[0]], node) for node in real["nodesAdded"]
+    ]
     pods = [pod for pod in real["places"] if pod in stage.wanted]
     kinds = {pod: look(stage.wanted[pod]) for pod in pods}
     theirs = Counter(kinds[pod] for pod in pods if real["places"][pod] is not None)
@@ -82,7 +90,9 @@ def test_scheduler_draws_can_reproduce_the_real_scheduler(name: str) -> None:
 def test_plans_for_captured_clusters_have_feasible_placements(name: str) -> None:
     made = cluster(CAPTURES / name)
     now = now_of(made)
-    plan = plan_cluster(read(made.lists, made.manifest, now), load(POLICY, place="policy.yaml")[0], Memory(), now, 0)[0]
+    plan = plan_cluster(
+        read(made.lists, made.manifest, now), load(POLICY, place="policy.yaml")[0], Memory(), now, 0
+    )[0]
     tally = Trial(made, plan).drawn(DRAWS)
     assert tally.draws == DRAWS
     assert tally.unkept + tally.among <= MISSED * tally.sure, str(tally)

@@ -1,5 +1,5 @@
-"""Random removal candidates: the selection never exceeds a minimum, a disruption budget or the circuit breaker, and
-takes zero-or-max groups whole."""
+"""Random removal candidates: the selection never exceeds a minimum, a disruption budget or the
+circuit breaker, and takes zero-or-max groups whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ GROUPS = st.lists(
     max_size=4,
 )
 TAKEN = st.lists(
-    st.tuples(st.integers(-4000, 10).map(lambda age: NOW + age), st.integers(0, 4), st.integers(0, 9)), max_size=3
+    st.tuples(
+        st.integers(-4000, 10).map(lambda age: NOW + age), st.integers(0, 4), st.integers(0, 9)
+    ),
+    max_size=3,
 ).map(tuple)
 LIMITS = st.fixed_dictionaries(
     {
@@ -73,7 +76,12 @@ def build(groups: list[dict[str, Any]]) -> SelectionBuilderPool:
             error="403" if each["error"] else "",
         )
         going = [f"{name}-o{number:02d}" for number in range(min(each["going"], each["others"]))]
-        pool.going(name, *going, *(f"{name}-x{number}" for number in range(each["gone"])), drained=each["risky"])
+        pool.going(
+            name,
+            *going,
+            *(f"{name}-x{number}" for number in range(each["gone"])),
+            drained=each["risky"],
+        )
     return pool
 
 
@@ -85,7 +93,9 @@ def test_removal_selection_never_exceeds_a_limit(
 ) -> None:
     pool = build(groups)
     allowed = MaxDisruption(limits["nodes"], limits["pods"], limits["share"])
-    memory = Memory(breaker=BreakerState(taken), released_until=NOW + 60 if limits["released"] else 0.0)
+    memory = Memory(
+        breaker=BreakerState(taken), released_until=NOW + 60 if limits["released"] else 0.0
+    )
     options: dict[str, Any] = {
         "max_scale_down_parallelism": limits["most"],
         "max_drain_parallelism": limits["drains"],
@@ -95,9 +105,9 @@ def test_removal_selection_never_exceeds_a_limit(
     picked = pool.pick(memory, max_disruption=allowed, **options)
     world = pool.world(memory, max_disruption=allowed, **options)
 
-    assert sorted([*goes(picked), *picked.refused]) == sorted(each.node.name for each in pool.candidates), (
-        "all are told"
-    )
+    assert sorted([*goes(picked), *picked.refused]) == sorted(
+        each.node.name for each in pool.candidates
+    ), "all are told"
     assert picked == pool.pick(memory, max_disruption=allowed, **options)
     per_group = Counter(each.group for each in picked.chosen)
     atomic = {group for group in per_group if world.groups[group].group.options.zero_or_max}
@@ -106,20 +116,28 @@ def test_removal_selection_never_exceeds_a_limit(
         assert facts.target - facts.leaving - count >= facts.group.min
         if group in atomic:
             staying = [node for node in facts.nodes if node.name not in world.leaving]
-            assert count == len(staying) or (count == facts.target and not facts.leaving), "whole or not at all"
+            assert count == len(staying) or (count == facts.target and not facts.leaving), (
+                "whole or not at all"
+            )
 
     single = [each for each in picked.chosen if each.group not in atomic]
     running = [target for operation in pool.operations for target in operation.spec.targets]
     drains = sum(bool(each.evict) for each in picked.chosen)
     draining = sum(bool(target.evict) for target in running)
     if len(atomic) <= 1 and single:
-        assert len(picked.chosen) + len(running) <= limits["most"], "only an atomic group may overflow, alone"
+        assert len(picked.chosen) + len(running) <= limits["most"], (
+            "only an atomic group may overflow, alone"
+        )
     if not atomic and drains:
         assert drains + draining <= limits["drains"]
     if len(running) >= limits["most"]:
         assert picked.chosen == ()
 
-    left = [node for node in pool.build.nodes if node.name not in world.leaving and node.name not in goes(picked)]
+    left = [
+        node
+        for node in pool.build.nodes
+        if node.name not in world.leaving and node.name not in goes(picked)
+    ]
     if picked.chosen:
         assert sum(node.capacity["cpu"] for node in left) >= limits["cores"] * 1000
         assert sum(node.capacity["memory"] for node in left) >= limits["memory"] * 2**30
@@ -146,7 +164,9 @@ def _within_max_disruption(
         (allowed.pods_per_hour, sum(one[2] for one in hour), pods),
     ):
         if limit and now and before + now > limit:
-            assert before == 0, "only what is larger than the limit by itself, and only into an empty hour"
+            assert before == 0, (
+                "only what is larger than the limit by itself, and only into an empty hour"
+            )
             assert units >= 1
             assert sum(bool(each.evict) for each in chosen) == 1 or atomic
     if chosen and allowed != MaxDisruption():

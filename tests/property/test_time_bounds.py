@@ -1,5 +1,6 @@
-"""A pass always ends with a plan, whatever the pods and nodes look like: between two looks at the clock there is never
-more work than one look at every object, and what there was no time for says so.
+"""A pass always ends with a plan, whatever the pods and nodes look like: between two
+looks at the clock there is never more work than one look at every object, and what there
+was no time for says so.
 
 The clock advances by one with each reading, so no test depends on the machine.
 """
@@ -39,20 +40,30 @@ class CountingClock:
 def _own(at: int, key: str, kind: str = "podAntiAffinity") -> Json:
     labels = {"app": f"a{at}"}
     return pod(
-        f"p{at}", labels=labels, **affinity({"topologyKey": key, "labelSelector": {"matchLabels": labels}}, kind=kind)
+        f"p{at}",
+        labels=labels,
+        **affinity({"topologyKey": key, "labelSelector": {"matchLabels": labels}}, kind=kind),
     )
 
 
 def _spread(at: int, key: str) -> Json:
     labels = {"app": f"a{at % 7}", "x": str(at)}
     rule = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    return pod(f"p{at}", labels=labels, topologySpreadConstraints=[{**rule, "labelSelector": {"matchLabels": labels}}])
+    return pod(
+        f"p{at}",
+        labels=labels,
+        topologySpreadConstraints=[{**rule, "labelSelector": {"matchLabels": labels}}],
+    )
 
 
 def _many_values(at: int) -> Json:
     values = [f"a{at + each}" for each in range(40)]
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
-    return pod(f"p{at}", labels={"app": f"a{at}"}, **affinity({"topologyKey": HOST, "labelSelector": selector}))
+    return pod(
+        f"p{at}",
+        labels={"app": f"a{at}"},
+        **affinity({"topologyKey": HOST, "labelSelector": selector}),
+    )
 
 
 def _without_label(at: int) -> Json:
@@ -62,7 +73,9 @@ def _without_label(at: int) -> Json:
 
 def _port(at: int) -> Json:
     ports = [{"hostPort": 1_000 + at % 50, "protocol": "TCP"}]
-    return pod(f"p{at}", containers=[{"ports": ports, "resources": {"requests": {"cpu": f"{100 + at}m"}}}])
+    return pod(
+        f"p{at}", containers=[{"ports": ports, "resources": {"requests": {"cpu": f"{100 + at}m"}}}]
+    )
 
 
 def _labelled_node(at: int) -> Json:
@@ -81,11 +94,19 @@ SHAPES: dict[str, Callable[[int], list[Json]]] = {
     "spread by zone": lambda n: [_spread(at, ZONE) for at in range(n)],
     "host ports": lambda n: [_port(at) for at in range(n)],
     "own requests": lambda n: [
-        pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}]) for at in range(n)
+        pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}])
+        for at in range(n)
     ],
-    "node labels": lambda n: [*(_labelled_node(at + 100) for at in range(n)), *(pod(f"p{at}") for at in range(40))],
+    "node labels": lambda n: [
+        *(_labelled_node(at + 100) for at in range(n)),
+        *(pod(f"p{at}") for at in range(40)),
+    ],
     "running anti-affinity": lambda n: [
-        {**each, "spec": {**each["spec"], "nodeName": f"n{at % 80}"}, "status": {"phase": "Running"}}
+        {
+            **each,
+            "spec": {**each["spec"], "nodeName": f"n{at % 80}"},
+            "status": {"phase": "Running"},
+        }
         for at, each in enumerate(_own(at, HOST) for at in range(n))
     ],
 }
@@ -104,7 +125,8 @@ def _measured(shape: str, count: int, within: float) -> tuple[Plan, CountingCloc
 @pytest.mark.parametrize("shape", SHAPES)
 def test_work_between_two_looks_at_the_clock_is_proportional_to_the_objects(shape: str) -> None:
     small, large = (_measured(shape, count, 1e9)[1].work for count in (60, 240))
-    # Four times the objects: four times the work; a loop over pairs that looks at no clock would be sixteen times.
+    # Four times the objects: four times the work; a loop over pairs that looks at no
+    # clock would be sixteen times.
     assert large < 8 * max(small, 2_000)
 
 
@@ -115,7 +137,11 @@ def test_pass_ends_soon_after_its_time_with_a_plan_for_every_pod(shape: str, wit
     plan = hostile_tenants.planned(objects, clock, within)
     # What must be completed after the end looks at the clock a few times for each pod and group.
     assert clock.now < within + 40 * (150 + GROUPS)
-    waiting = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod" and "nodeName" not in each["spec"]}
+    waiting = {
+        each["metadata"]["name"]
+        for each in objects
+        if each["kind"] == "Pod" and "nodeName" not in each["spec"]
+    }
     judged = {
         key.partition("/")[2]
         for keys in (
@@ -131,7 +157,12 @@ def test_pass_ends_soon_after_its_time_with_a_plan_for_every_pod(shape: str, wit
 
 def test_pods_that_were_not_judged_say_that_the_time_was_over() -> None:
     plan = hostile_tenants.planned(SHAPES["anti-affinity with all"](100), CountingClock(), 1.0)
-    reasons = {reason.code for each in plan.unschedulable for found in each.reasons.values() for reason in found}
+    reasons = {
+        reason.code
+        for each in plan.unschedulable
+        for found in each.reasons.values()
+        for reason in found
+    }
     assert reasons == {ReasonCode.TIME_BUDGET}
     assert plan.scale_ups == ()
     assert {each.reason.code for each in plan.unremovable} == {ReasonCode.NOT_EVALUATED}

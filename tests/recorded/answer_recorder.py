@@ -1,9 +1,10 @@
-"""Asks commands, routes and pages about an emulated account, and keeps what they answer. Of the recording of surfaces
-this is the only module that imports the program itself.
+"""Asks commands, routes and pages about an emulated account, and keeps what they answer. Of the
+recording of surfaces this is the only module that imports the program itself.
 
-Whatever could differ between two runs is fixed: the clock, the time zone, the width of the terminal, the environment,
-and the working directory, which is empty. Answers of commands have the exit code and both streams, piped and on
-terminals of 80 columns (without colours) and of 120 (with them).
+Whatever could differ between two runs is fixed: the clock, the time zone, the width of the
+terminal, the environment, and the working directory, which is empty. Answers of commands have the
+exit code and both streams, piped and on terminals of 80 columns (without colours) and of 120 (with
+them).
 """
 
 from __future__ import annotations
@@ -70,12 +71,17 @@ class AnswerRecorder:
                 patch.delenv("NO_COLOR")
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = outscaler(words)
-        name = (title or " ".join(("outscaler", *words))) + (f", {columns} columns" if columns else "")
+        name = (title or " ".join(("outscaler", *words))) + (
+            f", {columns} columns" if columns else ""
+        )
         mistakes = [f"stderr: {line}" for line in err.getvalue().splitlines()]
         self._keep(name, [f"exit {code}", *out.getvalue().splitlines(), *mistakes])
 
-    def forms(self, *words: str, forms: Sequence[str] = (*TEXTS[:1], *DATA), path: str = "") -> None:
-        """Record an answer in these forms, texts in every width. path: also this one of jsonpath."""
+    def forms(
+        self, *words: str, forms: Sequence[str] = (*TEXTS[:1], *DATA), path: str = ""
+    ) -> None:
+        """Record an answer in these forms, texts in every width. path: also this one of
+        jsonpath."""
         for form in (*forms, *([f"jsonpath={path}"] if path else ())):
             for columns in (PIPED, NARROW, BROAD) if form in TEXTS else (PIPED,):
                 self.command(*words, *(() if form == "table" else ("-o", form)), columns=columns)
@@ -85,7 +91,8 @@ class AnswerRecorder:
         self._patch.setenv(name, value)
 
     def watched(self, *words: str, rounds: int = 1) -> None:
-        """Record a command that looks again so many times, ten minutes later each time, until Ctrl-C."""
+        """Record a command that looks again so many times, ten minutes later
+        each time, until Ctrl-C."""
         left, before = [600.0] * rounds, self.now
 
         def waited(_: float) -> None:
@@ -129,17 +136,25 @@ class AnswerRecorder:
             text = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
         text = _ASSET.sub(r"\1-HASH", _LINK.sub("/ui/open/CODE", text))
         lines = [f"{name}: {value}" for name, value in sorted(answer.headers.items())]
-        self._keep(title or f"{method} {path}", [f"status {answer.status_code}", *lines, *text.splitlines()])
+        self._keep(
+            title or f"{method} {path}",
+            [f"status {answer.status_code}", *lines, *text.splitlines()],
+        )
 
     def _keep(self, question: str, lines: list[str]) -> None:
         assert question not in self.answers, f"{question} is asked twice"
-        assert not any(str(self.folder) in line for line in lines), f"{question} names a folder of this machine"
+        assert not any(str(self.folder) in line for line in lines), (
+            f"{question} names a folder of this machine"
+        )
         self.answers[question] = lines
 
 
 @contextlib.contextmanager
-def recorder(items: Mapping[str, Any] | None = None, table: str = TABLE, now: float = NOW) -> Iterator[AnswerRecorder]:
-    """A recorder in an account with these items, which are asked about at `now`; without items there is no account."""
+def recorder(
+    items: Mapping[str, Any] | None = None, table: str = TABLE, now: float = NOW
+) -> Iterator[AnswerRecorder]:
+    """A recorder in an account with these items, which are asked about at `now`; without
+    items there is no account."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.callback(time.tzset)  # after the environment is as before
@@ -181,12 +196,14 @@ def _load(items: Mapping[str, Any], table: str) -> None:
     state.load(client, dict(items))
     secrets = boto3.client("secretsmanager")
     secrets.create_secret(Name="outscaler/page", SecretString=KEY)
-    secrets.create_secret(Name="outscaler/filled/webhook", SecretString=json.dumps({"bearer": BEARER}))
+    secrets.create_secret(
+        Name="outscaler/filled/webhook", SecretString=json.dumps({"bearer": BEARER})
+    )
 
 
 def _remember_reads(patch: pytest.MonkeyPatch) -> None:
-    """Answer a request that reads what was read since the last write from memory: an emulated one takes most of the
-    time of a command."""
+    """Answer a request that reads what was read since the last write from memory: an emulated one
+    takes most of the time of a command."""
     kind = botocore.client.BaseClient
     ask, known = vars(kind)["_make_api_call"], dict[tuple[str, str], bytes]()
 
@@ -204,5 +221,7 @@ def _remember_reads(patch: pytest.MonkeyPatch) -> None:
 
 def session(client: Client, path: str) -> str:
     """The cookie of a session of the pages that a route gives."""
-    link = client.http.post(path, headers={"Content-Type": "application/json"}, body=b"{}").json_body["link"]
+    link = client.http.post(
+        path, headers={"Content-Type": "application/json"}, body=b"{}"
+    ).json_body["link"]
     return str(client.http.get(link).headers["Set-Cookie"]).partition(";")[0]

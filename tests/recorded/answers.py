@@ -1,4 +1,5 @@
-"""What the commands answer about the recorded table and about generated clusters, and what messages look like.
+"""What the commands answer about the recorded table and about generated clusters, and
+what messages look like.
 
 python -m tests.recorded.answers     write tests/recorded/answers.json.gz with the code of this tree
 """
@@ -90,7 +91,9 @@ def answers() -> dict[str, list[str]]:
         document = Path(made) / "policy.yaml"
         document.write_text(DOCUMENT)
         for words in ABOUT_THE_TABLE:
-            found[" ".join(words)] = said(*(str(document) if word == "DOCUMENT" else word for word in words))
+            found[" ".join(words)] = said(
+                *(str(document) if word == "DOCUMENT" else word for word in words)
+            )
         stored = state.unpacked(state.items(client))
         found["rows of apply"] = [
             json.dumps(row, sort_keys=True)
@@ -111,11 +114,18 @@ def _explained(case: Any) -> dict[str, list[str]]:
         folder = Path(made)
         words = ["--snapshot", made, *case.fill(folder), "--now", case.times[0]]
         nodes = json.loads((folder / "nodes.json").read_text())["items"]
-        pods = [pod for pod in json.loads((folder / "pods.json").read_text())["items"] if "nodeName" not in pod["spec"]]
+        pods = [
+            pod
+            for pod in json.loads((folder / "pods.json").read_text())["items"]
+            if "nodeName" not in pod["spec"]
+        ]
         asked = [
             ("group", "g0"),
             *(("node", each["metadata"]["name"]) for each in nodes[:3]),
-            *(("pod", f"{each['metadata']['namespace']}/{each['metadata']['name']}") for each in pods[:4]),
+            *(
+                ("pod", f"{each['metadata']['namespace']}/{each['metadata']['name']}")
+                for each in pods[:4]
+            ),
         ]
         for kind, name in asked:
             found[f"{case.name} explain {kind} {name}"] = said("explain", kind, name, *words)
@@ -130,7 +140,9 @@ def recorded() -> dict[str, list[str]]:
 
 def main() -> None:
     """Make the recording."""
-    FILE.write_bytes(gzip.compress(json.dumps(answers(), sort_keys=True, indent=1).encode(), 9, mtime=0))
+    FILE.write_bytes(
+        gzip.compress(json.dumps(answers(), sort_keys=True, indent=1).encode(), 9, mtime=0)
+    )
 
 
 if __name__ == "__main__":

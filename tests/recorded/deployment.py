@@ -1,12 +1,14 @@
-"""The table of a deployment about which every surface is asked: clusters that show every reason, verdict, metric and
-kind of journal line.
+"""The table of a deployment about which every surface is asked: clusters that show every reason,
+verdict, metric and kind of journal line.
 
-    prod, shop, staging, edge, lab    the example of the page, with a history of every kind and a comparison of edge
-    reasons                           a decision that gives every reason, in every place in which a reason stands
+    prod, shop, staging, edge, lab    the example of the page, with a history of every kind
+                                      and a comparison of edge
+    reasons                           a decision that gives every reason, in every place
+                                      in which a reason stands
     filled                            a decision and an overview in which every field is set
 
-`python -m tests.recorded.surfaces --deployment` makes it again. Otherwise the recorded rows are read, so that no answer
-depends on how this module makes them.
+`python -m tests.recorded.surfaces --deployment` makes it again. Otherwise the recorded rows are
+read, so that no answer depends on how this module makes them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import msgspec
 
 from chalicelib.model.bill import Bill, CostParts, MachineCost, SpotCost, WorkloadCost
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory, NodeMemory
+from chalicelib.model.memory import (
+    GroupMemory,
+    InterruptionNotice,
+    InterruptionRisk,
+    Memory,
+    NodeMemory,
+)
 from chalicelib.model.operation import OperationState
 from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.overview import ClusterOverview
@@ -31,7 +39,15 @@ from chalicelib.policy.load import digest
 from chalicelib.reasons.text import sentence
 from chalicelib.record import carry_over, journal
 from chalicelib.record.metrics import BUCKETS, HISTOGRAM, METRICS, key
-from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, add
+from chalicelib.shadow.records import (
+    GROWTH,
+    REMOVAL,
+    Ledger,
+    Match,
+    Observation,
+    ShadowVerdict,
+    add,
+)
 from chalicelib.store import JournalEntry, Store
 from infra.emulators import example_clusters
 from infra.emulators.controllers.clock import ManualClock
@@ -61,11 +77,21 @@ spec:
 """
 PARAMETERS: dict[str, str | int | float] = {
     **{
-        name: f"some {name}" for name in ("bound", "detail", "error", "what", "where", "which", "window", "differences")
+        name: f"some {name}"
+        for name in ("bound", "detail", "error", "what", "where", "which", "window", "differences")
     },
-    **{name: f"a-{name}" for name in ("budget", "by", "chosen", "claim", "driver", "expander", "group", "headroom")},
-    **{name: f"a-{name}" for name in ("id", "instance", "key", "name", "node", "nodes", "object", "option", "order")},
-    **{name: f"a-{name}" for name in ("pool", "provider", "signal", "storage", "volume", "who", "zone", "zones")},
+    **{
+        name: f"a-{name}"
+        for name in ("budget", "by", "chosen", "claim", "driver", "expander", "group", "headroom")
+    },
+    **{
+        name: f"a-{name}"
+        for name in ("id", "instance", "key", "name", "node", "nodes", "object", "option", "order")
+    },
+    **{
+        name: f"a-{name}"
+        for name in ("pool", "provider", "signal", "storage", "volume", "who", "zone", "zones")
+    },
     "condition": "Ready=False",
     "gates": "example.org/gate",
     "metric": "cpu",
@@ -124,7 +150,9 @@ PARAMETERS: dict[str, str | int | float] = {
 }
 """A value for each name that a reason may have among its parameters."""
 RULES_OF_PODS = tuple(ReasonCode)[
-    tuple(ReasonCode).index(ReasonCode.CONTROLLER_NOT_FOUND) : tuple(ReasonCode).index(ReasonCode.LONG_UNREGISTERED)
+    tuple(ReasonCode).index(ReasonCode.CONTROLLER_NOT_FOUND) : tuple(ReasonCode).index(
+        ReasonCode.LONG_UNREGISTERED
+    )
 ]
 
 
@@ -145,24 +173,36 @@ def rows() -> dict[str, list[dict[str, Any]]]:
 
 
 def _history(store: Store, account: MemoryAccount) -> None:
-    """A line of every kind, operations of every kind and end, claims, pauses, and a node that its vendor takes back."""
+    """A line of every kind, operations of every kind and end, claims, pauses, and a node
+    that its vendor takes back."""
     for at, (kind, group, facts) in enumerate(_lines()):
         operation = f"op-{at:02}" if kind == "operation" else ""
         line = JournalEntry(NOW - 7000.0 + 37.0 * at, kind, f"plan-{at}", operation, group, facts)
         store.journal.append("prod", line)
-    store.group_ownership.claim_groups("prod", [("clusterapi", "web"), ("exoscale", example_clusters.GPU)])
+    store.group_ownership.claim_groups(
+        "prod", [("clusterapi", "web"), ("exoscale", example_clusters.GPU)]
+    )
     store.group_ownership.claim_groups("shop", [("clusterapi", "group-0")])
     store.journal.count("prod", {"scaled_up_nodes_total": 4.0})
-    growth = Pause(NOW + 900.0, NOW - 60.0, PausedPart.GROWTH, example_clusters.ARM, "a new image", KIM)
+    growth = Pause(
+        NOW + 900.0, NOW - 60.0, PausedPart.GROWTH, example_clusters.ARM, "a new image", KIM
+    )
     store.pauses.change("prod", lambda _: (growth,))
     removals = Pause(NOW + 7200.0, NOW - 90.0, PausedPart.REMOVALS, reason="sale", by=KIM)
-    store.pauses.change("shop", lambda _: (removals, msgspec.structs.replace(growth, group="group-0")))
+    store.pauses.change(
+        "shop", lambda _: (removals, msgspec.structs.replace(growth, group="group-0"))
+    )
     before = store.memory.load("prod")
     notices = {"batch-4": InterruptionNotice(NOW - 20.0, NOW + 100.0, by_vendor=True)}
-    batch = GroupMemory(target=5, risk=InterruptionRisk(1.5, 900.0, NOW - 60.0, 5, NOW - 20.0, notices))
+    batch = GroupMemory(
+        target=5, risk=InterruptionRisk(1.5, 900.0, NOW - 60.0, 5, NOW - 20.0, notices)
+    )
     noticed = msgspec.structs.replace(
         before,
-        nodes={"arm-0": NodeMemory(unneeded_since=NOW - 240.0), "web-2": NodeMemory(unremovable_until=NOW + 60.0)},
+        nodes={
+            "arm-0": NodeMemory(unneeded_since=NOW - 240.0),
+            "web-2": NodeMemory(unremovable_until=NOW + 60.0),
+        },
         groups=before.groups | {example_clusters.BATCH: batch},
     )
     ended = [_removal(at) for at in range(3)]
@@ -172,7 +212,9 @@ def _history(store: Store, account: MemoryAccount) -> None:
     for operation in ended:
         then = account.store(TABLE, clock=ManualClock(operation.spec.created_at + 90.0)).operations
         claimed = then.claim("prod", operation.spec.id, "act", 60.0)
-        then.advance(claimed, claimed.with_status(state=OperationState.SUCCEEDED, outcome="done"), "act")
+        then.advance(
+            claimed, claimed.with_status(state=OperationState.SUCCEEDED, outcome="done"), "act"
+        )
 
 
 def _removal(at: int) -> Any:
@@ -193,16 +235,32 @@ def _removal(at: int) -> Any:
 
 def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Kind, group and facts of lines of the journal."""
-    for kind, sizes in (("grow", (2, 5)), ("shrink", (5, 4)), ("remove", ()), ("discard", ()), ("restart", ())):
+    for kind, sizes in (
+        ("grow", (2, 5)),
+        ("shrink", (5, 4)),
+        ("remove", ()),
+        ("discard", ()),
+        ("restart", ()),
+    ):
         facts: dict[str, Any] = {"kind": kind, "provider": "clusterapi", "seconds": 83.5, "pods": 4}
         facts |= {"from": sizes[0], "to": sizes[1]} if sizes else {"targets": "web-3,web-4"}
         for end in (
             {"state": "succeeded"},
-            {"state": "failed", "class": "QuotaExceeded", "code": "Limit", "message": "10 of 10 vCPU"},
+            {
+                "state": "failed",
+                "class": "QuotaExceeded",
+                "code": "Limit",
+                "message": "10 of 10 vCPU",
+            },
             {"state": "abandoned", "message": "a person has changed the group"},
         ):
             yield "operation", "web", {**facts, **end}
-    removal: dict[str, Any] = {"kind": "remove", "state": "succeeded", "targets": "web-5,web-6", "seconds": 40.0}
+    removal: dict[str, Any] = {
+        "kind": "remove",
+        "state": "succeeded",
+        "targets": "web-5,web-6",
+        "seconds": 40.0,
+    }
     ends: tuple[dict[str, Any], ...] = (
         *({"reason": reason.value, "pods": 1} for reason in DisruptionReason),
         {"reason": "consolidation", "replacedBy": "arm-7", "saves": 0.2, "currency": "USD"},
@@ -214,11 +272,37 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield (
         "operation",
         "web",
-        {"kind": "grow", "state": "succeeded", "to": 3, "rules": "evening,busy", "replaces": "web-1"},
+        {
+            "kind": "grow",
+            "state": "succeeded",
+            "to": 3,
+            "rules": "evening,busy",
+            "replaces": "web-1",
+        },
     )
-    yield "plan", "", {"nodes": 20, "scaleUps": 1, "removals": 2, "repairs": 1, "restarts": 1, "unneeded": 3, "gaps": 2}
-    yield "plan", "", {"nodes": 1, "healthy": False, "unschedulable": 1, "rules": "evening", "scaleUps": 2}
-    yield "pass", "", {"state": "failing", "class": "Throttled", "message": "GET /nodes: HTTP 429: slow down"}
+    yield (
+        "plan",
+        "",
+        {
+            "nodes": 20,
+            "scaleUps": 1,
+            "removals": 2,
+            "repairs": 1,
+            "restarts": 1,
+            "unneeded": 3,
+            "gaps": 2,
+        },
+    )
+    yield (
+        "plan",
+        "",
+        {"nodes": 1, "healthy": False, "unschedulable": 1, "rules": "evening", "scaleUps": 2},
+    )
+    yield (
+        "pass",
+        "",
+        {"state": "failing", "class": "Throttled", "message": "GET /nodes: HTTP 429: slow down"},
+    )
     yield "pass", "", {"state": "recovered", "class": "Throttled", "failures": 3, "seconds": 190.0}
     yield "policy", "", {"version": 2, "accepted": "doctor.rights", "reason": "known", "by": KIM}
     yield "pause", "web", {"until": UNTIL, "part": "growth", "reason": "release", "by": KIM}
@@ -228,7 +312,18 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "claim-released", "", {"claim": "clusterapi#web", "provider": "clusterapi", "by": KIM}
     yield "uninstalled", "", {"objects": 1, "by": KIM}
     yield "accept", "", {"accepted": "web-17", "by": KIM}
-    for kind in ("plan", "operation", "pass", "policy", "pause", "resume", "retry", "release", "wake", "accept"):
+    for kind in (
+        "plan",
+        "operation",
+        "pass",
+        "policy",
+        "pause",
+        "resume",
+        "retry",
+        "release",
+        "wake",
+        "accept",
+    ):
         yield kind, "web", {}  # of an earlier release, or not readable
     yield "of-a-later-release", "", {"by": KIM}
 
@@ -241,16 +336,26 @@ def _bill(store: Store) -> None:
     others = WorkloadCost("", 110_000, 8_000, 12)
     bill = msgspec.structs.replace(
         overview.bill.bills[0],
-        groups=(MachineCost("group-0", 13, parts), MachineCost("group-1", 5, parts), MachineCost("", 1, parts)),
+        groups=(
+            MachineCost("group-0", 13, parts),
+            MachineCost("group-1", 5, parts),
+            MachineCost("", 1, parts),
+        ),
         pools=(MachineCost("general", 18, parts),),
-        namespaces=(WorkloadCost("shop", 1_500_000, 300_000), WorkloadCost("ml", 700_000, 90_000), others),
+        namespaces=(
+            WorkloadCost("shop", 1_500_000, 300_000),
+            WorkloadCost("ml", 700_000, 90_000),
+            others,
+        ),
         owners=(WorkloadCost("shop/Deployment/cart", 1_400_000, 200_000), others),
         overcommitted=2,
         spot=SpotCost(3, 2, 280_000, 1, 140_000),
     )
     yuan = Bill("CNY", CostParts(410_000, 300_000, 10_000, 20_000, 0, 80_000, 0))
     groups = tuple(
-        msgspec.structs.replace(group, group=f"group-{at}", ready=2, min=1, max=9, aliases=(f"alias-{at}",))
+        msgspec.structs.replace(
+            group, group=f"group-{at}", ready=2, min=1, max=9, aliases=(f"alias-{at}",)
+        )
         for at, group in enumerate(overview.groups)
     )
     whole = msgspec.structs.replace(overview.bill, bills=(bill, yuan), unpriced=2)
@@ -260,21 +365,50 @@ def _bill(store: Store) -> None:
 
 def _comparison(store: Store) -> None:
     """Results of every verdict, of which one is accepted."""
-    removals = (ShadowVerdict.EARLIER, ShadowVerdict.LATER, ShadowVerdict.REFUSED, ShadowVerdict.ONLY_OURS)
+    removals = (
+        ShadowVerdict.EARLIER,
+        ShadowVerdict.LATER,
+        ShadowVerdict.REFUSED,
+        ShadowVerdict.ONLY_OURS,
+    )
     matches = []
     for at, verdict in enumerate(ShadowVerdict):
         when, name = NOW - 50_000.0 * at, f"{at:08x}"
         if verdict in removals:
             matches.append(
-                Match(name, REMOVAL, when, verdict, f"web-{at}", detail="no soft taint", cause="threshold", lead=40.0)
+                Match(
+                    name,
+                    REMOVAL,
+                    when,
+                    verdict,
+                    f"web-{at}",
+                    detail="no soft taint",
+                    cause="threshold",
+                    lead=40.0,
+                )
             )
         else:
             costs = (0.4, 0.3)
             matches.append(
-                Match(name, GROWTH, when, verdict, "", {"web": 2}, {"web": 1, "gpu": 1}, lead=4.0, costs=costs)
+                Match(
+                    name,
+                    GROWTH,
+                    when,
+                    verdict,
+                    "",
+                    {"web": 2},
+                    {"web": 1, "gpu": 1},
+                    lead=4.0,
+                    costs=costs,
+                )
             )
-    same = [Match(f"f{at:07x}", GROWTH, NOW - 3000.0 * at, ShadowVerdict.SAME, lead=5.0) for at in range(30)]
-    ledger = add(Ledger(NOW - 9 * 86400.0, Observation(NOW - 30.0, alive=NOW - 35.0)), *matches, *same)
+    same = [
+        Match(f"f{at:07x}", GROWTH, NOW - 3000.0 * at, ShadowVerdict.SAME, lead=5.0)
+        for at in range(30)
+    ]
+    ledger = add(
+        Ledger(NOW - 9 * 86400.0, Observation(NOW - 30.0, alive=NOW - 35.0)), *matches, *same
+    )
     store.shadow().save("edge", ledger, 7)
     store.shadow().accept("edge", matches[-2].id, NOW - 500.0)
 
@@ -305,18 +439,26 @@ def _given(code: ReasonCode, **more: Any) -> dict[str, Any]:
         parameters |= {"rule": ReasonCode.NOT_REPLICATED.value, **more}
     noting = _Noting(parameters)
     sentence(Reason(code, noting))
-    return {"code": code.value, "params": {name: noting[name] for name in sorted(noting.read & set(parameters))}}
+    return {
+        "code": code.value,
+        "params": {name: noting[name] for name in sorted(noting.read & set(parameters))},
+    }
 
 
 def _bare(code: ReasonCode) -> dict[str, Any]:
-    parameters = {"rule": ReasonCode.MIN_REPLICAS.value} if code is ReasonCode.BLOCKED_BY_POD else {}
+    parameters = (
+        {"rule": ReasonCode.MIN_REPLICAS.value} if code is ReasonCode.BLOCKED_BY_POD else {}
+    )
     return {"code": code.value, "params": parameters}
 
 
 def _reasons(store: Store) -> None:
-    """Every reason of a node with and without its numbers; of pods, groups, rules, headroom, repairs and notes."""
+    """Every reason of a node with and without its numbers; of pods, groups, rules,
+    headroom, repairs and notes."""
     codes = tuple(ReasonCode)
-    nodes = [{"node": f"n-{code.value}", "reason": _given(code), "pod": "shop/web-0"} for code in codes]
+    nodes = [
+        {"node": f"n-{code.value}", "reason": _given(code), "pod": "shop/web-0"} for code in codes
+    ]
     nodes += [{"node": f"bare-{code.value}", "reason": _bare(code)} for code in codes]
     nodes += [
         {"node": f"rule-{code.value}", "reason": _given(ReasonCode.BLOCKED_BY_POD, rule=code.value)}
@@ -325,8 +467,21 @@ def _reasons(store: Store) -> None:
     group = {"provider": "clusterapi", "min": 1, "max": 9, "target": 3, "ready": 2}
     by_group = [{"group": f"g-{code.value}", **group, "skipped": _given(code)} for code in codes]
     by_group += [
-        {"group": "workers", **group, "backoff": _given(ReasonCode.GROUP_BACKOFF), "waste": 0.3, "upcoming": 1},
-        {"group": "sick", **group, "healthy": False, "unregistered": 1, "long_unregistered": 2, "in_progress": True},
+        {
+            "group": "workers",
+            **group,
+            "backoff": _given(ReasonCode.GROUP_BACKOFF),
+            "waste": 0.3,
+            "upcoming": 1,
+        },
+        {
+            "group": "sick",
+            **group,
+            "healthy": False,
+            "unregistered": 1,
+            "long_unregistered": 2,
+            "in_progress": True,
+        },
     ]
     plan = {
         "id": "plan-reasons",
@@ -346,20 +501,33 @@ def _reasons(store: Store) -> None:
         "groups": by_group,
         "notes": [_given(code) for code in codes],
         "rules": [{"rule": "evening", "pool": "workers", "reason": _given(code)} for code in codes],
-        "headroom": [{"name": "spare", "wanted": 3, "reasons": {code.value: _given(code) for code in codes}}],
+        "headroom": [
+            {"name": "spare", "wanted": 3, "reasons": {code.value: _given(code) for code in codes}}
+        ],
         "repairs": [
-            {"group": "sick", "kind": "discard", "from": 3, "to": 2, "reason": _given(code), "instances": ["i-1"]}
+            {
+                "group": "sick",
+                "kind": "discard",
+                "from": 3,
+                "to": 2,
+                "reason": _given(code),
+                "instances": ["i-1"],
+            }
             for code in (*codes[-6:],)
         ],
         "paused": _given(ReasonCode.IN_COOLDOWN),
         "lifecycle": [
             {"node": f"n-{code.value}", "why": why, "since": NOW - 3600.0, "held": _given(code)}
-            for code, why in zip(codes, ("expired", "drifted", "repair", "interrupted") * len(codes), strict=False)
+            for code, why in zip(
+                codes, ("expired", "drifted", "repair", "interrupted") * len(codes), strict=False
+            )
         ],
         "consolidation": {
             "mode": "active",
             "verdicts": [{"node": f"bare-{code.value}", "reason": _given(code)} for code in codes],
-            "pools": [{"pool": "general", "price": 3.1, "disruption": 0.4, "rate": 0.1, "unpriced": 1}],
+            "pools": [
+                {"pool": "general", "price": 3.1, "disruption": 0.4, "rate": 0.1, "unpriced": 1}
+            ],
             "gap": 0.04,
         },
         "health": {"registered": 20, "ready": 18, "unready": 2, "sick_zones": ["zone-a"]},
@@ -412,7 +580,11 @@ def _filled(store: Store) -> None:
 
 def _readable(value: dict[str, Any]) -> dict[str, Any]:
     """A reason that names another one names one that exists."""
-    return _bare(ReasonCode.BLOCKED_BY_POD) if value.get("code") == ReasonCode.BLOCKED_BY_POD.value else value
+    return (
+        _bare(ReasonCode.BLOCKED_BY_POD)
+        if value.get("code") == ReasonCode.BLOCKED_BY_POD.value
+        else value
+    )
 
 
 def _put_policy(store: Store, name: str) -> None:
@@ -431,5 +603,7 @@ def lacks(items: dict[str, list[dict[str, Any]]]) -> set[str]:
     assert decision is not None
     words = {str(verdict.reason.code.value) for verdict in decision.plan.unremovable}
     series = {name.partition(";")[0] for name in carry_over.read(passed.carry_over).gauges}
-    wanted = {code.value for code in ReasonCode} | {each.name for each in METRICS if each.type != HISTOGRAM}
+    wanted = {code.value for code in ReasonCode} | {
+        each.name for each in METRICS if each.type != HISTOGRAM
+    }
     return wanted - words - series

@@ -1,4 +1,5 @@
-"""What a recorded plan has beyond a generated cluster: a policy document with every part, rule objects, a clock.
+"""What a recorded plan has beyond a generated cluster: a policy document with every
+part, rule objects, a clock.
 
 Everything follows from the seed, so that a recording can be made again anywhere.
 """
@@ -39,19 +40,31 @@ _PARTS = (  # share of the clusters that have it, and the ways to say it
             "  headroom: [{name: own, groups: [g0], pods: 2, cpu: '1'}, {name: all, percent: 10%}]",
         ),
     ),
-    (0.25, ("  maxDisruption: {nodesPerHour: 1, podsPerHour: 3, share: 25%}", "  maxDisruption: {share: 10%}")),
+    (
+        0.25,
+        (
+            "  maxDisruption: {nodesPerHour: 1, podsPerHour: 3, share: 25%}",
+            "  maxDisruption: {share: 10%}",
+        ),
+    ),
     (
         0.25,
         (
             "  maintenanceWindows: [{name: nights, cron: '0 20 * * *', duration: 2h}]",
-            "  maintenanceWindows: [{name: calm, cron: '0 20 * * *', duration: 2h, removals: forbidden}]",
+            (
+                "  maintenanceWindows: [{name: calm, cron: '0 20 * * *', duration: 2h, removals: "
+                "forbidden}]"
+            ),
             "  maintenanceWindows: [{cron: '0 3 * * 1-5', timeZone: Europe/Zurich, duration: 1h}]",
         ),
     ),
     (
         0.25,
         (
-            "  schedules: [{name: evening, groups: [g0], cron: '0 20 * * *', duration: 11h, min: 2}]",
+            (
+                "  schedules: [{name: evening, groups: [g0], cron: '0 20 * * *', duration: 11h, "
+                "min: 2}]"
+            ),
             "  schedules: [{name: night, groups: [g0], cron: '0 20 * * *', duration: 11h, max: 1}]",
             "  schedules: [{name: more, cron: '0 20 * * *', duration: 1h, headroom: 50%}]",
         ),
@@ -60,7 +73,10 @@ _PARTS = (  # share of the clusters that have it, and the ways to say it
     (
         0.40,
         (
-            "  rules:\n    - {name: evening, groups: [g0], cron: '26 20 * * *', timeZone: UTC, add: 2}",
+            (
+                "  rules:\n    - {name: evening, groups: [g0], cron: '26 20 * * *', timeZone: UTC, "
+                "add: 2}"
+            ),
             "  rules:\n    - {name: busy, groups: [g0, g1], metric: cpu, above: 55%, add: auto}",
             (
                 "  rules:\n    - {name: full, groups: [g1], metric: memory, above: 60%, add: 1}\n"
@@ -84,8 +100,14 @@ _OPTIONS = (
     (0.20, ("scaleDownUtilizationThreshold: 0.54",)),
     (0.15, ("scaleDownDelayAfterAdd: 0s", "scaleDownDelayAfterDelete: 5m")),
     (0.15, ("skipNodesWithLocalStorage: false", "skipNodesWithSystemPods: false")),
-    (0.10, ("maxScaleDownParallelism: 1", "scaleDownUnreadyEnabled: false", "scaleDownEnabled: false")),
-    (0.10, ("newPodScaleUpDelay: 2m", "ignoreDaemonsetsUtilization: true", "scaleUpFromZero: false")),
+    (
+        0.10,
+        ("maxScaleDownParallelism: 1", "scaleDownUnreadyEnabled: false", "scaleDownEnabled: false"),
+    ),
+    (
+        0.10,
+        ("newPodScaleUpDelay: 2m", "ignoreDaemonsetsUtilization: true", "scaleUpFromZero: false"),
+    ),
 )
 
 
@@ -125,7 +147,12 @@ def rule_objects(seed: int) -> list[dict[str, Any]]:
         "ruleName": "busy",
         "type": "Metric",
         "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
-        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "60", "unit": "%"},
+        "metricTrigger": {
+            "metricName": "Cpu",
+            "metricOperation": ">",
+            "metricValue": "60",
+            "unit": "%",
+        },
     }
     clock = {
         "ruleName": "clock",

@@ -12,8 +12,9 @@ from msgspec import inspect
 
 
 class Filler:
-    """Makes JSON values of a type, no two alike. said: (enumeration, word) and fields: (struct, encoded name) made.
-    first: the first number in a value. known: words that come after all others of their enumerations."""
+    """Makes JSON values of a type, no two alike. said: (enumeration, word) and fields: (struct,
+    encoded name) made. first: the first number in a value. known: words that come after all
+    others of their enumerations."""
 
     def __init__(self, first: int = 1, known: Collection[tuple[str, str]] = ()) -> None:
         self._numbers = itertools.count(first)
@@ -35,7 +36,10 @@ class Filler:
             info = next(each for each in info.types if not isinstance(each, inspect.NoneType))
         if isinstance(info, inspect.StructType) and info.array_like:
             added = [self._made(field.type) for field in info.fields[len(value) :]]
-            return [self._completed(item, field.type) for item, field in zip(value, info.fields, strict=False)] + added
+            return [
+                self._completed(item, field.type)
+                for item, field in zip(value, info.fields, strict=False)
+            ] + added
         if isinstance(info, inspect.StructType):
             return {
                 field.encode_name: self._completed(value[field.encode_name], field.type)
@@ -68,7 +72,9 @@ class Filler:
     def enum(self, info: inspect.EnumType) -> Any:
         """One word after the other, and the first again after the last."""
         if info.cls not in self._words:
-            words = sorted(info.cls, key=lambda word: (info.cls.__name__, str(word.value)) in self._known)
+            words = sorted(
+                info.cls, key=lambda word: (info.cls.__name__, str(word.value)) in self._known
+            )
             self._words[info.cls] = itertools.cycle(words)
         word = next(self._words[info.cls])
         self.said.add((info.cls.__name__, str(word.value)))
@@ -76,13 +82,17 @@ class Filler:
 
     def union(self, info: inspect.UnionType) -> Any:
         """The first thing that is something."""
-        return self._made(next(each for each in info.types if not isinstance(each, inspect.NoneType)))
+        return self._made(
+            next(each for each in info.types if not isinstance(each, inspect.NoneType))
+        )
 
     def many(self, info: inspect.Type) -> list[Any]:
         """Two, or what a tuple of fixed length has."""
         if isinstance(info, inspect.TupleType):
             return [self._made(each) for each in info.item_types]
-        assert isinstance(info, (inspect.VarTupleType, inspect.ListType, inspect.FrozenSetType, inspect.SetType))
+        assert isinstance(
+            info, (inspect.VarTupleType, inspect.ListType, inspect.FrozenSetType, inspect.SetType)
+        )
         return [self._made(info.item_type) for _ in range(2)]
 
     def mapping(self, info: inspect.DictType) -> dict[str, Any]:
@@ -94,10 +104,22 @@ _MAKERS: tuple[tuple[Any, Any], ...] = (
     (inspect.StructType, Filler.struct),
     (inspect.EnumType, Filler.enum),
     (inspect.UnionType, Filler.union),
-    ((inspect.VarTupleType, inspect.TupleType, inspect.ListType, inspect.FrozenSetType, inspect.SetType), Filler.many),
+    (
+        (
+            inspect.VarTupleType,
+            inspect.TupleType,
+            inspect.ListType,
+            inspect.FrozenSetType,
+            inspect.SetType,
+        ),
+        Filler.many,
+    ),
     (inspect.DictType, Filler.mapping),
     (inspect.StrType, lambda filler, _: f"text-{filler.number()}"),
-    (inspect.BytesType, lambda filler, _: base64.b64encode(f"bytes-{filler.number()}".encode()).decode()),
+    (
+        inspect.BytesType,
+        lambda filler, _: base64.b64encode(f"bytes-{filler.number()}".encode()).decode(),
+    ),
     (inspect.BoolType, lambda *_: True),
     (inspect.IntType, lambda filler, _: filler.number()),
     (inspect.FloatType, lambda filler, _: filler.number() + 0.25),
@@ -141,7 +163,9 @@ def words_in(data: Any, kind: Any) -> tuple[set[tuple[str, str]], set[tuple[str,
         elif isinstance(info, inspect.StructType):
             named = value
             if info.array_like:
-                named = {field.encode_name: each for field, each in zip(info.fields, value, strict=False)}
+                named = {
+                    field.encode_name: each for field, each in zip(info.fields, value, strict=False)
+                }
             there = [field for field in info.fields if field.encode_name in named]
             fields |= {(info.cls.__name__, field.encode_name) for field in there}
             waiting += [(named[field.encode_name], field.type) for field in there]
@@ -156,7 +180,9 @@ def _inside(value: Any, info: inspect.Type) -> list[tuple[Any, inspect.Type]]:
     if isinstance(info, inspect.TupleType):
         return list(zip(value, info.item_types, strict=True))
     if isinstance(info, inspect.UnionType):
-        return [(value, next(each for each in info.types if not isinstance(each, inspect.NoneType)))]
+        return [
+            (value, next(each for each in info.types if not isinstance(each, inspect.NoneType)))
+        ]
     return [(each, info.item_type) for each in value] if hasattr(info, "item_type") else []
 
 

@@ -1,7 +1,9 @@
-"""The recorded plans: which cases there are, and what `outscaler plan … -o json` answers to each of them.
+"""The recorded plans: which cases there are, and what `outscaler plan … -o json`
+answers to each of them.
 
-A case is a folder of objects and a few passes one after the other, each with the memory that the one before saved.
-What counts are the bytes of each pass: what it prints, without the seconds it took, and the memory file it writes.
+A case is a folder of objects and a few passes one after the other, each with the memory that the
+one before saved. What counts are the bytes of each pass: what it prints, without the seconds it
+took, and the memory file it writes.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _TIMINGS = re.compile(rb'"timings": \{[^}]*\}')
 
 
 class Case(NamedTuple):
-    """fill: writes the folder's files and answers further words of the command; times: the instants of the passes."""
+    """fill: writes the folder's files and answers further words of the command; times:
+    the instants of the passes."""
 
     name: str
     fill: Callable[[Path], list[str]]
@@ -39,7 +42,8 @@ class Case(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """Hex SHA-256 of what is read and of what is answered, and the answer itself, a document per pass."""
+    """Hex SHA-256 of what is read and of what is answered, and the answer
+    itself, a document per pass."""
 
     read: str
     answered: str
@@ -49,13 +53,22 @@ class Recording(NamedTuple):
 def cases() -> Iterator[Case]:
     """All cases in order: random clusters first, then captured ones."""
     for seed in range(RANDOM):
-        yield Case(f"random/{seed}", _random(seed), RANDOM_NOW if seed % 3 == 0 else RANDOM_NOW[::2])
+        yield Case(
+            f"random/{seed}", _random(seed), RANDOM_NOW if seed % 3 == 0 else RANDOM_NOW[::2]
+        )
     for capture in ("shop-busy", "shop-quiet"):
         for name, words in _SHOP:
-            yield Case(f"{capture}/{name}", _captured(CAPTURES / capture, words), SHOP_NOW, shared=True)
+            yield Case(
+                f"{capture}/{name}", _captured(CAPTURES / capture, words), SHOP_NOW, shared=True
+            )
     for name in ("15", "2040", "2049", "2055", "21", "26", "5", "9"):
         for expander in ("least-waste", "least-cost"):
-            words = ["--option", f"expander={expander}", "--option", "balanceSimilarNodeGroups=true"]
+            words = [
+                "--option",
+                f"expander={expander}",
+                "--option",
+                "balanceSimilarNodeGroups=true",
+            ]
             yield Case(
                 f"settled/{name}/{expander}",
                 _captured(CAPTURES / "settled" / name, words, _settled),
@@ -74,7 +87,11 @@ def record(case: Case) -> Recording:
         answers = []
         for now in case.times:
             remembered = ["--memory", str(memory)] if memory.exists() else []
-            answers.append(_printed([*words, "--now", now, *remembered, "--save-memory", str(memory), "-o", "json"]))
+            answers.append(
+                _printed(
+                    [*words, "--now", now, *remembered, "--save-memory", str(memory), "-o", "json"]
+                )
+            )
             answers.append(memory.read_bytes() if memory.exists() else b"")
     documents = b"".join(answers)
     return Recording(read, hashlib.sha256(documents).hexdigest(), documents)
@@ -133,10 +150,24 @@ def _write(file: Path, document: Any) -> None:
 
 
 _SHOP = (
-    *((name.replace(", ", "+"), ["--option", f"expander=[{name}]", "--seed", "7"]) for name in extras.EXPANDERS),
+    *(
+        (name.replace(", ", "+"), ["--option", f"expander=[{name}]", "--seed", "7"])
+        for name in extras.EXPANDERS
+    ),
     ("balanced", ["--option", "balanceSimilarNodeGroups=true", "--option", "expander=least-cost"]),
     ("unneeded", ["--assume-unneeded-for", "25m", "--option", "scaleDownUtilizationThreshold=0.9"]),
-    ("more-pods", ["--add-pods", "30\N{MULTIPLICATION SIGN}shop/web", "--option", "maxNodesTotal=16"]),
+    (
+        "more-pods",
+        ["--add-pods", "30\N{MULTIPLICATION SIGN}shop/web", "--option", "maxNodesTotal=16"],
+    ),
     ("node-gone", ["--remove-node", "general-a-0", "--group", "general-b:max=20,min=4"]),
-    ("compared", ["--compare-option", "expander=most-pods", "--compare-option", "balanceSimilarNodeGroups=true"]),
+    (
+        "compared",
+        [
+            "--compare-option",
+            "expander=most-pods",
+            "--compare-option",
+            "balanceSimilarNodeGroups=true",
+        ],
+    ),
 )

@@ -1,10 +1,12 @@
 """Makes the recordings of plans, with the code of the tree that it runs in.
 
     python -m tests.recorded.record              write tests/recorded/plans.sha256 and plans.json.gz
-    python -m tests.recorded.record --to DIR     write every document into DIR, to compare two trees with diff -r
+    python -m tests.recorded.record --to DIR     write every document into DIR, to
+                                                 compare two trees with diff -r
 
 Recordings are made with the code of the commit before a change that must not change plans:
-`git worktree add DIR COMMIT`, copy tests/recorded into it, run this there, and copy what was written back.
+`git worktree add DIR COMMIT`, copy tests/recorded into it, run this there, and
+copy what was written back.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             file.write_bytes(made.documents)
     if to is None:
         DIGESTS.write_text("".join(lines))
-        EXAMPLES.write_bytes(gzip.compress(json.dumps(shown, sort_keys=True, indent=1).encode(), 9, mtime=0))
+        EXAMPLES.write_bytes(
+            gzip.compress(json.dumps(shown, sort_keys=True, indent=1).encode(), 9, mtime=0)
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What a table holds in which the store has written everything that it can write, each field of it set.
+"""What a table holds in which the store has written everything that it can
+write, each field of it set.
 
-    python -m tests.recorded.state       write tests/recorded/state.json.gz with the code of this tree
+    python -m tests.recorded.state       write tests/recorded/state.json.gz
+                                         with the code of this tree
 
-Items are kept as DynamoDB has them. Run it in a worktree of the commit before a change that must leave them alone, with
-this directory copied into it, and copy what was written back. Where types have got new fields, the recorded values stay
-as they are and get these fields.
+Items are kept as DynamoDB has them. Run it in a worktree of the commit before a change that must
+leave them alone, with this directory copied into it, and copy what was written back. Where types
+have got new fields, the recorded values stay as they are and get these fields.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ def bed() -> tuple[Any, Store, ManualClock]:
 
 
 def values() -> dict[str, Any]:
-    """JSON of what is stored: the recorded values, with what the types have now and the recording has not. Enumerations
-    that have got a word get as many groups, nodes, replacements or operations as have all words."""
+    """JSON of what is stored: the recorded values, with what the types have now and the recording
+    has not. Enumerations that have got a word get as many groups, nodes, replacements or
+    operations as have all words."""
     old = recorded()["given"]
     filler = Filler(FIRST_OF_NEW, known=words_in(old["memory"], Memory)[0])
     memory = filler.completed({"replacements": {}, **old["memory"]}, Memory)
@@ -88,7 +91,8 @@ def values() -> dict[str, Any]:
 
 
 def _most_words(kind: Any, besides: Any = None) -> int:
-    """How many values of a type it takes to say every word of its enumerations. besides: a type that says others."""
+    """How many values of a type it takes to say every word of its enumerations. besides:
+    a type that says others."""
     said = words_of(besides)[0] if besides is not None else set()
     return max(Counter(enum for enum, _ in words_of(kind)[0] - said).values(), default=1)
 
@@ -111,7 +115,9 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
     store.leases.acquire("held", "pass-2", 60.0)
     store.breaker_overrides.release(CLUSTER, NOW + 600.0)
     for entry in given["journal"]:
-        store.journal.append(CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock()))
+        store.journal.append(
+            CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock())
+        )
         clock.advance(1.0)
     store.journal.count(CLUSTER, {"passes": 3.0, "scaled_up.nodes": 2.0})
     store.journal.tell(CLUSTER, {"events": 1.0}, b'{"told": 1}', expected="")
@@ -126,14 +132,19 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
     store.debounce.first_use(CLUSTER, "signature", 300.0, by="request-2")
     store.policies.put(CLUSTER, TEXT, "digest-1", None, webhook="outscaler/prod-geneva/webhook")
     clock.advance(1.0)
-    store.policies.put(CLUSTER, TEXT + "# second\n", "digest-2", 1, webhook="outscaler/prod-geneva/webhook")
+    store.policies.put(
+        CLUSTER, TEXT + "# second\n", "digest-2", 1, webhook="outscaler/prod-geneva/webhook"
+    )
 
 
 def carry_on(store: Store, clock: ManualClock) -> None:
-    """What the next functions do to it: every open operation ends, and a pass forgets half of its memory."""
+    """What the next functions do to it: every open operation ends, and a pass
+    forgets half of its memory."""
     clock.advance(4000.0)
     for operation in store.operations.list_open(CLUSTER):
-        claimed = store.operations.claim(CLUSTER, operation.spec.id, f"act-{operation.spec.id}", 60.0)
+        claimed = store.operations.claim(
+            CLUSTER, operation.spec.id, f"act-{operation.spec.id}", 60.0
+        )
         ended = claimed.with_status(state=OperationState.SUCCEEDED, outcome="done")
         store.operations.advance(claimed, ended, f"act-{operation.spec.id}")
         clock.advance(1.0)
@@ -150,7 +161,9 @@ def carry_on(store: Store, clock: ManualClock) -> None:
     store.leases.release(lease, passed_at=clock(), succeeded=True)
 
 
-def items(client: Any, tables: Sequence[str] = (TABLE, POLICIES)) -> dict[str, list[dict[str, Any]]]:
+def items(
+    client: Any, tables: Sequence[str] = (TABLE, POLICIES)
+) -> dict[str, list[dict[str, Any]]]:
     """The tables' items as JSON, by their keys; bytes in base64."""
     found = {}
     for table in tables:
@@ -167,7 +180,8 @@ def _text(raw: Any) -> str:
 def unpacked(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """The same with compressed bytes as text: another zlib may pack the same text otherwise."""
     return {
-        table: [{name: _plain(value) for name, value in row.items()} for row in rows] for table, rows in found.items()
+        table: [{name: _plain(value) for name, value in row.items()} for row in rows]
+        for table, rows in found.items()
     }
 
 
@@ -175,7 +189,11 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
     if "B" not in value:
         return value
     try:
-        return {"unpacked": zlib.decompress(base64.b64decode(value["B"])).decode("utf-8", "backslashreplace")}
+        return {
+            "unpacked": zlib.decompress(base64.b64decode(value["B"])).decode(
+                "utf-8", "backslashreplace"
+            )
+        }
     except zlib.error:
         return value
 
@@ -193,7 +211,10 @@ def _raw(value: dict[str, Any]) -> dict[str, Any]:
 def differences(one: Any, other: Any) -> Iterator[str]:
     """Rows that are not alike, both of them."""
     for table in one:
-        keyed = [{(row["cluster"]["S"], row["item"]["S"]): row for row in each[table]} for each in (one, other)]
+        keyed = [
+            {(row["cluster"]["S"], row["item"]["S"]): row for row in each[table]}
+            for each in (one, other)
+        ]
         for key in sorted(keyed[0].keys() | keyed[1].keys()):
             if keyed[0].get(key) != keyed[1].get(key):
                 yield f"{key}:\n  {keyed[0].get(key)}\n  {keyed[1].get(key)}"
@@ -212,7 +233,9 @@ def main() -> None:
     write(store, clock, given)
     before = items(client)
     carry_on(store, clock)
-    text = json.dumps({"given": given, "items": before, "carried": items(client)}, sort_keys=True, indent=1)
+    text = json.dumps(
+        {"given": given, "items": before, "carried": items(client)}, sort_keys=True, indent=1
+    )
     FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 

@@ -1,10 +1,14 @@
 """What every surface answers: commands in all forms, the read API, the pages and the metrics.
 
-    python -m tests.recorded.surfaces                  write tests/recorded/surfaces.json.gz with the code of this tree
-    python -m tests.recorded.surfaces --deployment     make the deployment that is asked about again, too
-    python -m tests.recorded.surfaces --to DIR         write every answer into DIR, to compare two trees with diff -r
+    python -m tests.recorded.surfaces                  write tests/recorded/surfaces.json.gz
+                                                       with the code of this tree
+    python -m tests.recorded.surfaces --deployment     make the deployment that
+                                                       is asked about again, too
+    python -m tests.recorded.surfaces --to DIR         write every answer into DIR, to
+                                                       compare two trees with diff -r
 
-Questions are about the tables of deployment.py and of state.py, generated clusters, and policy documents.
+Questions are about the tables of deployment.py and of state.py, generated
+clusters, and policy documents.
 """
 
 from __future__ import annotations
@@ -69,8 +73,14 @@ def _get(items: Mapping[str, Any]) -> Answers:
 
 
 _CHOSEN = (
-    *(("clusters", "-l", selector) for selector in ("mode=active", "health!=ok", "mode=shadow,health=ok", "color=red")),
-    *(("groups", "prod", "-l", selector) for selector in ("machine=m5.large", "name=gpu", "provider!=clusterapi")),
+    *(
+        ("clusters", "-l", selector)
+        for selector in ("mode=active", "health!=ok", "mode=shadow,health=ok", "color=red")
+    ),
+    *(
+        ("groups", "prod", "-l", selector)
+        for selector in ("machine=m5.large", "name=gpu", "provider!=clusterapi")
+    ),
     *(
         ("groups", "prod", "-l", selector)
         for selector in ("spot=yes", "state=growing", "zone=ch-gva-2", "group=web", "x")
@@ -79,9 +89,18 @@ _CHOSEN = (
         ("nodes", "prod", "-l", selector)
         for selector in ("decision=stays", "due=drifted", "group=web", "machine!=m5.large")
     ),
-    *(("nodes", "prod", "-l", selector) for selector in ("spot=yes", "zone=cn-north-4a", "name=web-0")),
-    *(("pods", "prod", "-l", selector) for selector in ("decision=no-place", "namespace=ml", "pod=a")),
-    *(("operations", "prod", "-l", selector) for selector in ("group=web", "kind=grow", "state!=waiting", "step=poll")),
+    *(
+        ("nodes", "prod", "-l", selector)
+        for selector in ("spot=yes", "zone=cn-north-4a", "name=web-0")
+    ),
+    *(
+        ("pods", "prod", "-l", selector)
+        for selector in ("decision=no-place", "namespace=ml", "pod=a")
+    ),
+    *(
+        ("operations", "prod", "-l", selector)
+        for selector in ("group=web", "kind=grow", "state!=waiting", "step=poll")
+    ),
     *(("claims", "-l", selector) for selector in ("cluster=prod", "provider=exoscale", "key=a")),
     ("gr/web", "prod"),
     ("no", "prod", "web-0", "arm-1"),
@@ -109,7 +128,18 @@ def _history(items: Mapping[str, Any]) -> Answers:
         for cluster in ("prod", "filled"):
             here.forms("history", cluster, path="{.journal[*].kind}")
             here.forms("history", cluster, "--all", "--limit", "100", path="{.versions[*].digest}")
-        for kind in ("plan", "operation", "pass", "policy", "pause", "resume", "retry", "release", "accept", "wake"):
+        for kind in (
+            "plan",
+            "operation",
+            "pass",
+            "policy",
+            "pause",
+            "resume",
+            "retry",
+            "release",
+            "accept",
+            "wake",
+        ):
             here.command("history", "prod", "--kind", kind)
         for words in (
             ("--kind", "pause", "--kind", "policy"),
@@ -165,7 +195,12 @@ _BILLS: tuple[tuple[str, ...], ...] = (
     ("prod", "--with-policy", "x.yaml"),
 )
 """Words of `cost`."""
-_ACCEPTED = (("accept", "edge", "00000008"), ("accept", "edge/web-9"), ("accept", "edge", "nothing"), ("a", "b"))
+_ACCEPTED = (
+    ("accept", "edge", "00000008"),
+    ("accept", "edge/web-9"),
+    ("accept", "edge", "nothing"),
+    ("a", "b"),
+)
 """Words of `shadow`."""
 
 
@@ -251,7 +286,13 @@ def _explained(items: Mapping[str, Any]) -> Answers:
         return here.answers
 
 
-_CODES = ("Insufficient", "BlockedByPod", "MaintenanceWindow", "RecentlyUnremovable", "NotWorthDisruption")
+_CODES = (
+    "Insufficient",
+    "BlockedByPod",
+    "MaintenanceWindow",
+    "RecentlyUnremovable",
+    "NotWorthDisruption",
+)
 
 
 # -- plans of files
@@ -329,7 +370,8 @@ def _chosen_cases() -> list[Case]:
 
 
 def _filled(here: AnswerRecorder, case: Case) -> list[str]:
-    """Write the case's files into a folder of its name; the words that plan for it, without paths of this machine."""
+    """Write the case's files into a folder of its name; the words that plan for it,
+    without paths of this machine."""
     folder = here.folder / case.name
     folder.mkdir()
     words = [word.replace(f"{here.folder}/", "") for word in case.fill(folder)]
@@ -338,13 +380,20 @@ def _filled(here: AnswerRecorder, case: Case) -> list[str]:
 
 def _things(folder: Path) -> list[tuple[str, str]]:
     """A group, nodes and pods to explain."""
-    nodes = [each["metadata"]["name"] for each in json.loads((folder / "nodes.json").read_text())["items"]]
+    nodes = [
+        each["metadata"]["name"]
+        for each in json.loads((folder / "nodes.json").read_text())["items"]
+    ]
     pods = json.loads((folder / "pods.json").read_text())["items"]
     names = [
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         for pod in (*pods[:2], *[pod for pod in pods if "nodeName" not in pod["spec"]][:2])
     ]
-    return [("group", "g0"), *(("node", name) for name in nodes[:3]), *(("pod", name) for name in dict.fromkeys(names))]
+    return [
+        ("group", "g0"),
+        *(("node", name) for name in nodes[:3]),
+        *(("pod", name) for name in dict.fromkeys(names)),
+    ]
 
 
 # -- policy documents
@@ -380,15 +429,22 @@ _DOCUMENTS = {
     "warned.yaml": _GOOD.replace("shop", "other")
     + "  options: {scaleDownUtilizationThreshold: 1.5, expander: [price], scanInterval: 10s}\n"
     "  nodeGroups: [{provider: clusterapi, id: a, min: 3, max: 3}]\n",
-    "wrong.yaml": _GOOD.replace("mode: active", "mode: aktive").replace("clusterName", "clustername")
-    + "  options: {expander: [cheapest], scaleDownUnneededTime: soon, maxNodesTotal: -1, unknownOption: true}\n"
+    "wrong.yaml": _GOOD.replace("mode: active", "mode: aktive").replace(
+        "clusterName", "clustername"
+    )
+    + "  options: {expander: [cheapest], scaleDownUnneededTime: soon, maxNodesTotal: -1, "
+    "unknownOption: true}\n"
     "  nodeGroups: [{provider: nobody, id: a, min: 5, max: 2}]\n"
-    "  rules: [{name: r, groups: [a], cron: '61 * * * *', add: 0}, {name: r, groups: [a], metric: disk, above: 200}]\n"
-    "  headroom: [{name: h}]\n  maintenanceWindows: [{cron: '* * *', duration: 1h}]\n  prices: {cpu: -1}\n",
+    "  rules: [{name: r, groups: [a], cron: '61 * * * *', add: 0}, {name: r, groups: [a], metric: "
+    "disk, above: 200}]\n"
+    "  headroom: [{name: h}]\n  maintenanceWindows: [{cron: '* * *', duration: 1h}]\n  prices: "
+    "{cpu: -1}\n",
     "broken.yaml": "apiVersion: outscaler.dev/v1\nkind: [Cluster\n",
     "other-kind.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
     "empty.yaml": "",
-    "vendors.yaml": _GOOD.replace("shop", "third").replace("clusterapi: {clusterName: third}", "exoscale: {zone: x}"),
+    "vendors.yaml": _GOOD.replace("shop", "third").replace(
+        "clusterapi: {clusterName: third}", "exoscale: {zone: x}"
+    ),
 }
 """Policy documents by the name of their file."""
 
@@ -407,11 +463,15 @@ def _routes(items: Mapping[str, Any]) -> Answers:
 
 def _pages(items: Mapping[str, Any]) -> Answers:
     with recorder(items) as here, here.client() as client:
-        of_all, of_one = (session(client, path) for path in ("/ui/session", "/clusters/shop/session"))
+        of_all, of_one = (
+            session(client, path) for path in ("/ui/session", "/clusters/shop/session")
+        )
         for path in _PAGES:
             here.request(client, "GET", path, {"Cookie": of_all})
         for path in ("/ui", "/ui/clusters/shop", "/ui/clusters/prod"):
-            here.request(client, "GET", path, {"Cookie": of_one}, title=f"GET {path}, with a session of shop")
+            here.request(
+                client, "GET", path, {"Cookie": of_one}, title=f"GET {path}, with a session of shop"
+            )
             here.request(client, "GET", path, title=f"GET {path}, without a session")
         return here.answers
 
@@ -452,20 +512,29 @@ _PAGES = (
     "/ui?q=SH",
     "/ui?q=nothing",
     *(f"/ui/clusters/{name}" for name in (*_CLUSTERS, "prdo")),
-    *(f"/ui/clusters/prod/{page}" for page in ("nodes", "pods", "history", "policy", "decision", "nothing")),
+    *(
+        f"/ui/clusters/prod/{page}"
+        for page in ("nodes", "pods", "history", "policy", "decision", "nothing")
+    ),
     *(f"/ui/clusters/reasons/{page}" for page in ("nodes", "pods", "history", "policy")),
     *(f"/ui/clusters/filled/{page}" for page in ("nodes", "pods", "history")),
     *(f"/ui/clusters/prod?range={span}" for span in ("6h", "24h", "14d")),
     "/ui/clusters/prod?range=14d&show=problems&kind=growth",
     "/ui/clusters/prod?show=empty",
-    *(f"/ui/clusters/prod/groups?group={name}" for name in ("web", "batch", "gpu", "arm", "nothing")),
+    *(
+        f"/ui/clusters/prod/groups?group={name}"
+        for name in ("web", "batch", "gpu", "arm", "nothing")
+    ),
     "/ui/clusters/shop/groups?group=alias-1",
     "/ui/clusters/reasons/groups?group=workers",
     "/ui/clusters/reasons/groups?group=sick",
     "/ui/clusters/prod/nodes?reason=BlockedByPod",
     "/ui/clusters/prod/nodes?group=web&q=1",
     "/ui/clusters/prod/pods?q=huge",
-    *(f"/ui/clusters/prod/history?kind={kind}" for kind in ("growth", "removal", "failed", "people", "all")),
+    *(
+        f"/ui/clusters/prod/history?kind={kind}"
+        for kind in ("growth", "removal", "failed", "people", "all")
+    ),
     "/ui/clusters/prod/history?group=web&all=yes",
     "/ui/clusters/prod/history?before=2026-11-16T11:00:00Z",
     "/ui/clusters/prod/history?before=never",
@@ -502,7 +571,12 @@ def _of_the_recorded_table(_: Mapping[str, Any]) -> Answers:
         ):
             here.command(*words)
         with here.client() as client:
-            for path in ("/metrics", "/clusters", f"/clusters/{cluster}", f"/clusters/{cluster}/decisions?limit=5"):
+            for path in (
+                "/metrics",
+                "/clusters",
+                f"/clusters/{cluster}",
+                f"/clusters/{cluster}/decisions?limit=5",
+            ):
                 here.request(client, "GET", path)
             cookie = session(client, "/ui/session")
             for page in ("", "/nodes", "/pods", "/history", "/policy", "/groups?group=group-2"):

@@ -72,7 +72,9 @@ def test_recorded_operations_of_every_kind_in_every_state_are_read_as_given() ->
     _, store, _ = loaded()
     assert GIVEN["operations"]
     for each in GIVEN["operations"]:
-        assert to_document(store.operations.get(state.CLUSTER, each["id"])) == converted(each, OperationDocument)
+        assert to_document(store.operations.get(state.CLUSTER, each["id"])) == converted(
+            each, OperationDocument
+        )
 
 
 def test_recorded_journal_counters_and_policies_are_read_as_given() -> None:
@@ -80,7 +82,10 @@ def test_recorded_journal_counters_and_policies_are_read_as_given() -> None:
     entries = store.journal.recent(state.CLUSTER)
     assert [each.body for each in reversed(entries)] == [each["body"] for each in GIVEN["journal"]]
     ledger = store.journal.ledger(state.CLUSTER)
-    assert (ledger.counts, ledger.state) == ({"events": 1.0, "passes": 3.0, "scaled_up.nodes": 2.0}, b'{"told": 1}')
+    assert (ledger.counts, ledger.state) == (
+        {"events": 1.0, "passes": 3.0, "scaled_up.nodes": 2.0},
+        b'{"told": 1}',
+    )
     assert [(each.version, each.digest) for each in store.policies.history(state.CLUSTER)] == [
         (2, "digest-2"),
         (1, "digest-1"),

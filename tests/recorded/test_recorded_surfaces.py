@@ -33,7 +33,10 @@ def test_a_surface_answers_what_was_recorded(surface: str) -> None:
     recorded, now = ANSWERS[surface], surfaces.SURFACES[surface](RECORDED["deployment"])
     assert sorted(recorded) == sorted(now), "the questions are others"
     differ = [question for question in now if recorded[question] != now[question]]
-    shown = [f"{question}\n{difference(recorded[question], now[question])}" for question in differ[:MOST_ANSWERS]]
+    shown = [
+        f"{question}\n{difference(recorded[question], now[question])}"
+        for question in differ[:MOST_ANSWERS]
+    ]
     assert not differ, f"{len(differ)} of {len(now)} answers of {surface}:\n\n" + "\n\n".join(shown)
 
 

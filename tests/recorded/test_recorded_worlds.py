@@ -1,4 +1,5 @@
-"""Functions of today write the recorded rows, messages, events, status and answers, change by change.
+"""Functions of today write the recorded rows, messages, events, status and
+answers, change by change.
 
 `python -m tests.recorded.worlds` says how the recording is made.
 """
@@ -26,7 +27,9 @@ def test_a_world_is_played_to_the_recorded_bytes(name: str) -> None:
     for at, (one, other) in enumerate(zip(recorded["written"], played["written"], strict=False)):
         assert one[:3] == other[:3], f"{name}: invocation {at}"
         for key in sorted(one[3].keys() | other[3].keys()):
-            assert one[3].get(key) == other[3].get(key), f"{name}: invocation {at} ({one[0]}), row {key}"
+            assert one[3].get(key) == other[3].get(key), (
+                f"{name}: invocation {at} ({one[0]}), row {key}"
+            )
     assert recorded["written"] == played["written"]
     for part in ("events", "status", "metrics", "answers"):
         assert recorded[part] == played[part], f"{name}: {part}"
@@ -44,9 +47,11 @@ def rows(prefix: str) -> list[dict[str, Any]]:
 
 def test_worlds_record_operations_of_the_kinds_and_states_in_which_they_rest() -> None:
     operations = rows("memory#operation#") + rows("operation#")
-    assert {row["state"]["S"] for row in operations} == {state.value for state in OperationState} - {"abandoned"}
-    # A shrink is recorded in the table of state.py only: none of these worlds has a size that nothing stands behind, or
-    # a sick node that is restarted.
+    assert {row["state"]["S"] for row in operations} == {
+        state.value for state in OperationState
+    } - {"abandoned"}
+    # A shrink is recorded in the table of state.py only: none of these worlds has a size that
+    # nothing stands behind, or a sick node that is restarted.
     kinds = {json.loads(row["text"]["S"])["kind"] for row in operations}
     assert kinds == {kind.value for kind in OperationKind} - {"shrink", "restart"}
     providers = {json.loads(row["text"]["S"])["provider"] for row in operations}

@@ -1,10 +1,12 @@
-"""What the functions write while a cluster of each provider grows, loses calls and processes, and shrinks again.
+"""What the functions write while a cluster of each provider grows, loses calls and
+processes, and shrinks again.
 
-    python -m tests.recorded.worlds      write tests/recorded/worlds.json.gz with the code of this tree
+    python -m tests.recorded.worlds      write tests/recorded/worlds.json.gz
+                                         with the code of this tree
 
-A world is played on virtual time. Every change of every row of the table is kept in order, and every message, so an
-operation is there in each step in which it rested. As each change rests on the ones before, a tree that plays to the
-same rows reads what the recorded one has written.
+A world is played on virtual time. Every change of every row of the table is kept in order, and
+every message, so an operation is there in each step in which it rested. As each change rests on the
+ones before, a tree that plays to the same rows reads what the recorded one has written.
 """
 
 from __future__ import annotations
@@ -58,7 +60,12 @@ class Watched(LocalWorld):
 
     def ask(self) -> None:
         """Keep what the routes answer, without what depends on the wall."""
-        for target in ("/clusters", f"/clusters/{self.name}", f"/clusters/{self.name}/decisions", "/metrics"):
+        for target in (
+            "/clusters",
+            f"/clusters/{self.name}",
+            f"/clusters/{self.name}/decisions",
+            "/metrics",
+        ):
             made = self.get(target)
             lines = [line for line in str(made["body"]).splitlines() if "duration" not in line]
             self.answers.append([target, made["statusCode"], lines])
@@ -80,7 +87,11 @@ class Watched(LocalWorld):
 
 def _row(row: dict[str, Any]) -> tuple[str, Any]:
     key = f"{row['cluster']['S']} {row['item']['S']}"
-    plain = json.loads(json.dumps({name: value for name, value in row.items() if name not in _UNTOLD}, default=_bytes))
+    plain = json.loads(
+        json.dumps(
+            {name: value for name, value in row.items() if name not in _UNTOLD}, default=_bytes
+        )
+    )
     return _same(key), json.loads(_same(json.dumps(plain)))
 
 
@@ -128,7 +139,9 @@ def _up_and_down(world: Watched, up: float = 600.0, count: int = 3) -> None:
 def _scale(world: LocalWorld, name: str, replicas: int) -> None:
     deployment = world.kube.peek("deployments", name, "default", "apps")
     assert deployment is not None
-    world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": replicas}}, "apps")
+    world.kube.update(
+        "deployments", {**deployment, "spec": {**deployment["spec"], "replicas": replicas}}, "apps"
+    )
 
 
 def _clusterapi() -> Watched:
@@ -150,7 +163,10 @@ def _repaired() -> Watched:
         _policy(world, {"clusterapi": {}})
         world.cluster.capi.fail_next("default/workers", "never-joins", 1)
         world.cluster.capi.fail_next("default/others", "out-of-stock", 2)
-        world.seed(objects.machine_deployment("workers", 3, 1, 5), objects.machine_deployment("others", 2, 0, 5))
+        world.seed(
+            objects.machine_deployment("workers", 3, 1, 5),
+            objects.machine_deployment("others", 2, 0, 5),
+        )
         world.step(120.0)
         world.kill_at("delete:called", times=1)
         _up_and_down(world, 900.0)
@@ -158,13 +174,18 @@ def _repaired() -> Watched:
 
 
 def _drained(*, blocked: bool) -> Watched:
-    """A node is emptied in several steps; a budget that turns up before the first eviction has it called off."""
+    """A node is emptied in several steps; a budget that turns up before the first
+    eviction has it called off."""
     world = Watched(pace=Pace(kubelets=KubeletTimes(stop=60.0)))
     with world:
         _policy(world, {"clusterapi": {}})
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(90.0)
-        world.seed(objects.deployment("web", replicas=30, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=60))
+        world.seed(
+            objects.deployment(
+                "web", replicas=30, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=60
+            )
+        )
         world.seed(objects.deployment("filler", replicas=1, cpu="3500m"))
         world.seed(objects.deployment("big", replicas=1, cpu="2500m"))
         world.step(300.0)
@@ -172,7 +193,9 @@ def _drained(*, blocked: bool) -> Watched:
         if blocked:
             listed = world.store.operations.list_open
             world.step_until(
-                lambda: any(each.status.step == "recheck" for each in listed(world.name)), limit=900.0, every=5.0
+                lambda: any(each.status.step == "recheck" for each in listed(world.name)),
+                limit=900.0,
+                every=5.0,
             )
             world.seed(objects.pdb("web", max_unavailable=0))
         world.step(1200.0)
@@ -184,7 +207,10 @@ def _alicloud() -> Watched:
     account = AlicloudAccount()
     world = Watched(clouds=(account,))
     with world:
-        first, second = account.cloud.add_group("first", most=5), account.cloud.add_group("second", most=5)
+        first, second = (
+            account.cloud.add_group("first", most=5),
+            account.cloud.add_group("second", most=5),
+        )
         _policy(
             world,
             {"alicloud": account.settings()},
@@ -265,7 +291,8 @@ WORLDS: dict[str, Callable[[], Watched]] = {
 
 
 def play(name: str) -> dict[str, Any]:
-    """What is kept of a world, as JSON: `written` by each invocation, and what the cluster has been told."""
+    """What is kept of a world, as JSON: `written` by each invocation, and what
+    the cluster has been told."""
     world = WORLDS[name]()
     events = [
         [each["involvedObject"]["kind"], each["reason"], each["message"], each.get("count")]
@@ -273,7 +300,9 @@ def play(name: str) -> dict[str, Any]:
         if each["reportingComponent"] == "cluster-autoscaler"
     ]
     status = [each.get("data") for each in world.kube.list("configmaps")]
-    metrics = sorted({f"{each}" for line in world.metrics for each in line if "duration" not in each.lower()})
+    metrics = sorted(
+        {f"{each}" for line in world.metrics for each in line if "duration" not in each.lower()}
+    )
     kept: dict[str, Any] = json.loads(
         _same(
             json.dumps(

@@ -1,4 +1,6 @@
-"""One emulated AWS per worker, every scenario once per mode, and a directory in which modes compare their records."""
+"""One emulated AWS per worker, every scenario once per mode, and a directory in which
+modes compare their records.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="session")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for all workers of this run (pytest-xdist gives each worker a directory in a common one)."""
+    """One directory for all workers of this run (pytest-xdist gives each worker a
+    directory in a common one)."""
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     made = common / "accounts"
@@ -35,7 +38,8 @@ _ONE_OF = 6
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark most scenarios on moto as slow. The choice depends on the name only: it is the same in all workers."""
+    """Mark most scenarios on moto as slow. The choice depends on the name only: it is
+    the same in all workers."""
     for item in items:
         if "on-moto" in item.name and zlib.crc32(item.name.encode()) % _ONE_OF:
             item.add_marker(pytest.mark.slow)
@@ -45,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def stage(request: pytest.FixtureRequest, accounts: Path) -> ScenarioRunner:
     """The runner of a scenario."""
     test = request.node.originalname + "".join(
-        f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"
+        f"-{value}"
+        for name, value in sorted(request.node.callspec.params.items())
+        if name != "stage"
     )
     aws = request.getfixturevalue("aws") if request.param == "on-moto" else None
     return ScenarioRunner(aws, test, request.param, accounts)

@@ -1,4 +1,6 @@
-"""Policy documents for scenarios: a scenario gives the fields it is about, and the rest has typical values."""
+"""Policy documents for scenarios: a scenario gives the fields it is about, and the
+rest has typical values.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ import json
 from typing import Any
 
 
-def document(name: str = "shop", *, mode: str = "active", scan: str = "60s", secret: str = "", **spec: Any) -> str:
-    """A policy of one Cluster API cluster. secret: the kubeconfig's; spec: further fields, as `options={...}`."""
+def document(
+    name: str = "shop", *, mode: str = "active", scan: str = "60s", secret: str = "", **spec: Any
+) -> str:
+    """A policy of one Cluster API cluster. secret: the kubeconfig's; spec: further
+    fields, as `options={...}`."""
     return json.dumps(
         {  # JSON is valid YAML
             "apiVersion": "outscaler.dev/v1",
@@ -29,7 +34,12 @@ WEBHOOK = {"secret": "outscaler/shop/webhook"}
 
 def refusal(code: int, message: str) -> dict[str, Any]:
     """The fields of a Fault with which an API server rejects a request."""
-    reason = {401: "Unauthorized", 403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}[code]
+    reason = {
+        401: "Unauthorized",
+        403: "Forbidden",
+        429: "TooManyRequests",
+        503: "ServiceUnavailable",
+    }[code]
     status = {
         "kind": "Status",
         "apiVersion": "v1",

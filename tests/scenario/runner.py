@@ -1,13 +1,15 @@
 """Runs a scenario in one mode, records all decisions, and compares them with the other mode.
 
     one-process    objects stay alive between the functions, as in a process that never dies
-    restarted      every invocation starts cold: store, connections, caches and runtime are recreated before it
-    on-moto        one process, with moto's table and queues behind a socket in place of the in-memory ones; as it takes
-                   several times as long, `make test` runs a sample and `make test-slow` all of them
+    restarted      every invocation starts cold: store, connections, caches and
+                   runtime are recreated before it
+    on-moto        one process, with moto's table and queues behind a socket in place of the
+                   in-memory ones; as it takes several times as long, `make test` runs a sample and
+                   `make test-slow` all of them
 
-The modes run as separate tests, possibly in different processes. Each writes its record to a file, and a later one
-compares: the plans with their ids and verdicts, the memory after every pass, and the final table must be identical. A
-failing scenario leaves no record; its failure is sufficient.
+The modes run as separate tests, possibly in different processes. Each writes its record to a file,
+and a later one compares: the plans with their ids and verdicts, the memory after every pass, and
+the final table must be identical. A failing scenario leaves no record; its failure is sufficient.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ Scenario = Callable[[ScenarioWorld], None]
 
 @dataclass(frozen=True)
 class ScenarioRunner:
-    """aws: the emulated account, None: the fast world. name: the scenario's; mode: one of MODES; accounts: directory
-    for the records of both modes."""
+    """aws: the emulated account, None: the fast world. name: the scenario's; mode: one of MODES;
+    accounts: directory for the records of both modes."""
 
     aws: LocalAws | None
     name: str
@@ -44,13 +46,19 @@ class ScenarioRunner:
 
     def play(self, scenario: Scenario, **settings: Any) -> None:
         """Runs the scenario, and compares if the other mode has run. settings: LocalWorld's."""
-        with ScenarioWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world, _listening(world.lines):
+        with (
+            ScenarioWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world,
+            _listening(world.lines),
+        ):
             scenario(world)
             account = _account(world)
         self._leave(msgspec.json.encode(account))
         for other in MODES:
             if other != self.mode and self._file(other).exists():
-                _compare(json.loads(self._file(other).read_bytes()), json.loads(self._file(self.mode).read_bytes()))
+                _compare(
+                    json.loads(self._file(other).read_bytes()),
+                    json.loads(self._file(self.mode).read_bytes()),
+                )
 
     def _leave(self, account: bytes) -> None:
         """Writes the record atomically, because the other mode may be reading."""
@@ -92,14 +100,19 @@ class _listening:  # noqa: N801 - used as a function
 def _account(world: ScenarioWorld) -> Json:
     """All decisions and actions, as JSON."""
     passes = [
-        {key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}
+        {
+            key: line[key]
+            for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")
+        }
         for line in world.log
         if line["message"] == "pass"
     ]
     return {
         "passes": passes,
         "memories": world.passes,
-        "journal": {name: msgspec.to_builtins(world.journal(name)) for name in world.store.policies.names()},
+        "journal": {
+            name: msgspec.to_builtins(world.journal(name)) for name in world.store.policies.names()
+        },
         "invocations": [[i.function, i.at, i.killed_at, i.error] for i in world.invocations],
         "nodes": sorted(world.nodes()),
         "table": _without_durations(world.rows()),
@@ -107,8 +120,9 @@ def _account(world: ScenarioWorld) -> Json:
 
 
 def _without_durations(rows: dict[str, Json]) -> dict[str, Json]:
-    """Removes two values that differ between runs: the wall-clock duration of a pass in the lease's row for GET
-    /metrics, and the digest of a CA, created anew for each world, in the key of a group ownership."""
+    """Removes two values that differ between runs: the wall-clock duration of a pass in the
+    lease's row for GET /metrics, and the digest of a CA, created anew for each world, in the
+    key of a group ownership."""
     return {
         _DIGEST.sub(f"#{row.get('owner', '')}#", key): {
             name: _DIGEST.sub("##", value) if isinstance(value, str) else value

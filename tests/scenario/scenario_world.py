@@ -1,7 +1,8 @@
 """The world of a scenario: LocalWorld with hooks for interference and counters.
 
-All hooks concern the environment: actions at a checkpoint, a second cluster, an in-memory cloud instead of Cluster API,
-the number of requests of a function. Nothing here changes the functions' behaviour.
+All hooks concern the environment: actions at a checkpoint, a second cluster, an in-memory
+cloud instead of Cluster API, the number of requests of a function. Nothing here changes
+the functions' behaviour.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SAVED = "reconcile:saved"
 
 
 class Neighbour:
-    """Another cluster of the same deployment with its own API server, controllers and kubeconfig."""
+    """Another cluster of the same deployment with its own API server,
+    controllers and kubeconfig."""
 
     def __init__(self, name: str, world: ScenarioWorld) -> None:
         self.name = name
@@ -54,7 +56,8 @@ class Neighbour:
 
 
 class Requests(msgspec.Struct):
-    """DynamoDB requests of the functions. reads, writes: requests; items: rows written, without condition checks."""
+    """DynamoDB requests of the functions. reads, writes: requests; items: rows written,
+    without condition checks."""
 
     reads: int = 0
     writes: int = 0
@@ -73,8 +76,8 @@ class Requests(msgspec.Struct):
 class ScenarioWorld(LocalWorld):
     """A LocalWorld with hooks. cloud: an in-memory provider used as `clusterapi`, where set.
 
-    passes: the memory of each cluster, as stored, after each pass. requests: since the last `requests = Requests()`.
-    lines: the functions' log. runtimes: the number of runtimes created.
+    passes: the memory of each cluster, as stored, after each pass. requests: since the last
+    `requests = Requests()`. lines: the functions' log. runtimes: the number of runtimes created.
     """
 
     def __init__(self, aws: LocalAws | None, **settings: Any) -> None:
@@ -91,7 +94,9 @@ class ScenarioWorld(LocalWorld):
     def start(self) -> None:
         """See LocalWorld."""
         super().start()
-        self.store.table.client.meta.events.register("before-parameter-build.dynamodb", self._counted)
+        self.store.table.client.meta.events.register(
+            "before-parameter-build.dynamodb", self._counted
+        )
 
     def close(self) -> None:
         """See LocalWorld."""
@@ -106,7 +111,8 @@ class ScenarioWorld(LocalWorld):
         self._actions.setdefault(checkpoint, []).extend(actions)
 
     def when_step(self, step: str, action: Callable[[], object]) -> None:
-        """Runs this once, when an act function has claimed an operation whose next step is this one."""
+        """Runs this once, when an act function has claimed an operation
+        whose next step is this one."""
 
         def look() -> None:
             if any(operation.status.step == step for operation in self.operations()):
@@ -132,7 +138,13 @@ class ScenarioWorld(LocalWorld):
 
     def redeliver(self, queue: str, body: str) -> Invocation:
         """Delivers a message again now, whatever its previous result was."""
-        record = sqs_record(queue, f"again-{len(self.invocations)}", "receipt", body, {"ApproximateReceiveCount": "2"})
+        record = sqs_record(
+            queue,
+            f"again-{len(self.invocations)}",
+            "receipt",
+            body,
+            {"ApproximateReceiveCount": "2"},
+        )
         return self.invoke(self._functions[queue].name, sqs_event(record))
 
     def settle(self) -> None:
@@ -161,7 +173,9 @@ class ScenarioWorld(LocalWorld):
         if place == SAVED:
             self._passed_at.append(self.clock())
             names = self.store.policies.names()
-            self.passes.append({name: msgspec.to_builtins(self.store.memory.load(name)) for name in names})
+            self.passes.append(
+                {name: msgspec.to_builtins(self.store.memory.load(name)) for name in names}
+            )
 
     def _counted(self, params: Json, model: Any, **_: object) -> None:
         if self.invoker.current:  # lookups by a scenario itself are not counted
@@ -171,15 +185,23 @@ class ScenarioWorld(LocalWorld):
 
     def scale(self, name: str, replicas: int, namespace: str = "default") -> None:
         """Changes the number of replicas of a Deployment."""
-        self._edit("deployments", name, namespace, "apps", lambda spec: spec | {"replicas": replicas})
+        self._edit(
+            "deployments", name, namespace, "apps", lambda spec: spec | {"replicas": replicas}
+        )
 
     def budget(self, name: str, bound: Json, namespace: str = "default") -> None:
         """Changes the bound of a PodDisruptionBudget."""
         self._edit(
-            "poddisruptionbudgets", name, namespace, "policy", lambda spec: {"selector": spec["selector"], **bound}
+            "poddisruptionbudgets",
+            name,
+            namespace,
+            "policy",
+            lambda spec: {"selector": spec["selector"], **bound},
         )
 
-    def _edit(self, plural: str, name: str, namespace: str, group: str, change: Callable[[Json], Json]) -> None:
+    def _edit(
+        self, plural: str, name: str, namespace: str, group: str, change: Callable[[Json], Json]
+    ) -> None:
         found = self.kube.get(plural, name, namespace, group)
         assert found is not None, name
         found = clone(found)
@@ -188,9 +210,14 @@ class ScenarioWorld(LocalWorld):
         self.settle()
 
     def bind_pod(self, name: str, node: str, like: str = "web") -> None:
-        """Adds a pod to Deployment `like`, bound there by a scheduler that has not seen a taint yet."""
-        model = next(pod for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == like)
-        meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
+        """Adds a pod to Deployment `like`, bound there by a scheduler that
+        has not seen a taint yet."""
+        model = next(
+            pod for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == like
+        )
+        meta = {
+            key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")
+        }
         self.kube.create(
             "pods",
             {
@@ -198,7 +225,13 @@ class ScenarioWorld(LocalWorld):
                 "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])},
             },
         )
-        self._edit("deployments", like, "default", "apps", lambda spec: spec | {"replicas": spec["replicas"] + 1})
+        self._edit(
+            "deployments",
+            like,
+            "default",
+            "apps",
+            lambda spec: spec | {"replicas": spec["replicas"] + 1},
+        )
 
     def node(self, name: str) -> KubeObject:
         """A Node in its current state."""
@@ -231,7 +264,9 @@ class ScenarioWorld(LocalWorld):
             for machine in pool.machines.values():
                 if machine.node and self.kube.peek("nodes", machine.node) is None:
                     amounts = pool.template.allocatable if pool.template else {}
-                    made = cluster_objects.node(machine.node, f"{amounts['cpu']}m", str(amounts["memory"]))
+                    made = cluster_objects.node(
+                        machine.node, f"{amounts['cpu']}m", str(amounts["memory"])
+                    )
                     made["spec"]["providerID"] = machine.id
                     cluster_objects.apply(self.kube, made)
         self.settle()
@@ -241,14 +276,18 @@ class ScenarioWorld(LocalWorld):
         return sum(
             condition["type"] == "Ready" and condition["status"] == "True"
             for pod in self.kube.list("pods")
-            if pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]
+            if pod["metadata"]["labels"].get("app") == app
+            and "deletionTimestamp" not in pod["metadata"]
             for condition in pod.get("status", {}).get("conditions", ())
         )
 
     def rotate_credentials(self) -> None:
-        """Changes the cluster's token and the kubeconfig in the secret; the old token is rejected at once."""
+        """Changes the cluster's token and the kubeconfig in the secret; the old
+        token is rejected at once."""
         known = self.server.api.authority.user("admin")
-        self.server.api.authority = KubeAuthority((User("admin", f"rotated-{known.token}", known.groups),), {})
+        self.server.api.authority = KubeAuthority(
+            (User("admin", f"rotated-{known.token}", known.groups),), {}
+        )
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
 
     @property
@@ -291,7 +330,9 @@ class ScenarioWorld(LocalWorld):
 
     def group_verdict(self, group: str) -> Json:
         """The reason why the last decision skipped a group."""
-        verdict: Json = next(each for each in self.last_plan()["groups"] if each["group"] == group)["skipped"]
+        verdict: Json = next(each for each in self.last_plan()["groups"] if each["group"] == group)[
+            "skipped"
+        ]
         return verdict
 
     def calls(self, function: str) -> int:
@@ -323,7 +364,9 @@ class ScenarioWorld(LocalWorld):
         while True:
             page: Json = client.scan(TableName=table.name, ConsistentRead=True, **start)
             for raw in page["Items"]:
-                rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {name: _value(value) for name, value in raw.items()}
+                rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {
+                    name: _value(value) for name, value in raw.items()
+                }
             if "LastEvaluatedKey" not in page:
                 return rows
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -334,6 +377,7 @@ class ScenarioWorld(LocalWorld):
 
 
 def _value(typed: Json) -> Any:
-    """An attribute without its type. DynamoDB writes numbers without superfluous zeros; moto leaves them unchanged."""
+    """An attribute without its type. DynamoDB writes numbers without superfluous zeros;
+    moto leaves them unchanged."""
     ((kind, value),) = typed.items()
     return format(float(value), ".17g") if kind == "N" else value

@@ -46,7 +46,9 @@ def test_no_alarm_goes_off_in_a_healthy_deployment(watched: WatchedDeployment) -
     assert set(watched.alarms.states.values()) == {"OK"}
 
 
-def test_ops_9_alarm_tick_missing_follows_a_dead_tick_within_six_minutes(watched: WatchedDeployment) -> None:
+def test_ops_9_alarm_tick_missing_follows_a_dead_tick_within_six_minutes(
+    watched: WatchedDeployment,
+) -> None:
     watched.world.scheduled = False
     assert _minutes_until(watched, "TickMissingAlarm", "ALARM", 6) >= 3
     watched.world.scheduled = True
@@ -68,7 +70,9 @@ def test_alarm_passes_missing_follows_an_unreadable_kubeconfig(watched: WatchedD
     world.put_secret(world.kubeconfig_secret, world.server.kubeconfig())
     world.restart()
     _minutes_until(watched, "PassesMissingAlarm", "OK", 3)
-    assert "QueueOldAlarm" not in {change.alarm for change in watched.alarms.changes if change.state == "ALARM"}
+    assert "QueueOldAlarm" not in {
+        change.alarm for change in watched.alarms.changes if change.state == "ALARM"
+    }
 
 
 @pytest.mark.parametrize("change", [{"mode": "off"}, {"scan": "30m"}], ids=["off", "long interval"])
@@ -83,7 +87,9 @@ def test_alarm_passes_missing_ignores_clusters_that_need_no_pass_yet(
 def test_alarms_follow_messages_that_fail_for_good(watched: WatchedDeployment) -> None:
     watched.world.queues.send("act_exoscale", b"{}", 0)
     _minutes_until(watched, "ActExoscaleDeadLettersAlarm", "ALARM", 45)
-    assert "ActErrorsAlarm" in {change.alarm for change in watched.alarms.changes if change.state == "ALARM"}
+    assert "ActErrorsAlarm" in {
+        change.alarm for change in watched.alarms.changes if change.state == "ALARM"
+    }
     watched.world.queues.dead["act_exoscale"].clear()
     _minutes_until(watched, "ActExoscaleDeadLettersAlarm", "OK", 10)
 

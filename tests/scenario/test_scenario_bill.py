@@ -1,5 +1,5 @@
-"""The bill from a pass to its readers: what a removal saves, in the read route and on the page of metrics
-(docs/bill.md)."""
+"""The bill from a pass to its readers: what a removal saves, in the read route and on the page
+of metrics (docs/bill.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def cost_of(world: ScenarioWorld) -> Any:
 
 @scenario(grain=60.0)
 def test_removal_of_an_unneeded_node_is_a_saving(world: ScenarioWorld) -> None:
-    """Two nodes of which one is not needed: it is removed, and its price is saved in each hour that follows."""
+    """Two nodes of which one is not needed: it is removed, and its price is saved
+    in each hour that follows."""
     world.apply_policy(document(prices=PRICES))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -38,8 +39,13 @@ def test_removal_of_an_unneeded_node_is_a_saving(world: ScenarioWorld) -> None:
     assert savings["perHour"] == price
     assert price < savings["today"] < 3 * price
     assert bill["lowerBound"] <= bill["perHour"]["paid"]
-    assert sum(value for name, value in bill["perHour"].items() if name != "paid") == bill["perHour"]["paid"]
-    [operation] = [item for item in world.store.operations.ended("shop") if item.spec.kind == "remove"]
+    assert (
+        sum(value for name, value in bill["perHour"].items() if name != "paid")
+        == bill["perHour"]["paid"]
+    )
+    [operation] = [
+        item for item in world.store.operations.ended("shop") if item.spec.kind == "remove"
+    ]
     assert (operation.spec.price, operation.spec.currency) == (round(price * 1e6), "EUR")
     page = world.get("/metrics")["body"]
     assert f'outscaler_cost_per_hour{{cluster="shop",currency="EUR"}} {price:g}' in page

@@ -1,4 +1,6 @@
-"""Pods that are created at once and refused one after the other get nodes by one plan or two, and soon."""
+"""Pods that are created at once and refused one after the other get nodes by
+one plan or two, and soon.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,16 @@ WARM = 360.0  # seconds until the first nodes have settled, and templates are co
 
 
 class BurstWorld(LocalWorld):
-    """A world whose scheduler looks at so many pods a second, also while a function sleeps. Nodes join after the
-    burst."""
+    """A world whose scheduler looks at so many pods a second, also while a function sleeps.
+    Nodes join after the burst."""
 
     def __init__(self, pods_per_second: float) -> None:
         machines = CapiControllerSettings(times=MachineTimes(provision=120.0))
         super().__init__(
-            quick=True, grain=0.5, webhook=True, pace=Pace(machines=machines, pods_per_second=pods_per_second)
+            quick=True,
+            grain=0.5,
+            webhook=True,
+            pace=Pace(machines=machines, pods_per_second=pods_per_second),
         )
 
     def new_runtime(self) -> Runtime:
@@ -41,12 +46,20 @@ class BurstWorld(LocalWorld):
         self.cluster.step()
 
     def begin(self, count: int, after: float = 7.0) -> float:
-        """Create the groups, and the pods at an instant between two scheduled passes, which is returned."""
-        self.seed(*(objects.machine_deployment(name, 1, 1, 200, *size) for name, size in SIZES.items()))
+        """Create the groups, and the pods at an instant between two scheduled
+        passes, which is returned."""
+        self.seed(
+            *(objects.machine_deployment(name, 1, 1, 200, *size) for name, size in SIZES.items())
+        )
         self.apply_policy(document(webhook=WEBHOOK, options={"expander": "least-waste"}))
         self.step(WARM + after)
         began = self.clock()
-        self.seed(*(objects.deployment(f"app-{at}", replicas=count // APPS, cpu="1") for at in range(APPS)))
+        self.seed(
+            *(
+                objects.deployment(f"app-{at}", replicas=count // APPS, cpu="1")
+                for at in range(APPS)
+            )
+        )
         return began
 
     def purchases(self, since: float) -> list[dict[str, Any]]:
@@ -69,7 +82,9 @@ def nodes_of_one_plan() -> int:
 
 
 @pytest.mark.parametrize("after", [7.0, 55.0], ids=str)
-def test_burst_that_is_refused_slowly_is_bought_by_two_plans_at_most(after: float, nodes_of_one_plan: int) -> None:
+def test_burst_that_is_refused_slowly_is_bought_by_two_plans_at_most(
+    after: float, nodes_of_one_plan: int
+) -> None:
     with BurstWorld(PODS / LAST_REFUSAL) as world:
         began = world.begin(PODS, after)
         world.step(60.0)

@@ -1,5 +1,5 @@
-"""The circuit breaker's share: a plan that would remove a large part of the cluster at once removes nothing until an
-operator has reviewed it (docs/reference/scale-down.md "Circuit breaker")."""
+"""The circuit breaker's share: a plan that would remove a large part of the cluster at once removes
+nothing until an operator has reviewed it (docs/reference/scale-down.md "Circuit breaker")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def test_mass_removal_trips_the_breaker_across_restarts_until_its_release(
     assert "DisruptionBrake" in held
     assert world.last_plan()["paused"]["params"] == {"nodes": 7, "of": 8, "share": 0.25}
 
-    # The Deployment is back on most nodes. The rest is not a mass removal, but only an operator releases the breaker.
+    # The Deployment is back on most nodes. The rest is not a mass removal, but only an
+    # operator releases the breaker.
     world.scale("web", 7)
     world.minutes(10)
     assert world.size("workers") == 8
@@ -61,4 +62,6 @@ def test_plan_below_the_share_removes_a_few_nodes_at_a_time(world: ScenarioWorld
 
     assert world.size("workers") == 6
     assert world.memory().breaker.tripped_at == 0.0
-    assert not any(plan.get("paused", {}).get("code") == "DisruptionBrake" for plan in world.plans())
+    assert not any(
+        plan.get("paused", {}).get("code") == "DisruptionBrake" for plan in world.plans()
+    )

@@ -32,9 +32,13 @@ def _sizes(world: ScenarioWorld, group: str) -> Callable[[], list[int]]:
     return sizes
 
 
-def _joined_and_not(world: ScenarioWorld, size: int, least: int, dead: int = 1) -> tuple[set[str], set[str]]:
+def _joined_and_not(
+    world: ScenarioWorld, size: int, least: int, dead: int = 1
+) -> tuple[set[str], set[str]]:
     """The group's machines that are nodes, and those that never will be."""
-    world.apply_policy(document(options={**QUICK, "enforceNodeGroupMinSize": True, "scaleDownUnneededTime": "10h"}))
+    world.apply_policy(
+        document(options={**QUICK, "enforceNodeGroupMinSize": True, "scaleDownUnneededTime": "10h"})
+    )
     world.cluster.capi.fail_next("default/workers", "never-joins", dead)
     world.seed(objects.machine_deployment("workers", size, least, size + 3))
     world.minutes(2)
@@ -44,9 +48,11 @@ def _joined_and_not(world: ScenarioWorld, size: int, least: int, dead: int = 1) 
 
 
 @pytest.mark.parametrize("trouble", ["none", "duplicates", "delete:called", "act:recorded"])
-def test_machine_that_never_joins_is_replaced_at_the_minimum_size(stage: ScenarioRunner, trouble: str) -> None:
-    """Also covers kubernetes/autoscaler issue 6795: despite duplicates and crashes, the size is lowered by exactly one
-    machine."""
+def test_machine_that_never_joins_is_replaced_at_the_minimum_size(
+    stage: ScenarioRunner, trouble: str
+) -> None:
+    """Also covers kubernetes/autoscaler issue 6795: despite duplicates and crashes, the size is
+    lowered by exactly one machine."""
 
     def tell(world: ScenarioWorld) -> None:
         joined, dead = _joined_and_not(world, 3, 3)
@@ -94,7 +100,13 @@ def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
                 options={"expander": ["priority"], **QUICK},
                 providers={"clusterapi": {"version": version}},
                 nodeGroups=[
-                    {"provider": "clusterapi", "id": GROUP.format(name), "min": 0, "max": 4, "priority": 30 - 10 * at}
+                    {
+                        "provider": "clusterapi",
+                        "id": GROUP.format(name),
+                        "min": 0,
+                        "max": 4,
+                        "priority": 30 - 10 * at,
+                    }
                     for at, name in enumerate(names)
                 ],
             )
@@ -110,7 +122,11 @@ def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
 
         world.step_until(lambda: world.pending() == (), limit=limit)
 
-        asked = [(plan["at"], up["group"]) for plan in world.plans_with("scale_ups") for up in plan["scale_ups"]]
+        asked = [
+            (plan["at"], up["group"])
+            for plan in world.plans_with("scale_ups")
+            for up in plan["scale_ups"]
+        ]
         assert [group for _, group in asked] == [GROUP.format(name) for name in names]
         for name, (at, _) in zip(names[:2], asked[1:], strict=True):
             failed = world.group_memory(GROUP.format(name)).backoff
@@ -126,7 +142,9 @@ def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
 @scenario(quick=True, grain=20.0)
 def test_unreadable_group_blocks_no_other_group(world: ScenarioWorld) -> None:
     """A typing error in one group's bounds; other groups continue to scale up and down."""
-    world.apply_policy(document(options={**QUICK, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
+    world.apply_policy(
+        document(options={**QUICK, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"})
+    )
     odd = clone(objects.machine_deployment("odd", 2, 1, 5))
     odd["metadata"]["annotations"][fields.MIN_SIZE] = "many"
     world.seed(odd, objects.machine_deployment("workers", 1, 1, 5))

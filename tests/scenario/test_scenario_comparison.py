@@ -1,4 +1,6 @@
-"""Checks the comparison itself: a scenario with different results in the two modes must be reported."""
+"""Checks the comparison itself: a scenario with different results in the
+two modes must be reported.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ _TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "burst", "effec
 
 @dataclass
 class Intruder:
-    """Edits answers (infra/emulators/kube/in_process_transport.py): each list of the API server gets one additional
-    corrupted object. met: the kinds whose lists were requested."""
+    """Edits answers (infra/emulators/kube/in_process_transport.py): each list of the API server
+    gets one additional corrupted object. met: the kinds whose lists were requested."""
 
     met: set[str] = field(default_factory=set)
 
@@ -51,11 +51,16 @@ class ScenarioCorruptedCluster:
     second: AlicloudGroup
 
     def served(self) -> tuple[int, int]:
-        """Adds pods that need a worker and an instance of the account; returns the instances of both groups."""
+        """Adds pods that need a worker and an instance of the account; returns the
+        instances of both groups."""
         self.world.seed(objects.deployment("web", replicas=4, cpu="2"))
         self.world.seed(
             objects.deployment(
-                "reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"}, tolerations=[_TOLERATION]
+                "reports",
+                replicas=2,
+                cpu="3",
+                nodeSelector={"tier": "burst"},
+                tolerations=[_TOLERATION],
             )
         )
         self.world.step(600.0)
@@ -68,7 +73,9 @@ def shop() -> Iterator[ScenarioCorruptedCluster]:
     with LocalWorld(quick=True, clouds=(account,)) as world:
         tags = {f"{_TAGS}label/tier": "burst", f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
         first = account.cloud.add_group("first", most=5, machine_tags=tags)
-        second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=tags)
+        second = account.cloud.add_group(
+            "second", most=5, types=("ecs.g6.xlarge",), machine_tags=tags
+        )
         groups = [
             {"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
             for group, priority in ((first, 20), (second, 10))
@@ -90,13 +97,20 @@ def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: ScenarioCorrup
     intruder = Intruder()
     shop.world.line.edit = intruder
     assert shop.served() == (2, 0)
-    assert {"Node", "Pod", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim"} <= intruder.met
+    assert {
+        "Node",
+        "Pod",
+        "DaemonSet",
+        "PodDisruptionBudget",
+        "PersistentVolumeClaim",
+    } <= intruder.met
     assert not shop.world.pending()
     assert shop.world.size("workers") > 1
 
 
 @pytest.mark.parametrize(
-    "corrupted", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}]
+    "corrupted",
+    [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}],
 )
 def test_corrupted_scaling_group_leaves_the_other_group_usable(
     shop: ScenarioCorruptedCluster, corrupted: dict[str, object]

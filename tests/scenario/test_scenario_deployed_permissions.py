@@ -18,7 +18,12 @@ from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.iam import SUFFIX, Judge, arn, policy_files
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.local_world import WEBHOOK_KEY, LocalWorld
-from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
+from tests.permission_use import (
+    operations_of_every_provider,
+    unfinished_save,
+    unreadable_policy,
+    unused,
+)
 from tests.scenario.policies import WEBHOOK, document
 
 VENDORS = {
@@ -33,14 +38,17 @@ TOPIC = arn("sns", "outscaler-events")
 BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
-#: : Permissions for what the emulation does not cover: Lambda's own calls for an event source, and EKS clusters.
-NOT_PLAYED = frozenset({"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
+#: : Permissions for what the emulation does not cover: Lambda's own calls for an event
+#: source, and EKS clusters.
+NOT_PLAYED = frozenset(
+    {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"}
+)
 
 
 @contextmanager
 def _world(kind: str) -> Iterator[LocalWorld]:
-    """A cluster with instances of all five providers, whose secrets have the names that policies require. kind: the
-    prefix of these names, `ssm:/` for parameters."""
+    """A cluster with instances of all five providers, whose secrets have the names that policies
+    require. kind: the prefix of these names, `ssm:/` for parameters."""
     webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
@@ -68,11 +76,17 @@ def _world(kind: str) -> Iterator[LocalWorld]:
                 notifications={
                     "minSeverity": "info",
                     "topic": TOPIC,
-                    "webhook": {"url": "https://127.0.0.1:9/", "secret": f"{kind}outscaler/shop/notifications"},
+                    "webhook": {
+                        "url": "https://127.0.0.1:9/",
+                        "secret": f"{kind}outscaler/shop/notifications",
+                    },
                 },
             )
         )
-        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
+        made.seed(
+            objects.machine_deployment("workers", 1, 1, 4),
+            objects.deployment("web", replicas=3, cpu="1"),
+        )
         made.step(120)
         yield made
 
@@ -106,7 +120,10 @@ def _message_for_an_operation_that_is_not_there(world: LocalWorld, function: str
 
 def _message(world: LocalWorld, function: str, operation: str) -> None:
     body = json.dumps({"cluster": "shop", "operation": operation})
-    made = world.invoke(function, sqs_event(sqs_record(function, "m-1", "r-1", body, {"ApproximateReceiveCount": "1"})))
+    made = world.invoke(
+        function,
+        sqs_event(sqs_record(function, "m-1", "r-1", body, {"ApproximateReceiveCount": "1"})),
+    )
     assert made.finished
     assert made.failed_messages == ()
 
@@ -118,7 +135,11 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
         found["spec"]["replicas"] = replicas
         world.kube.update("deployments", found, "apps")
         world.step(600)
-    world.seed(objects.deployment("reports", replicas=1, cpu="3", nodeSelector={"tier": "burst"}, tolerations=BURST))
+    world.seed(
+        objects.deployment(
+            "reports", replicas=1, cpu="3", nodeSelector={"tier": "burst"}, tolerations=BURST
+        )
+    )
     world.step(300)
     assert not world.pending()
     world.queues.refusing.add("reconcile")
@@ -156,7 +177,9 @@ def test_every_function_works_with_exactly_its_deployed_permissions() -> None:
             judge = _judge(world)
         assert judge.denied == []
         assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
-        handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
+        handed_over = (SMALL, "HandOverLargeClusters") in {
+            (role, sid) for role, sid, _ in judge.used
+        }
         assert handed_over is (function == LARGE)
         if not kind:
             _reads_what_is_its_own(judge, function)

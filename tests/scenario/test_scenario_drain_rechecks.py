@@ -1,4 +1,6 @@
-"""Checks between the taint and the end of a drain: pods about to be bound, and budgets that never allow an eviction."""
+"""Checks between the taint and the end of a drain: pods about to be bound, and budgets that
+never allow an eviction.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def _claim(name: str, node: str) -> KubeObject:
 
 @scenario(quick=True, grain=20.0)
 def test_claim_being_provisioned_for_a_node_keeps_it(world: ScenarioWorld) -> None:
-    """The scheduler has chosen the node and waits minutes for the volume; until then the pod has no node."""
+    """The scheduler has chosen the node and waits minutes for the volume; until
+    then the pod has no node."""
     idle = _idle_node(world)
     world.seed(
         {
@@ -73,7 +76,10 @@ def test_pod_nominated_to_a_node_keeps_it(world: ScenarioWorld) -> None:
             "pods",
             {
                 "metadata": {"name": "soon", "namespace": "default"},
-                "spec": {"schedulerName": "of-somebody-else", "containers": [{"name": "c", "image": "i"}]},
+                "spec": {
+                    "schedulerName": "of-somebody-else",
+                    "containers": [{"name": "c", "image": "i"}],
+                },
             },
         )
         waiting["status"] = {"phase": "Pending", "nominatedNodeName": idle}
@@ -90,8 +96,8 @@ def test_pod_nominated_to_a_node_keeps_it(world: ScenarioWorld) -> None:
 
 
 def _drainable(world: ScenarioWorld, *budgets: KubeObject) -> str:
-    """Two nodes with one pod of `web` each and these budgets over it; returns the name of the node that would be
-    removed."""
+    """Two nodes with one pod of `web` each and these budgets over it; returns the name of the
+    node that would be removed."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -106,13 +112,18 @@ def _budget(name: str, **bound: Any) -> KubeObject:
 
 
 @scenario(quick=True, grain=20.0)
-def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(world: ScenarioWorld) -> None:
-    """Five thousand failed drains in seven days were reported (Karpenter issue 2219); here there is none in an hour."""
+def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(
+    world: ScenarioWorld,
+) -> None:
+    """Five thousand failed drains in seven days were reported (Karpenter issue 2219); here
+    there is none in an hour."""
     _drainable(world, _budget("never", max_unavailable=0))
     world.minutes(60)
 
     assert world.ended("remove") == []
-    assert not [request for request in world.writes() if "/nodes/" in request or "eviction" in request]
+    assert not [
+        request for request in world.writes() if "/nodes/" in request or "eviction" in request
+    ]
     held = [verdict["reason"]["params"] for verdict in world.last_plan()["unremovable"]]
     rules = {(params.get("rule") or params.get("was"), params.get("budget")) for params in held}
     assert any(budget and "never" in budget for _, budget in rules), held
@@ -126,7 +137,11 @@ def test_pod_under_two_budgets_is_not_evicted(world: ScenarioWorld) -> None:
 
     assert not [request for request in world.writes() if "eviction" in request]
     assert not any(world.is_marked(name) for name in world.nodes())
-    said = [str(verdict["reason"]) for plan in world.plans_with("unremovable") for verdict in plan["unremovable"]]
+    said = [
+        str(verdict["reason"])
+        for plan in world.plans_with("unremovable")
+        for verdict in plan["unremovable"]
+    ]
     said += [end["message"] for end in world.ended("remove")]
     assert any("one" in words and "two" in words for words in said), said[-3:]
     assert len(world.nodes()) == 2
@@ -138,8 +153,12 @@ def test_repeatedly_rejected_drain_is_rolled_back_and_not_retried_in_a_loop(
 ) -> None:
     """The budget appears to allow disruptions, but every eviction is rejected."""
     _drainable(world, _budget("web", max_unavailable=1))
-    full = KubeFault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
-    world.line.ask = lambda method, target: full if target.partition("?")[0].endswith("/eviction") else None
+    full = KubeFault(
+        **refusal(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    )
+    world.line.ask = lambda method, target: (
+        full if target.partition("?")[0].endswith("/eviction") else None
+    )
     marked: list[bool] = []
     for _ in range(180):
         world.step(20)
@@ -148,7 +167,9 @@ def test_repeatedly_rejected_drain_is_rolled_back_and_not_retried_in_a_loop(
     failed = world.ended("remove")
     assert 2 <= len(failed) <= 12, "no more than one in five minutes"
     assert {(end["state"], end["class"]) for end in failed} == {("failed", "EvictionBlocked")}
-    assert all("default/web-" in end["message"] and "disruption budget" in end["message"] for end in failed)
+    assert all(
+        "default/web-" in end["message"] and "disruption budget" in end["message"] for end in failed
+    )
     assert sum(marked) <= len(failed) * 8, "and tainted only for as long as a drain may be refused"
     assert len(world.nodes()) == 2
     assert world.pods_ready("web") == 2
@@ -160,7 +181,9 @@ def test_node_that_cannot_be_drained_blocks_no_other_node(world: ScenarioWorld) 
     world.seed(objects.machine_deployment("workers", 4, 1, 5))
     world.minutes(1.5)
     world.seed(objects.deployment("web", replicas=8, cpu="300m"))
-    full = KubeFault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
+    full = KubeFault(
+        **refusal(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    )
     held: list[str] = []
 
     def refuse(method: str, target: str) -> KubeFault | None:

@@ -11,13 +11,17 @@ OPTIONS = {"scaleDownUnneededTime": "1m"}
 
 
 def _one_node_to_be_drained(world: ScenarioWorld) -> str:
-    """Two nodes; the pods of `web` may move from the first to the second. Returns the name of the first."""
+    """Two nodes; the pods of `web` may move from the first to the second.
+    Returns the name of the first."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
     world.seed(
         objects.deployment("web", replicas=2, cpu="500m"),
-        {**objects.pdb("web", max_unavailable=1), "metadata": {"name": "web-budget", "namespace": "default"}},
+        {
+            **objects.pdb("web", max_unavailable=1),
+            "metadata": {"name": "web-budget", "namespace": "default"},
+        },
     )
     world.step_until(lambda: bool(world.pods_ready("web") == 2), limit=60)
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300)

@@ -26,7 +26,8 @@ EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class ScenarioApiClient:
-    """An operator at a terminal, with the cluster's kubeconfig, the policy, and the functions' memory."""
+    """An operator at a terminal, with the cluster's kubeconfig, the policy,
+    and the functions' memory."""
 
     def __init__(self, world: ScenarioWorld, folder: Path, text: str, capsys: Said) -> None:
         self._world, self._folder, self._capsys = world, folder, capsys
@@ -63,31 +64,46 @@ class ScenarioApiClient:
 
 
 def _verdicts(world: ScenarioWorld) -> dict[str, str]:
-    return {each["node"]: each["reason"]["code"] for each in world.last_plan().get("unremovable", ())}
+    return {
+        each["node"]: each["reason"]["code"] for each in world.last_plan().get("unremovable", ())
+    }
 
 
-def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
-    """A pod that must stay, a full node, a node without a group, one whose timer runs, and one being drained."""
+def test_explain_agrees_with_the_functions_on_a_running_cluster(
+    aws: LocalAws, tmp_path: Path, capsys: Said
+) -> None:
+    """A pod that must stay, a full node, a node without a group, one whose timer
+    runs, and one being drained."""
     text = document(options=OPTIONS)
     with ScenarioWorld(aws, grain=20.0, pace=SLOW) as world:
         world.apply_policy(text)
-        world.seed(objects.machine_deployment("workers", 4, 1, 6), objects.node("stranger", cpu="1"))
+        world.seed(
+            objects.machine_deployment("workers", 4, 1, 6), objects.node("stranger", cpu="1")
+        )
         world.minutes(1.5)
         world.seed(objects.deployment("full", replicas=1, cpu="3500m"))
         held = objects.deployment("held", replicas=1, cpu="1200m")
         held["spec"]["template"]["metadata"]["annotations"] = {EVICT: "false"}
         world.seed(held)
-        world.seed(objects.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120))
+        world.seed(
+            objects.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120)
+        )
         world.minutes(2)
         desk = ScenarioApiClient(world, tmp_path, text, capsys)
-        on = {pod["metadata"]["labels"]["app"]: pod["spec"]["nodeName"] for pod in world.kube.list("pods")}
+        on = {
+            pod["metadata"]["labels"]["app"]: pod["spec"]["nodeName"]
+            for pod in world.kube.list("pods")
+        }
         decided = _verdicts(world)
 
         answers = {name: desk.explain(name) for name in decided}
 
         # A recently simulated node has a separate reason, which the journal does not record.
         now = {name: answer["reason"]["code"] for name, answer in answers.items()}
-        assert {name: decided[name] if code == "RecentlyUnremovable" else code for name, code in now.items()} == decided
+        assert {
+            name: decided[name] if code == "RecentlyUnremovable" else code
+            for name, code in now.items()
+        } == decided
         assert decided["stranger"] == "NotAutoscaled"
         full, kept, waits = answers[on["full"]], answers[on["held"]], answers[on["web"]]
         assert full["utilization"]["share"] > full["utilization"]["threshold"] == 0.5
@@ -99,7 +115,10 @@ def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, t
         known = world.memory().nodes[on["web"]]
         assert waits["until"] == format_time(known.unneeded_since + 300.0)
 
-        world.step_until(lambda: any(operation.status.step == "gone" for operation in world.operations()), limit=900.0)
+        world.step_until(
+            lambda: any(operation.status.step == "gone" for operation in world.operations()),
+            limit=900.0,
+        )
         (operation,) = (each for each in world.operations() if each.status.step == "gone")
         leaving = desk.explain(operation.spec.targets[0].node)
         assert (leaving["verdict"], leaving["operation"]["id"]) == ("leaving", operation.spec.id)
@@ -107,7 +126,9 @@ def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, t
         assert any("ToBeDeletedByClusterAutoscaler" in taint for taint in leaving["taints"])
 
 
-def test_explain_node_with_scale_down_disabled_names_the_remedy(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_with_scale_down_disabled_names_the_remedy(
+    aws: LocalAws, tmp_path: Path, capsys: Said
+) -> None:
     text = document(options={**OPTIONS, "scaleDownUnneededTime": "1m"})
     with ScenarioWorld(aws, grain=20.0) as world:
         world.apply_policy(text)
@@ -115,12 +136,17 @@ def test_explain_node_with_scale_down_disabled_names_the_remedy(aws: LocalAws, t
         world.step(100)
         stays = world.nodes()[0]
         node = clone(world.node(stays))
-        node["metadata"].setdefault("annotations", {})["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true"
+        node["metadata"].setdefault("annotations", {})[
+            "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+        ] = "true"
         world.kube.update("nodes", node)
         world.minutes(6)
         assert world.nodes() == (stays,)
 
         answer = ScenarioApiClient(world, tmp_path, text, capsys).explain(stays)
 
-        assert answer["reason"]["code"] in {"ScaleDownDisabledAnnotation", "NodeGroupMinSizeReached"}
+        assert answer["reason"]["code"] in {
+            "ScaleDownDisabledAnnotation",
+            "NodeGroupMinSizeReached",
+        }
         assert answer["says"][1].startswith("What helps: take the annotation")

@@ -1,4 +1,6 @@
-"""Found by the fault test (tests/faults, seed 1029): a proxy answers 200 in the API server's place."""
+"""Found by the fault test (tests/faults, seed 1029): a proxy answers 200 in the API server's
+place.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ PAGE = KubeFault(method="PATCH", path="/machines/", status=200, body=b"<html>a p
 
 @scenario(grain=10.0)
 def test_delete_annotation_lost_in_a_proxy_costs_no_other_machine(world: ScenarioWorld) -> None:
-    """The annotation was never set, but the answer was 200. A size lowered on this basis would remove an arbitrary
-    machine: here one whose node a user has protected."""
+    """The annotation was never set, but the answer was 200. A size lowered on this basis would
+    remove an arbitrary machine: here one whose node a user has protected."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)

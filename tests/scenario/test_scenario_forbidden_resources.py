@@ -12,12 +12,18 @@ from tests.scenario.scenario_world import ScenarioWorld
 
 
 @pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
-def test_forbidden_resource_is_missing_data_and_the_pass_continues(stage: ScenarioRunner, plural: str) -> None:
+def test_forbidden_resource_is_missing_data_and_the_pass_continues(
+    stage: ScenarioRunner, plural: str
+) -> None:
     def tell(world: ScenarioWorld) -> None:
-        world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
+        world.apply_policy(
+            document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"})
+        )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
-        world.server.faults.add(KubeFault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden")))
+        world.server.faults.add(
+            KubeFault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden"))
+        )
         world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
         world.minutes(3)
@@ -42,7 +48,8 @@ def test_credentials_rotated_between_two_calls_are_read_again(world: ScenarioWor
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     passes = len(world.passes)
-    world.at("reconcile:observed", world.rotate_credentials)  # planned with the old ones, executed with the new ones
+    # planned with the old ones, executed with the new ones
+    world.at("reconcile:observed", world.rotate_credentials)
     world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(1)

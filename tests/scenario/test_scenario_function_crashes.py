@@ -22,7 +22,9 @@ def _pods_wait_for_three_nodes(world: ScenarioWorld) -> None:
 
 def _exactly_four_nodes_came(world: ScenarioWorld) -> None:
     """Checks that one scale-up was requested of the cluster, once, with as many Machines."""
-    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
+    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [
+        (1, 4, "succeeded")
+    ]
     assert len(world.writes(*TOLD)) == 1, world.writes(*TOLD)
     assert len(world.machines("workers")) == len(world.nodes()) == world.size("workers") == 4
     assert world.pending() == ()
@@ -42,7 +44,9 @@ def test_act_killed_twice_between_call_and_record_buys_once(world: ScenarioWorld
 
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved", "reconcile:sent"])
-def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunner, place: str) -> None:
+def test_killed_reconcile_is_continued_without_a_second_plan(
+    stage: ScenarioRunner, place: str
+) -> None:
     def tell(world: ScenarioWorld) -> None:
         _pods_wait_for_three_nodes(world)
         world.kill_at(place, function="reconcile")
@@ -52,7 +56,9 @@ def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunn
         assert world.deaths() == [place]
         _exactly_four_nodes_came(world)
         planned = {
-            operation["spec"]["id"] for memory in world.passes for operation in memory["shop"].get("operations", ())
+            operation["spec"]["id"]
+            for memory in world.passes
+            for operation in memory["shop"].get("operations", ())
         }
         assert len(planned) == 1
 

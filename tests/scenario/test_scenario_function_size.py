@@ -1,4 +1,6 @@
-"""Clusters whose passes need much memory are handed over to the large function and return when they need less."""
+"""Clusters whose passes need much memory are handed over to the large function and
+return when they need less.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "inv
 def world() -> Iterator[LocalWorld]:
     with LocalWorld(quick=True) as made:
         made.apply_policy(document(webhook=WEBHOOK))
-        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
+        made.seed(
+            objects.machine_deployment("workers", 1, 1, 4),
+            objects.deployment("web", replicas=3, cpu="1"),
+        )
         made.step(2 * MINUTE)
         yield made
 
 
 def takes(world: LocalWorld, share: float) -> None:
     """Sets the memory of passes from now on, as a share of the small function's memory."""
-    world.takes = Reading(least=0, most=0) if not share else Reading(int(SIZE * share), int(SIZE * share))
+    world.takes = (
+        Reading(least=0, most=0) if not share else Reading(int(SIZE * share), int(SIZE * share))
+    )
 
 
 def where(world: LocalWorld, minutes: int) -> list[str]:
@@ -40,7 +47,9 @@ def where(world: LocalWorld, minutes: int) -> list[str]:
         before = len(world.invocations), world.store.scan_states.due(world.name).last_pass
         world.step(MINUTE)
         assert world.store.scan_states.due(world.name).last_pass > before[1], "a pass was made"
-        made.append(LARGE if any(one.function == LARGE for one in world.invocations[before[0] :]) else SMALL)
+        made.append(
+            LARGE if any(one.function == LARGE for one in world.invocations[before[0] :]) else SMALL
+        )
     return made
 
 
@@ -54,7 +63,9 @@ def test_peak_over_60_percent_of_the_small_function_moves_the_next_pass(
 
 
 @pytest.mark.parametrize(("share", "then"), [(0.55, LARGE), (0.45, LARGE), (0.35, SMALL)])
-def test_large_cluster_returns_when_its_peak_is_under_40_percent(world: LocalWorld, share: float, then: str) -> None:
+def test_large_cluster_returns_when_its_peak_is_under_40_percent(
+    world: LocalWorld, share: float, then: str
+) -> None:
     takes(world, 0.7)
     assert where(world, 2) == [SMALL, LARGE]
     takes(world, share)
@@ -71,7 +82,9 @@ def test_peak_between_the_bounds_never_changes_the_function(world: LocalWorld) -
 
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved"])
-def test_pass_that_died_on_the_small_function_runs_on_the_large_one(world: LocalWorld, place: str) -> None:
+def test_pass_that_died_on_the_small_function_runs_on_the_large_one(
+    world: LocalWorld, place: str
+) -> None:
     takes(world, 0.1)
     world.kill_at(place, function=SMALL)
     world.step(5 * MINUTE)
@@ -106,15 +119,20 @@ def test_wake_up_of_a_large_cluster_is_handed_over(world: LocalWorld) -> None:
     assert world.post([EVENT])["statusCode"] == 202
     world.step(20)
     made = [
-        (one.function, json.loads(one.bodies[0])["reason"] if one.bodies else "") for one in world.invocations[before:]
+        (one.function, json.loads(one.bodies[0])["reason"] if one.bodies else "")
+        for one in world.invocations[before:]
     ]
     assert (SMALL, "webhook") in made
     assert (LARGE, "") in made
     assert not [one for one in world.invocations[before:] if not one.finished]
-    assert world.store.scan_states.due(world.name).memory.large_until == 0.0, "a hand-over is no death"
+    assert world.store.scan_states.due(world.name).memory.large_until == 0.0, (
+        "a hand-over is no death"
+    )
 
 
-def test_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(world: LocalWorld) -> None:
+def test_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(
+    world: LocalWorld,
+) -> None:
     takes(world, 0.1)
     world.kill_at("reconcile:observed", function=SMALL)
     world.step(MINUTE)
@@ -141,7 +159,9 @@ def test_failed_hand_over_leaves_the_pass_with_the_small_function(
     caplog.clear()
     assert where(world, 2) == [SMALL, SMALL]
     code = {"throttled": "TooManyRequestsException", "missing": "ResourceNotFoundException"}[how]
-    lines = [record for record in caplog.records if "large function not invoked" in record.getMessage()]
+    lines = [
+        record for record in caplog.records if "large function not invoked" in record.getMessage()
+    ]
     assert len(lines) == 2
     assert all(line.levelname == "WARNING" and code in str(vars(line)) for line in lines)
     world.post([EVENT])
@@ -207,12 +227,16 @@ def test_passes_on_either_function_form_one_chain_of_plans(world: LocalWorld) ->
     assert all(later > earlier for earlier, later in pairwise(tokens))
 
 
-def test_pass_whose_lists_need_too_much_memory_goes_on_in_the_large_function(world: LocalWorld) -> None:
+def test_pass_whose_lists_need_too_much_memory_goes_on_in_the_large_function(
+    world: LocalWorld,
+) -> None:
     takes(world, 0.8)
     world.reads = 450
     before = len(world.invocations)
     assert where(world, 2) == [LARGE, LARGE]
-    functions = [one.function for one in world.invocations[before:] if one.function in (SMALL, LARGE)]
+    functions = [
+        one.function for one in world.invocations[before:] if one.function in (SMALL, LARGE)
+    ]
     assert functions[:2] == [SMALL, LARGE]
     assert all(one.finished and not one.killed_at for one in world.invocations[before:])
     state = world.store.scan_states.due(world.name)
@@ -220,8 +244,12 @@ def test_pass_whose_lists_need_too_much_memory_goes_on_in_the_large_function(wor
     assert state.last_success == state.last_pass
 
 
-@pytest.mark.parametrize("refused", [False, True], ids=["too-large-for-both", "large-function-refused"])
-def test_cluster_without_memory_for_its_lists_is_a_failure_that_says_why(world: LocalWorld, refused: bool) -> None:
+@pytest.mark.parametrize(
+    "refused", [False, True], ids=["too-large-for-both", "large-function-refused"]
+)
+def test_cluster_without_memory_for_its_lists_is_a_failure_that_says_why(
+    world: LocalWorld, refused: bool
+) -> None:
     world.reads = 450 if refused else 5_000
     if refused:
         world.queues.refusing.add(LARGE)

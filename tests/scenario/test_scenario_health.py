@@ -1,5 +1,5 @@
-"""Unready nodes: those without a group have no effect, those of a group or zone affect only that group or zone, and
-timers pause instead of being reset."""
+"""Unready nodes: those without a group have no effect, those of a group or zone affect only that
+group or zone, and timers pause instead of being reset."""
 
 from __future__ import annotations
 
@@ -37,12 +37,16 @@ def _decided(world: ScenarioWorld) -> list[Any]:
 
 
 def _a_day(strangers_unready: int) -> list[Any]:
-    """Scales up and down again, next to ten nodes without a group, of which that many are unready."""
+    """Scales up and down again, next to ten nodes without a group, of which that many are
+    unready."""
     with ScenarioWorld(None, quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
         world.seed(
             objects.machine_deployment("well", 1, 1, 5),
-            *(objects.node(f"stranger-{at}", taints=[{"key": "theirs", "effect": "NoSchedule"}]) for at in range(10)),
+            *(
+                objects.node(f"stranger-{at}", taints=[{"key": "theirs", "effect": "NoSchedule"}])
+                for at in range(10)
+            ),
         )
         for at in range(strangers_unready):
             world.cluster.kubelets.silence(f"stranger-{at}")
@@ -65,7 +69,8 @@ def test_unready_nodes_without_a_group_never_change_a_plan(unready: int) -> None
 
 
 def _two_groups(world: ScenarioWorld) -> list[str]:
-    """A group of eight idle nodes and one of a single busy node; the idle ones have been unneeded for some minutes."""
+    """A group of eight idle nodes and one of a single busy node; the idle ones have been
+    unneeded for some minutes."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(
         objects.machine_deployment("sick", 8, 1, 9, labels={"pool": "sick"}, zone="z-a"),
@@ -80,9 +85,14 @@ def _two_groups(world: ScenarioWorld) -> list[str]:
 
 
 @scenario(quick=True, grain=20.0)
-def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(world: ScenarioWorld) -> None:
+def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(
+    world: ScenarioWorld,
+) -> None:
     idle = _two_groups(world)
-    counted = {name: world.clock() - known.unneeded_since for name, known in world.last_known_nodes().items()}
+    counted = {
+        name: world.clock() - known.unneeded_since
+        for name, known in world.last_known_nodes().items()
+    }
     assert 100.0 < min(counted.values()) < 480.0
     for name in idle[:4]:
         world.cluster.kubelets.silence(name)
@@ -97,7 +107,9 @@ def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(wo
     assert not world.ended("remove")
     assert (world.size("well"), world.pods_ready("web")) == (3, 3)
     assert world.group_verdict(UNHEALTHY)["code"] == "NotReadyForScaleUp"
-    held = {verdict["node"]: verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]}
+    held = {
+        verdict["node"]: verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]
+    }
     assert {held[name] for name in idle} == {"NodeGroupUnhealthy"}
 
     for name in idle[:4]:
@@ -105,7 +117,8 @@ def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(wo
     recovered = world.clock()
     world.step_until(lambda: bool(world.ended("remove")), limit=600.0, every=20.0)
 
-    # Time counted before the pause still counts: the node is removed after the rest of its eight minutes.
+    # Time counted before the pause still counts: the node is removed after the
+    # rest of its eight minutes.
     assert 480.0 - max(counted.values()) - 60.0 <= world.clock() - recovered < 480.0
     assert world.clock() - fell_ill > 480.0
     world.minutes(8)
@@ -131,6 +144,10 @@ def test_unhealthy_zone_freezes_only_the_groups_in_it(world: ScenarioWorld) -> N
     assert len(world.machines("near")) == 3
     assert world.size("well") < 8
     assert world.last_plan()["health"]["sick_zones"] == ["z-a"]
-    near = [verdict["reason"] for verdict in world.last_plan()["unremovable"] if verdict["node"].startswith("near-")]
+    near = [
+        verdict["reason"]
+        for verdict in world.last_plan()["unremovable"]
+        if verdict["node"].startswith("near-")
+    ]
     assert {reason["code"] for reason in near} == {"NodeGroupUnhealthy"}
     assert "in zone z-a are unready" in near[0]["params"]["detail"]

@@ -1,4 +1,6 @@
-"""An idle cluster costs next to nothing, whatever its size (docs/performance.md "AWS calls per quiet minute")."""
+"""An idle cluster costs next to nothing, whatever its size (docs/performance.md "AWS
+calls per quiet minute").
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tests.scenario.scenario_world import Requests, ScenarioWorld
 
 @scenario(grain=60.0)
 def test_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: ScenarioWorld) -> None:
-    """Of 200 nodes 20 belong to a group and are unneeded, so their timers are confirmed in every pass."""
+    """Of 200 nodes 20 belong to a group and are unneeded, so their timers are
+    confirmed in every pass."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
     world.seed(
         *(objects.node(f"fixed-{n:03d}") for n in range(180)),
@@ -29,6 +32,7 @@ def test_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: ScenarioWorld)
         assert world.requests.reads <= 25
 
     changes = [request.path for request in world.server.requests[asked:] if request.method != "GET"]
-    assert changes == ["/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"] * 3  # once a minute
+    # once a minute
+    assert changes == ["/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"] * 3
     assert len(world.last_known_nodes()) > 10
     assert world.last_known_nodes().popitem()[1].confirmed_at == world.passed_at()[-1]

@@ -17,8 +17,11 @@ from tests.scenario.scenario_world import ScenarioWorld
 
 GPU, LABEL = "nvidia.com/gpu", {"cluster-api/accelerator": "t4"}
 PLAIN = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-DRIVERLESS = Pace(machines=CapiControllerSettings(classes={"gpu": MachineClass(PLAIN, labels=LABEL)}))
-"""Machines whose Nodes come without the device that their group promises: a driver has still to be installed."""
+DRIVERLESS = Pace(
+    machines=CapiControllerSettings(classes={"gpu": MachineClass(PLAIN, labels=LABEL)})
+)
+"""Machines whose Nodes come without the device that their group promises: a driver
+has still to be installed."""
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/driver"
 
 
@@ -34,7 +37,15 @@ def _groups(world: ScenarioWorld, **more: Any) -> None:
     world.seed(
         objects.machine_deployment("base", 1, 1, 1),
         objects.machine_deployment(
-            "gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more, capacity={"gpu-type": GPU, "gpu-count": "1"}
+            "gpu",
+            0,
+            0,
+            5,
+            cpu="8",
+            memory="32Gi",
+            labels=LABEL,
+            **more,
+            capacity={"gpu-type": GPU, "gpu-count": "1"},
         ),
     )
     world.minutes(2)
@@ -61,7 +72,9 @@ def _bought(world: ScenarioWorld) -> list[tuple[int, int]]:
 
 
 @scenario(quick=True, grain=20.0, pace=DRIVERLESS)
-def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: ScenarioWorld) -> None:
+def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     _groups(world)
     world.seed(_gpu_pods(2))
@@ -73,7 +86,9 @@ def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world
     assert len(world.pending()) == 2
     assert _bought(world) == [(0, 2)]
     last = world.last_plan()
-    assert sorted(last.get("fits_existing", ())) == sorted(world.pending()), "and their pods are not forgotten"
+    assert sorted(last.get("fits_existing", ())) == sorted(world.pending()), (
+        "and their pods are not forgotten"
+    )
 
     for name in _joined(world):
         _change(world, name, _gets_its_device)
@@ -110,7 +125,11 @@ def test_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, 
     }[where]
     taint = {"key": key, "value": "", "effect": "NoSchedule"}
     capacity = {**PLAIN, GPU: "1"}
-    pace = Pace(machines=CapiControllerSettings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))
+    pace = Pace(
+        machines=CapiControllerSettings(
+            classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}
+        )
+    )
 
     def tell(world: ScenarioWorld) -> None:
         world.apply_policy(document(options=options))
@@ -124,7 +143,9 @@ def test_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, 
         assert _bought(world) == [(0, 1)]
 
         def finish(node: KubeObject) -> None:
-            node["spec"]["taints"] = [each for each in node["spec"].get("taints", ()) if each["key"] != key]
+            node["spec"]["taints"] = [
+                each for each in node["spec"].get("taints", ()) if each["key"] != key
+            ]
 
         _change(world, _joined(world)[0], finish)
         world.minutes(2)

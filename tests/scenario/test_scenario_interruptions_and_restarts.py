@@ -1,5 +1,6 @@
-"""Nodes that their vendor takes back, and sick nodes that are restarted, from the saved operation to its end, with the
-functions, the emulated cluster and kills. What a pass decides is given here: it is another subject."""
+"""Nodes that their vendor takes back, and sick nodes that are restarted, from the saved
+operation to its end, with the functions, the emulated cluster and kills. What a pass decides is
+given here: it is another subject."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ NOTICE = 120.0
 
 
 class Decision:
-    """What the next passes decide about one node, once it is there and nothing is under way for it. leaves_at: when its
-    vendor takes it back, epoch seconds; sick: it is to be restarted."""
+    """What the next passes decide about one node, once it is there and nothing is under way for it.
+    leaves_at: when its vendor takes it back, epoch seconds; sick: it is to be restarted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.leaves_at, self.sick = 0.0, False
@@ -42,7 +43,9 @@ class Decision:
             return decided
         evict = tuple(pod.key for pod in state.occupancy.on(NODE))
         if self.sick:
-            return msgspec.structs.replace(decided, restarts=(Restart(NODE, "spot", "KernelDeadlock=True", evict),))
+            return msgspec.structs.replace(
+                decided, restarts=(Restart(NODE, "spot", "KernelDeadlock=True", evict),)
+            )
         if not self.leaves_at:
             return decided
         reason = DisruptionReason.INTERRUPTED
@@ -71,7 +74,9 @@ def vendor_takes_the_machine(world: ScenarioWorld, cloud: InMemoryProvider) -> N
     world.settle()
 
 
-@pytest.mark.parametrize("place", ["", "act:claimed", "taint:called", "evict:called", "delete:called", "act:recorded"])
+@pytest.mark.parametrize(
+    "place", ["", "act:claimed", "taint:called", "evict:called", "delete:called", "act:recorded"]
+)
 def test_pod_that_a_budget_holds_is_lost_with_its_machine(
     stage: ScenarioRunner, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -91,7 +96,11 @@ def test_pod_that_a_budget_holds_is_lost_with_its_machine(
         world.minutes(6)
         assert world.deaths() == ([place] if place else [])
         (ended,) = world.ended("remove")
-        assert (ended["state"], ended["gone"], ended["reason"]) == ("succeeded", NODE, "interrupted")
+        assert (ended["state"], ended["gone"], ended["reason"]) == (
+            "succeeded",
+            NODE,
+            "interrupted",
+        )
         assert cloud.deleted == []
         memory = world.store.memory.look("shop")
         assert memory.last_scale_down == memory.last_scale_down_failure == 0.0
@@ -115,8 +124,12 @@ def test_node_that_its_vendor_takes_back_is_evacuated_before(
         decision.leaves_at = 0.0
         assert cloud.deleted == [NODE]
         world.minutes(3)
-        [said] = [sentence(entry) for entry in world.journal() if entry.facts.get("kind") == "remove"]
-        assert said.startswith(f"{NODE} was removed from spot because of an interruption, 1 pod moved, in ")
+        [said] = [
+            sentence(entry) for entry in world.journal() if entry.facts.get("kind") == "remove"
+        ]
+        assert said.startswith(
+            f"{NODE} was removed from spot because of an interruption, 1 pod moved, in "
+        )
         cloud.boot()
         world.join()
         world.step_until(lambda: world.pods_ready("web") == 1, limit=300)
@@ -124,7 +137,9 @@ def test_node_that_its_vendor_takes_back_is_evacuated_before(
     stage.play(tell, grain=5.0)
 
 
-def test_node_whose_notice_is_taken_back_is_given_back(stage: ScenarioRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_whose_notice_is_taken_back_is_given_back(
+    stage: ScenarioRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decision = Decision(monkeypatch)
 
     def tell(world: ScenarioWorld) -> None:
@@ -146,7 +161,9 @@ def test_node_whose_notice_is_taken_back_is_given_back(stage: ScenarioRunner, mo
     stage.play(tell, grain=5.0)
 
 
-@pytest.mark.parametrize("place", ["", "taint:called", "evict:called", "restart:called", "return:called"])
+@pytest.mark.parametrize(
+    "place", ["", "taint:called", "evict:called", "restart:called", "return:called"]
+)
 def test_sick_node_is_drained_restarted_and_given_back(
     stage: ScenarioRunner, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""A drain of ten minutes spans many short invocations and ends exactly once (docs/architecture.md "Operations")."""
+"""A drain of ten minutes spans many short invocations and ends exactly once
+(docs/architecture.md "Operations").
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ ACT = "act_clusterapi"
 
 
 class ScenarioDrainRecorder:
-    """A world with a node to be drained, and the effects of its functions on it. durations: of the act function's
-    invocations, in virtual seconds, which pass for a function only while it waits."""
+    """A world with a node to be drained, and the effects of its functions on it.
+    durations: of the act function's invocations, in virtual seconds, which pass for a
+    function only while it waits."""
 
     def __init__(self, world: ScenarioWorld) -> None:
         self.world = world
@@ -40,16 +43,24 @@ class ScenarioDrainRecorder:
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
         world.seed(
-            objects.deployment("web", replicas=PODS, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=GRACE)
+            objects.deployment(
+                "web", replicas=PODS, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=GRACE
+            )
         )
-        # The first node is full for a while, so a second one is bought, which finally has room for all pods.
+        # The first node is full for a while, so a second one is bought, which
+        # finally has room for all pods.
         world.seed(objects.deployment("filler", replicas=1, cpu="3500m"))
         world.seed(objects.deployment("big", replicas=1, cpu="2500m"))
-        world.step_until(lambda: len(world.nodes()) == 2 and not world.pending(), limit=600, every=GRAIN)
+        world.step_until(
+            lambda: len(world.nodes()) == 2 and not world.pending(), limit=600, every=GRAIN
+        )
         world.scale("filler", 0)
         world.step_until(lambda: not world.operations(), limit=600, every=GRAIN)
         world.step_until(lambda: world.pods_ready("filler") == 0, limit=60, every=GRAIN)
-        self.pods = {name: [pod for pod in world.pods_on(name) if pod.startswith("web-")] for name in world.nodes()}
+        self.pods = {
+            name: [pod for pod in world.pods_on(name) if pod.startswith("web-")]
+            for name in world.nodes()
+        }
         self.node = max(self.pods, key=lambda name: len(self.pods[name]))
         self.durations.clear()
         self.instances = len(world.machines("workers"))
@@ -60,7 +71,8 @@ class ScenarioDrainRecorder:
         def watched(function: str, event: Any) -> Any:
             before = self.world.clock()
             made = invoke(function, event)
-            if function == ACT and '"watch"' not in made.bodies[0]:  # a watch is one read; it carries out no step
+            # a watch is one read; it carries out no step
+            if function == ACT and '"watch"' not in made.bodies[0]:
                 self.durations.append(self.world.clock() - before)
             return made
 
@@ -68,7 +80,9 @@ class ScenarioDrainRecorder:
 
     def until_over(self, limit: float = 3000.0, count: int = 1) -> None:
         """Runs until that many removals have ended."""
-        self.world.step_until(lambda: len(self.world.ended("remove")) >= count, limit=limit, every=GRAIN)
+        self.world.step_until(
+            lambda: len(self.world.ended("remove")) >= count, limit=limit, every=GRAIN
+        )
 
     def evictions(self) -> Counter[str]:
         """Eviction requests, by pod."""
@@ -79,13 +93,18 @@ class ScenarioDrainRecorder:
         )
 
     def removed_exactly_once(self) -> None:
-        """Checks that only the drained node is gone, its pods run elsewhere, and no taint or annotation of ours is
-        left."""
+        """Checks that only the drained node is gone, its pods run elsewhere, and no taint or
+        annotation of ours is left."""
         world = self.world
         (end,) = world.ended("remove")
         assert (end["state"], end["nodes"]) == ("succeeded", self.node), end
         assert self.node not in world.nodes()
-        assert len(world.nodes()) == len(world.machines("workers")) == world.size("workers") == self.instances - 1
+        assert (
+            len(world.nodes())
+            == len(world.machines("workers"))
+            == world.size("workers")
+            == self.instances - 1
+        )
         assert not any(world.is_marked(name) for name in world.nodes())
         assert world.pods_ready("web") == PODS
         assert world.operations() == ()
@@ -93,21 +112,28 @@ class ScenarioDrainRecorder:
 
 @pytest.fixture
 def drained() -> Iterator[ScenarioDrainRecorder]:
-    """The fast world just before the removal is planned, and one that drops all state between its functions."""
+    """The fast world just before the removal is planned, and one that drops all
+    state between its functions."""
     with ScenarioWorld(None, grain=GRAIN, pace=SLOW, forgetful=True) as world:
         yield ScenarioDrainRecorder(world)
 
 
-def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: ScenarioRunner) -> None:
+def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(
+    stage: ScenarioRunner,
+) -> None:
     def tell(world: ScenarioWorld) -> None:
         reported = ScenarioDrainRecorder(world)
         assert len(reported.pods[reported.node]) == PODS
         reported.until_over()
         reported.removed_exactly_once()
 
-        began, ended = (world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"], world.clock())
+        began, ended = (
+            world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"],
+            world.clock(),
+        )
         assert ended - began >= GRACE
-        assert max(reported.durations) <= 1.0  # no invocation waits, so none comes near its 60 seconds
+        # no invocation waits, so none comes near its 60 seconds
+        assert max(reported.durations) <= 1.0
         assert len(reported.durations) <= 30  # polling every 5 s for 10 minutes would be 120
         assert set(reported.evictions()) >= set(reported.pods[reported.node])
         assert max(reported.evictions().values()) == 1
@@ -115,10 +141,11 @@ def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: S
     stage.play(tell, grain=GRAIN, pace=SLOW)
 
 
-# Every point at which the world has changed and the table has not; tests/unit/operations/test_crashed_steps.py covers
-# all instants of each.
+# Every point at which the world has changed and the table has not;
+# tests/unit/operations/test_crashed_steps.py covers all instants of each.
 @pytest.mark.parametrize(
-    "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]
+    "place",
+    ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"],
 )
 def test_killed_long_drain_removes_the_node_once_and_evicts_each_pod_once(
     drained: ScenarioDrainRecorder, place: str
@@ -132,7 +159,9 @@ def test_killed_long_drain_removes_the_node_once_and_evicts_each_pod_once(
     assert max(drained.evictions().values()) == 1
 
 
-@pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay", "delete", "confirm"])
+@pytest.mark.parametrize(
+    "step", ["taint", "recheck", "evict", "gone", "delay", "delete", "confirm"]
+)
 def test_drain_killed_at_every_step_before_its_record_has_the_same_result(
     drained: ScenarioDrainRecorder, step: str
 ) -> None:
@@ -207,7 +236,9 @@ def test_functions_with_clocks_a_minute_apart_drain_exactly_once(
     assert len(drained.durations) <= 60
 
 
-def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: ScenarioDrainRecorder) -> None:
+def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(
+    drained: ScenarioDrainRecorder,
+) -> None:
     """The owner protects the node in the middle of the drain."""
     world = drained.world
     world.step_until(lambda: bool(drained.evictions()), limit=600, every=GRAIN)
@@ -216,7 +247,13 @@ def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: ScenarioDr
     note = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
     world.kube.update(
         "nodes",
-        {**node, "metadata": {**node["metadata"], "annotations": {**node["metadata"].get("annotations", {}), **note}}},
+        {
+            **node,
+            "metadata": {
+                **node["metadata"],
+                "annotations": {**node["metadata"].get("annotations", {}), **note},
+            },
+        },
     )
 
     drained.until_over()

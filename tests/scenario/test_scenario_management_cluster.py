@@ -24,7 +24,8 @@ OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 
 
 class ScenarioManagement:
-    """The management cluster as something beside the world's own (infra/emulators/cloud_account.py)."""
+    """The management cluster as something beside the world's own
+    (infra/emulators/cloud_account.py)."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Its controllers, whose Machines become Nodes of that cluster."""
@@ -58,7 +59,9 @@ def test_separate_management_cluster_scales_up_and_drains(forgetful: bool) -> No
             objects.machine_deployment("workers", 1, 1, 4, cluster="ours"),
             objects.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"),
         )
-        world.apply_policy(document(providers={"clusterapi": PROVIDER}, options=OPTIONS, scan="20s"))
+        world.apply_policy(
+            document(providers={"clusterapi": PROVIDER}, options=OPTIONS, scan="20s")
+        )
         world.step(180)
         assert len(world.nodes()) == 1
         world.seed(objects.deployment("web", replicas=3, cpu="3"))
@@ -68,7 +71,17 @@ def test_separate_management_cluster_scales_up_and_drains(forgetful: bool) -> No
         assert web is not None
         world.kube.update("deployments", {**web, "spec": {**web["spec"], "replicas": 1}}, "apps")
         world.step_until(lambda: len(world.nodes()) == 1 and not world.operations(), limit=1800)
-        assert (management.size("workers"), management.size("workers-of-others"), world.pending()) == (1, 0, ())
-        assert not [each for each in management.store.list("machines", group=GROUP) if DELETE_MACHINE in marks(each)]
-        assert {"/".join(each.path.split("/")[:3]) for each in management.server.requests} == {f"/apis/{GROUP}"}
+        assert (
+            management.size("workers"),
+            management.size("workers-of-others"),
+            world.pending(),
+        ) == (1, 0, ())
+        assert not [
+            each
+            for each in management.store.list("machines", group=GROUP)
+            if DELETE_MACHINE in marks(each)
+        ]
+        assert {"/".join(each.path.split("/")[:3]) for each in management.server.requests} == {
+            f"/apis/{GROUP}"
+        }
         assert not [each.path for each in world.server.requests if GROUP in each.path]

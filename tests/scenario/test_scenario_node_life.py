@@ -1,5 +1,5 @@
-"""Whole stories at emulated vendors: a definition changes, a vendor takes a spot node back, a machine is restarted. The
-planner, the executors, the vendor's API and the cluster are all there."""
+"""Whole stories at emulated vendors: a definition changes, a vendor takes a spot node back, a
+machine is restarted. The planner, the executors, the vendor's API and the cluster are all there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ REPLACED = {"drift": "replace"}
 def begin(world: LocalWorld, providers: dict[str, Any], *, scan: str = "60s", **spec: Any) -> None:
     """Puts the policy in force."""
     world.apply_policy(
-        document(scan=scan, secret=world.kubeconfig_secret, providers=providers, options=OPTIONS, **spec)
+        document(
+            scan=scan, secret=world.kubeconfig_secret, providers=providers, options=OPTIONS, **spec
+        )
     )
     world.seed(objects.node("system", cpu="1"))
 
@@ -54,7 +56,10 @@ def test_life_10_a_changed_nodepool_renews_its_members_and_keeps_its_size() -> N
         pool = account.zone.add_nodepool(cluster.id, "web", type="standard.large", size=2).pool
         groups = [{"provider": "exoscale", "id": "prod/web", "min": 2, "max": 3}]
         begin(
-            world, {"exoscale": json.loads(json.dumps(account.settings()))}, nodeGroups=groups, nodeLifecycle=REPLACED
+            world,
+            {"exoscale": json.loads(json.dumps(account.settings()))},
+            nodeGroups=groups,
+            nodeLifecycle=REPLACED,
         )
         web(world)
         old, sizes = set(pool.members), set[int]()
@@ -66,7 +71,8 @@ def test_life_10_a_changed_nodepool_renews_its_members_and_keeps_its_size() -> N
                 break
         assert not old & set(pool.members)
         world.step(5 * MINUTE)
-        assert (sizes | {pool.size}, pool.size, len(pool.members)) == ({2, 3}, 2, 2)  # GROW first, then evict
+        # GROW first, then evict
+        assert (sizes | {pool.size}, pool.size, len(pool.members)) == ({2, 3}, 2, 2)
         assert {member.kind.name for member in pool.members.values()} == {"standard.extra-large"}
         assert ready(world) == 2
 
@@ -118,14 +124,21 @@ def test_spot_4_pods_leave_a_preemptible_instance_before_ecs_takes_it() -> None:
         web(world)
         victim = sorted(group.machines)[0]
         ends = account.cloud.interrupt(victim)
-        world.step_until(lambda: not any(pod["spec"].get("nodeName") == victim for pod in running(world)), limit=300.0)
+        world.step_until(
+            lambda: not any(pod["spec"].get("nodeName") == victim for pod in running(world)),
+            limit=300.0,
+        )
         assert world.clock() < ends - 2 * MINUTE
         world.step_until(lambda: ready(world) == 2, limit=10 * MINUTE)
         world.step(10 * MINUTE)
         assert victim not in {node["metadata"]["name"] for node in world.kube.list("nodes")}
         memory = world.store.memory.look(world.name).groups[group.id]
         assert memory.risk is not None
-        assert (round(memory.risk.interruptions), memory.failed_removals, memory.backoff) == (1, {}, None)
+        assert (round(memory.risk.interruptions), memory.failed_removals, memory.backoff) == (
+            1,
+            {},
+            None,
+        )
 
 
 def running(world: LocalWorld) -> list[dict[str, Any]]:
@@ -138,14 +151,17 @@ def running(world: LocalWorld) -> list[dict[str, Any]]:
 def test_spot_2_a_notice_of_cce_is_seen_while_so_much_of_it_is_left(scan: str, left: float) -> None:
     account = HuaweiAccount(ways=CceRegistrationOptions(boot=20.0, check=120.0))
     with LocalWorld(quick=True, clouds=(account,), grain=5.0) as world:
-        pool = account.cloud.add_pool(account.cluster.uid, "spot", size=2, most=5, extend={"marketType": "spot"})
+        pool = account.cloud.add_pool(
+            account.cluster.uid, "spot", size=2, most=5, extend={"marketType": "spot"}
+        )
         begin(world, {"huaweicloud": account.settings()}, scan=scan, spot={})
         web(world)
         node = next(node for node in account.cloud.running() if node.pool == pool.uid)
         began = world.clock()
         cce.give_notice(account.cloud, node.uid)
         world.step_until(lambda: any(op.spec.interrupted for op in world.operations()), limit=300.0)
-        assert began + 300.0 - world.clock() >= left - 10.0  # the pass itself, and the step of this test
+        # the pass itself, and the step of this test
+        assert began + 300.0 - world.clock() >= left - 10.0
         world.step_until(lambda: account.cloud.node(node.uid) is None, limit=400.0)
         world.step(5 * MINUTE)
         assert ready(world) == 2
@@ -166,9 +182,13 @@ def test_life_15_a_sick_node_is_restarted_by_its_vendor_and_takes_pods_again() -
         node["status"]["nodeInfo"] = {**node["status"].get("nodeInfo", {}), "bootID": "before"}
         world.kube.update("nodes", node)
         world.step_until(lambda: account.cloud.machine(sick).reboots == 1, limit=15 * MINUTE)
-        assert all(pod["spec"].get("nodeName") != sick for pod in running(world)), "it was drained first"
+        assert all(pod["spec"].get("nodeName") != sick for pod in running(world)), (
+            "it was drained first"
+        )
         node = clone(world.kube.peek("nodes", sick) or {})
-        node["status"]["conditions"] = [c for c in node["status"]["conditions"] if c["type"] != "KernelDeadlock"]
+        node["status"]["conditions"] = [
+            c for c in node["status"]["conditions"] if c["type"] != "KernelDeadlock"
+        ]
         node["status"]["nodeInfo"]["bootID"] = "after"
         world.kube.update("nodes", node)
         world.step(15 * MINUTE)

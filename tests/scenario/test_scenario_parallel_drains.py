@@ -1,5 +1,5 @@
-"""Many parallel drains, and no more removals than a policy allows in an hour (docs/reference/scale-down.md "Hourly
-limits")."""
+"""Many parallel drains, and no more removals than a policy allows in an hour
+(docs/reference/scale-down.md "Hourly limits")."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from tests.scenario.runner import scenario
 from tests.scenario.scenario_world import ScenarioWorld
 
 HOUR = 3600.0
-OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m", "unremovableNodeRecheckTimeout": "1m"}
+OPTIONS = {
+    "scaleDownUnneededTime": "2m",
+    "scaleDownDelayAfterAdd": "1m",
+    "unremovableNodeRecheckTimeout": "1m",
+}
 OLD = "old"
 
 
 def _nodes_with_a_pod_each(world: ScenarioWorld, count: int, **spec: Any) -> None:
-    """That many hardly used nodes with one small pod each, and bigger ones that can hold all of these pods."""
+    """That many hardly used nodes with one small pod each, and bigger ones that
+    can hold all of these pods."""
     world.seed(objects.machine_deployment(OLD, count, 0, count))
     world.minutes(2)
     world.seed(
@@ -53,10 +58,16 @@ def test_twenty_parallel_drains_use_one_hours_limit_and_the_rest_wait(world: Sce
     assert len(_left(world)) == 4
     assert len(world.ended("remove")) == 20
     assert {end["state"] for end in world.ended("remove")} == {"succeeded"}
-    held = [verdict["reason"] for verdict in world.last_plan()["unremovable"] if verdict["node"] in _left(world)]
+    held = [
+        verdict["reason"]
+        for verdict in world.last_plan()["unremovable"]
+        if verdict["node"] in _left(world)
+    ]
     assert {reason["code"] for reason in held} == {"MaxDisruption"}
     first = min(plan["at"] for plan in world.plans_with("removals"))
-    assert {reason["params"]["until"] for reason in held} == {first + HOUR}, "and it says when there is room again"
+    assert {reason["params"]["until"] for reason in held} == {first + HOUR}, (
+        "and it says when there is room again"
+    )
     assert world.pods_ready("web") == 24
 
     world.minutes((first + HOUR - world.clock()) / 60.0 + 6)

@@ -17,14 +17,19 @@ WORKERS = "MachineDeployment/default/workers"
 @scenario(grain=20.0)
 def test_shadow_mode_plans_and_explains_without_changes(world: ScenarioWorld) -> None:
     world.apply_policy(document(mode="shadow", options=OPTIONS))
-    world.seed(objects.machine_deployment("workers", 3, 1, 5), objects.machine_deployment("big", 0, 0, 3, "16"))
+    world.seed(
+        objects.machine_deployment("workers", 3, 1, 5),
+        objects.machine_deployment("big", 0, 0, 3, "16"),
+    )
     world.minutes(2.5)
     assert len(world.last_known_nodes()) == 3
     world.minutes(3)
     world.seed(objects.deployment("web", replicas=2, cpu="12"))
     world.minutes(1)
 
-    assert {removal["node"] for plan in world.plans_with("removals") for removal in plan["removals"]}
+    assert {
+        removal["node"] for plan in world.plans_with("removals") for removal in plan["removals"]
+    }
     assert {up["group"] for plan in world.plans_with("scale_ups") for up in plan["scale_ups"]} == {
         "MachineDeployment/default/big"
     }
@@ -59,7 +64,9 @@ def test_new_policy_is_in_force_at_the_next_tick(world: ScenarioWorld) -> None:
 
 
 @scenario(grain=20.0)
-def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(world: ScenarioWorld) -> None:
+def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(
+    world: ScenarioWorld,
+) -> None:
     first = world.apply_policy(document(options=OPTIONS))
     bad = document(options={"scaleDownUnneededTime": "soon", "expandr": ["least-waste"]})
 
@@ -78,7 +85,9 @@ def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(worl
 
 
 @scenario(grain=20.0)
-def test_stored_document_unreadable_by_this_release_stops_only_its_cluster(world: ScenarioWorld) -> None:
+def test_stored_document_unreadable_by_this_release_stops_only_its_cluster(
+    world: ScenarioWorld,
+) -> None:
     """As after a rollback to a release older than the document."""
     other = world.add_neighbour("garage")
     world.apply_policy(document("garage", options=OPTIONS))

@@ -1,5 +1,5 @@
-"""Machines that never become nodes and targets without machines are repaired, from the plan to the vendor's data
-(docs/reference/node-groups.md "Repairs")."""
+"""Machines that never become nodes and targets without machines are repaired, from the plan to the
+vendor's data (docs/reference/node-groups.md "Repairs")."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_scale_up_without_any_result_lowers_the_target_again(world: ScenarioWorl
 
 
 @scenario(grain=60.0)
-def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(world: ScenarioWorld) -> None:
+def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "2m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "dead")

@@ -1,5 +1,5 @@
-"""Replacements from the first pass that wants one to their end, with the functions, the emulated cluster and the search
-(docs/reference/consolidation.md "Replacements")."""
+"""Replacements from the first pass that wants one to their end, with the functions, the emulated
+cluster and the search (docs/reference/consolidation.md "Replacements")."""
 
 from __future__ import annotations
 
@@ -18,28 +18,42 @@ from tests.scenario.runner import scenario
 from tests.scenario.scenario_world import ScenarioWorld
 
 LARGE, SMALL = ("MachineDeployment/default/large", "MachineDeployment/default/small")
-CONSOLIDATION = {"mode": "full", "aggressiveness": 3, "minNodeAge": "2m", "quietTime": "1m", "priceSettleTime": "0s"}
+CONSOLIDATION = {
+    "mode": "full",
+    "aggressiveness": 3,
+    "minNodeAge": "2m",
+    "quietTime": "1m",
+    "priceSettleTime": "0s",
+}
 
 
 def policy(small: int, mode: str = "full") -> str:
-    """A node of group large costs twice as much as one of group small, of which there may be so many."""
+    """A node of group large costs twice as much as one of group small, of
+    which there may be so many."""
     groups = [
-        {"provider": "clusterapi", "id": name, "min": 0, "max": most} for name, most in ((LARGE, 3), (SMALL, small))
+        {"provider": "clusterapi", "id": name, "min": 0, "max": most}
+        for name, most in ((LARGE, 3), (SMALL, small))
     ]
     return document(
         nodeGroups=groups,
         consolidation={**CONSOLIDATION, "mode": mode},
         prices={"cpu": 0.05},
         disruptionBudgets=[{"name": "all", "nodes": 1}],
-        options={"scaleDownUnneededTime": "20m", "scaleDownDelayAfterAdd": "1m", "maxNodeProvisionTime": "10m"},
+        options={
+            "scaleDownUnneededTime": "20m",
+            "scaleDownDelayAfterAdd": "1m",
+            "maxNodeProvisionTime": "10m",
+        },
     )
 
 
 def half_empty(world: ScenarioWorld) -> str:
-    """A large node whose pods would fit on a small one, which may be bought from now on. Returns its name."""
+    """A large node whose pods would fit on a small one, which may be bought from
+    now on. Returns its name."""
     world.apply_policy(policy(small=0))
     world.seed(
-        objects.machine_deployment("large", 1, 0, 3, cpu="4"), objects.machine_deployment("small", 0, 0, 3, cpu="2")
+        objects.machine_deployment("large", 1, 0, 3, cpu="4"),
+        objects.machine_deployment("small", 0, 0, 3, cpu="2"),
     )
     world.seed(objects.deployment("web", replicas=2, cpu="700m"))
     world.step_until(lambda: bool(world.pods_ready("web") == 2), limit=300)
@@ -72,7 +86,11 @@ def counts(world: ScenarioWorld) -> dict[str, float]:
     assert passed is not None
     passes = carry_over.read(passed.carry_over).counts
     operations = world.store.journal.ledger("shop").counts
-    return {name: count for name, count in (passes | operations).items() if name.startswith(("disrupted", "repl"))}
+    return {
+        name: count
+        for name, count in (passes | operations).items()
+        if name.startswith(("disrupted", "repl"))
+    }
 
 
 @scenario(grain=5.0)
@@ -135,9 +153,16 @@ def test_cons_54_mode_shadow_ends_a_replacement_after_its_purchase(world: Scenar
 
 
 @scenario(grain=20.0)
-def test_cons_56_drain_that_is_stuck_on_a_budget_fails_the_replacement(world: ScenarioWorld) -> None:
+def test_cons_56_drain_that_is_stuck_on_a_budget_fails_the_replacement(
+    world: ScenarioWorld,
+) -> None:
     old = half_empty(world)
-    world.seed({**objects.pdb("web", max_unavailable=2), "metadata": {"name": "web-budget", "namespace": "default"}})
+    world.seed(
+        {
+            **objects.pdb("web", max_unavailable=2),
+            "metadata": {"name": "web-budget", "namespace": "default"},
+        }
+    )
     world.when_step("evict", lambda: world.budget("web-budget", {"maxUnavailable": 0}))
     world.step_until(lambda: bool(world.ended("remove")), limit=1500)
     world.minutes(2)

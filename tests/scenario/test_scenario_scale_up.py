@@ -11,7 +11,9 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 @scenario()
-def test_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: ScenarioWorld) -> None:
+def test_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)

@@ -33,13 +33,18 @@ def _backoff(world: ScenarioWorld, group: str) -> Backoff:
 
 
 @scenario(grain=60.0)
-def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world: ScenarioWorld) -> None:
-    """5, 10, 20, 30 and again 30 minutes, across process restarts; forgotten after three hours without a failure."""
+def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(
+    world: ScenarioWorld,
+) -> None:
+    """5, 10, 20, 30 and again 30 minutes, across process restarts; forgotten after three
+    hours without a failure."""
     world.apply_policy(document())
     cloud = _cloud(world)
     cloud.fail_next("scale_up", OutOfStock("no machine of this type is left", code="Stockout"))
     cloud.let_pass("scale_up")
-    cloud.fail_next("scale_up", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
+    cloud.fail_next(
+        "scale_up", OutOfStock("no machine of this type is left", code="Stockout"), times=4
+    )
     world.seed(objects.deployment("web", replicas=2, cpu="900m"))  # one of them on `base`
 
     world.minutes(1.5)
@@ -80,7 +85,9 @@ def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world:
 
 
 @scenario(grain=10.0)
-def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world: ScenarioWorld) -> None:
+def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -110,7 +117,9 @@ def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world:
 
 
 @scenario(grain=20.0)
-def test_instance_that_never_joins_times_out_and_another_group_is_used(world: ScenarioWorld) -> None:
+def test_instance_that_never_joins_times_out_and_another_group_is_used(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -127,7 +136,8 @@ def test_instance_that_never_joins_times_out_and_another_group_is_used(world: Sc
 
     world.step(request.expected_at - world.clock())
 
-    assert (world.size("cheap"), world.size("spare")) == (1, 0)  # it is upcoming, so nothing else is bought
+    # it is upcoming, so nothing else is bought
+    assert (world.size("cheap"), world.size("spare")) == (1, 0)
     assert world.group_memory(CHEAP).request == request
 
     world.minutes(5)
@@ -143,13 +153,19 @@ def test_instance_that_never_joins_times_out_and_another_group_is_used(world: Sc
 
 
 @scenario(grain=20.0)
-def test_throttled_call_is_retried_when_the_server_says_and_is_not_a_failure(world: ScenarioWorld) -> None:
+def test_throttled_call_is_retried_when_the_server_says_and_is_not_a_failure(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     world.server.faults.add(
         KubeFault(
-            method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"}, **refusal(429, "too many requests")
+            method="PATCH",
+            path="/scale",
+            times=2,
+            headers={"Retry-After": "20"},
+            **refusal(429, "too many requests"),
         )
     )
     world.seed(objects.deployment("web", replicas=5, cpu="1"))

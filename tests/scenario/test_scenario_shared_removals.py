@@ -1,5 +1,6 @@
-"""Nodes of one group leave in one request where the vendor takes one change of a group at a time: emulated Exoscale and
-Alibaba Cloud with changes of two minutes. Each drain is judged by itself, and no crash loses or repeats a removal."""
+"""Nodes of one group leave in one request where the vendor takes one change of a group at a time:
+emulated Exoscale and Alibaba Cloud with changes of two minutes. Each drain is judged by itself, and
+no crash loses or repeats a removal."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
 
 class _Evictions(msgspec.Struct):
-    """The machines of each eviction that the vendor has accepted. not_drained: nodes that were not ready for it."""
+    """The machines of each eviction that the vendor has accepted. not_drained: nodes
+    that were not ready for it."""
 
     batches: list[list[str]] = []
     not_drained: list[str] = []
@@ -42,14 +44,17 @@ class _Evictions(msgspec.Struct):
 class SharedRemovals:
     """A world with one group of nodes, whose evictions are checked when the vendor accepts them.
 
-    group: its id in the policy; names: the node of each machine; left: the vendor's number of machines, and the size.
+    group: its id in the policy; names: the node of each machine; left: the vendor's number
+    of machines, and the size.
     """
 
     names: dict[str, str]
     group: str
     left: Callable[[], tuple[int, int | None]]
 
-    def __init__(self, world: ScenarioWorld, account: ExoscaleAccount | AlicloudAccount, size: int) -> None:
+    def __init__(
+        self, world: ScenarioWorld, account: ExoscaleAccount | AlicloudAccount, size: int
+    ) -> None:
         self.world, self.account, self.evictions = world, account, _Evictions()
         self.vendor = "exoscale" if isinstance(account, ExoscaleAccount) else "alicloud"
         if isinstance(account, ExoscaleAccount):
@@ -101,9 +106,13 @@ class SharedRemovals:
         return [name for name in self.world.nodes() if name in self.names.values()]
 
     def until_gone(self, left: int, minutes: float) -> float:
-        """Steps until so many nodes of the group are left; returns the minutes since the first removal was planned."""
+        """Steps until so many nodes of the group are left; returns the minutes since the
+        first removal was planned."""
         self.world.step_until(lambda: bool(self.world.operations()), limit=10 * MINUTE)
-        return self.world.step_until(lambda: len(self.nodes()) <= left, limit=minutes * MINUTE) / MINUTE
+        return (
+            self.world.step_until(lambda: len(self.nodes()) <= left, limit=minutes * MINUTE)
+            / MINUTE
+        )
 
     def check_end(self, left: int) -> None:
         """Checks that each machine was evicted once, and nothing is left over."""
@@ -116,7 +125,8 @@ class SharedRemovals:
         assert not any(self.world.is_marked(name) for name in self.nodes())
 
     def _record(self, machines: list[str]) -> None:
-        """Records an accepted eviction. A drained node is tainted for deletion, and its pods are gone."""
+        """Records an accepted eviction. A drained node is tainted for
+        deletion, and its pods are gone."""
         for machine in machines:
             name = self.names[machine]
             taints = {taint["key"] for taint in self.world.node(name)["spec"].get("taints") or ()}
@@ -129,21 +139,31 @@ class SharedRemovals:
 def shared(size: int, vendor: str = "exoscale") -> Iterator[SharedRemovals]:
     """A world with a group of so many nodes."""
     account = (
-        ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=OPERATION))
+        ExoscaleAccount(
+            ways=ExoscaleRegistrationOptions(boot=20.0),
+            times=ExoscaleDurations(operation=OPERATION),
+        )
         if vendor == "exoscale"
-        else AlicloudAccount(ways=AlicloudRegistrationOptions(boot=20.0), times=AlicloudDurations(remove=OPERATION))
+        else AlicloudAccount(
+            ways=AlicloudRegistrationOptions(boot=20.0), times=AlicloudDurations(remove=OPERATION)
+        )
     )
     with ScenarioWorld(None, quick=True, clouds=(account,), grain=10.0) as world:
         yield SharedRemovals(world, account, size)
 
 
-# A Node goes when its machine stops at Exoscale, and when the scaling activity ends at Alibaba Cloud.
+# A Node goes when its machine stops at Exoscale, and when the scaling
+# activity ends at Alibaba Cloud.
 @pytest.mark.parametrize(("vendor", "minutes"), [("exoscale", 6.0), ("alicloud", 7.0)])
-def test_idle_nodes_of_a_group_leave_as_many_at_once_as_the_policy_allows(vendor: str, minutes: float) -> None:
+def test_idle_nodes_of_a_group_leave_as_many_at_once_as_the_policy_allows(
+    vendor: str, minutes: float
+) -> None:
     with shared(20, vendor) as site:
         site.start()
         assert site.until_gone(0, minutes) < minutes
-        assert [len(batch) for batch in site.evictions.batches] == [10, 10], "maxScaleDownParallelism"
+        assert [len(batch) for batch in site.evictions.batches] == [10, 10], (
+            "maxScaleDownParallelism"
+        )
         site.check_end(0)
 
 
@@ -175,7 +195,11 @@ def test_drain_that_a_budget_refuses_holds_no_other_node_back() -> None:
             objects.pdb("db", max_unavailable=1),
         )
         world.step(20)
-        (protected,) = [name for name in site.nodes() if any(pod.startswith("db-") for pod in world.pods_on(name))]
+        (protected,) = [
+            name
+            for name in site.nodes()
+            if any(pod.startswith("db-") for pod in world.pods_on(name))
+        ]
         world.seed(objects.node("large", cpu="64"))
         world.when_step("evict", lambda: world.budget("db", {"maxUnavailable": 0}))
         site.start(maxDrainParallelism=8, scaleDownUtilizationThreshold=0.9)
@@ -235,7 +259,11 @@ def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(
         site.start()
 
         def kill() -> None:
-            world.at(place, *[lambda: None] * (occurrence - 1), lambda: world.kill_at(place, function=f"act_{vendor}"))
+            world.at(
+                place,
+                *[lambda: None] * (occurrence - 1),
+                lambda: world.kill_at(place, function=f"act_{vendor}"),
+            )
 
         world.at("act:joined" if place != "act:joined" else "reconcile:saved", kill)
         site.until_gone(0, 15.0)
@@ -250,7 +278,11 @@ def test_removals_that_a_killed_function_had_joined_go_on_within_half_a_minute(v
     with shared(4, vendor) as site:
         world = site.world
         site.start()
-        world.at("act:joined", *[lambda: None] * 2, lambda: world.kill_at("act:joined", function=f"act_{vendor}"))
+        world.at(
+            "act:joined",
+            *[lambda: None] * 2,
+            lambda: world.kill_at("act:joined", function=f"act_{vendor}"),
+        )
         world.step_until(lambda: bool(world.deaths()), limit=15 * MINUTE, every=1.0)
         claims = {
             operation.spec.id: operation.status.claimed_by
@@ -265,7 +297,9 @@ def test_removals_that_a_killed_function_had_joined_go_on_within_half_a_minute(v
         site.check_end(0)
 
 
-@pytest.mark.parametrize(("vendor", "times"), [("exoscale", 1), ("exoscale", 2), ("alicloud", 1), ("alicloud", 4)])
+@pytest.mark.parametrize(
+    ("vendor", "times"), [("exoscale", 1), ("exoscale", 2), ("alicloud", 1), ("alicloud", 4)]
+)
 def test_lost_answer_to_a_shared_request_loses_and_repeats_nothing(vendor: str, times: int) -> None:
     with shared(4, vendor) as site:
         site.account.server.faults.next(VendorFault.LOST_ANSWER, on="write", times=times)

@@ -26,7 +26,9 @@ def _wake(world: ScenarioWorld) -> None:
 
 
 def _four_nodes_came(world: ScenarioWorld) -> None:
-    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
+    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [
+        (1, 4, "succeeded")
+    ]
     assert len(world.writes("/events", "/configmaps")) == 1
     assert len(world.nodes()) == world.size("workers") == 4
     assert world.pending() == ()
@@ -42,13 +44,15 @@ def test_every_duplicated_message_has_no_second_effect(world: ScenarioWorld) -> 
     _four_nodes_came(world)
     assert all(not invocation.failed_messages for invocation in world.invocations)
     scheduled = [at for at in world.passed_at() if at % 60.0 == 0.0]
-    assert len(scheduled) == len(set(scheduled)), "the second of two scheduled messages asks for nothing"
+    assert len(scheduled) == len(set(scheduled)), (
+        "the second of two scheduled messages asks for nothing"
+    )
 
 
 @scenario(grain=30.0)
 def test_reordered_scan_messages_have_the_same_result(world: ScenarioWorld) -> None:
-    """Three scans a minute, each tick's arriving in reverse order, and the newest waiting message is always served
-    first."""
+    """Three scans a minute, each tick's arriving in reverse order, and the newest waiting
+    message is always served first."""
     world.queues.pick = last
     world.queues.tamper = _backwards
     world.apply_policy(document(scan="20s"))
@@ -59,18 +63,24 @@ def test_reordered_scan_messages_have_the_same_result(world: ScenarioWorld) -> N
     world.minutes(4)
 
     _four_nodes_came(world)
-    assert world.calls("reconcile") > len(world.passes), "a message older than the last pass is no pass"
+    assert world.calls("reconcile") > len(world.passes), (
+        "a message older than the last pass is no pass"
+    )
 
 
 def _backwards(message: Message) -> list[Message]:
     """Messages due at once come 50 seconds later; those due in 20 or 40 seconds come in time."""
-    return list(late(50.0)(message) if message.visible_at == message.sent_at else untouched(message))
+    return list(
+        late(50.0)(message) if message.visible_at == message.sent_at else untouched(message)
+    )
 
 
 @scenario(grain=30.0)
 def test_operation_messages_five_minutes_late_have_no_effect(world: ScenarioWorld) -> None:
     """The sweeper has sent the operation again by then; the late message finds it finished."""
-    world.queues.tamper = lambda message: (late(300.0) if message.queue.startswith("act") else untouched)(message)
+    world.queues.tamper = lambda message: (
+        late(300.0) if message.queue.startswith("act") else untouched
+    )(message)
     _pods_arrive(world)
     world.minutes(1)
     world.queues.tamper = untouched
@@ -85,7 +95,9 @@ def test_operation_messages_five_minutes_late_have_no_effect(world: ScenarioWorl
 
 
 @scenario(grain=30.0)
-def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: ScenarioWorld) -> None:
+def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
@@ -105,7 +117,9 @@ def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: S
 
 
 @scenario(grain=30.0)
-def test_lost_scan_message_of_a_cluster_on_time_is_replaced_a_minute_later(world: ScenarioWorld) -> None:
+def test_lost_scan_message_of_a_cluster_on_time_is_replaced_a_minute_later(
+    world: ScenarioWorld,
+) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
@@ -122,17 +136,22 @@ def test_lost_scan_message_of_a_cluster_on_time_is_replaced_a_minute_later(world
 
 @scenario(grain=30.0)
 def test_second_of_two_simultaneous_reconciles_is_requeued(world: ScenarioWorld) -> None:
-    """The lease admits one of them. The other was a wake-up and may carry a newer event, so it is retried."""
+    """The lease admits one of them. The other was a wake-up and may carry a newer
+    event, so it is retried."""
     _pods_arrive(world)
     world.at("reconcile:observed", lambda: _wake(world))
 
     world.minutes(4)
 
     _four_nodes_came(world)
-    held = [i for i in world.invocations if i.function == "reconcile" and '"webhook"' in i.bodies[0]]
+    held = [
+        i for i in world.invocations if i.function == "reconcile" and '"webhook"' in i.bodies[0]
+    ]
     assert len(held) == 2
     assert held[1].at - held[0].at == 1.0, "the one that was turned away came back, once"
-    assert len({line["token"] for line in world.log if line["message"] == "pass"}) == len(world.passes)
+    assert len({line["token"] for line in world.log if line["message"] == "pass"}) == len(
+        world.passes
+    )
 
 
 @scenario(grain=30.0)
@@ -152,10 +171,15 @@ def test_reconcile_without_its_lease_cannot_act(world: ScenarioWorld) -> None:
     assert [line["error"] for line in fenced] == ["Fenced"]
 
 
-@scenario(grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0))))
+@scenario(
+    grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0)))
+)
 def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: ScenarioWorld) -> None:
-    """The snapshot still has the old size. What the operation has written since must not be treated as fulfilled."""
-    world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)
+    """The snapshot still has the old size. What the operation has written since must not
+    be treated as fulfilled."""
+    world.queues.tamper = lambda message: (
+        late(300.0)(message) if message.queue.startswith("act") else (message,)
+    )
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 12))
     world.minutes(6.5)
@@ -170,12 +194,15 @@ def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: ScenarioW
     world.minutes(12)
 
     assert world.pending() == ()
-    assert len(world.nodes()) == world.size("workers") == 6, "18 pods, three to a node, and no node more"
+    assert len(world.nodes()) == world.size("workers") == 6, (
+        "18 pods, three to a node, and no node more"
+    )
 
 
 @scenario(grain=30.0)
 def test_thousand_events_at_once_cause_one_plan(world: ScenarioWorld) -> None:
-    """The first event begins a pass at once, and the others one at the end of their window, which adds nothing."""
+    """The first event begins a pass at once, and the others one at the end of their
+    window, which adds nothing."""
     _pods_arrive(world)
     event = {
         "apiVersion": "v1",
@@ -189,12 +216,19 @@ def test_thousand_events_at_once_cause_one_plan(world: ScenarioWorld) -> None:
     world.step(10)
 
     answers = [
-        world.post([event | {"metadata": {"namespace": "default", "name": f"web.{batch}.{n}"}} for n in range(50)])
+        world.post(
+            [
+                event | {"metadata": {"namespace": "default", "name": f"web.{batch}.{n}"}}
+                for n in range(50)
+            ]
+        )
         for batch in range(20)
     ]
     world.step(5)
 
     assert {answer["statusCode"] for answer in answers} == {202}
-    woken = [i for i in world.invocations if i.function == "reconcile" and '"webhook"' in i.bodies[0]]
+    woken = [
+        i for i in world.invocations if i.function == "reconcile" and '"webhook"' in i.bodies[0]
+    ]
     assert len(woken) == 2
     assert world.size("workers") == 4

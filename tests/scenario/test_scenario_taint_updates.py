@@ -1,5 +1,5 @@
-"""Taints outside of removals: leftover taints are removed, and unneeded nodes get a soft taint (docs/reference/drain.md
-"Soft taints", "Stale taints")."""
+"""Taints outside of removals: leftover taints are removed, and unneeded nodes get a soft taint
+(docs/reference/drain.md "Soft taints", "Stale taints")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def _mark(world: ScenarioWorld, name: str, value: str, **notes: str) -> None:
     """The taint and annotations that a removal leaves when its function dies in the middle."""
     node = clone(world.node(name))
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != SOFT]
-    node["spec"] |= {"unschedulable": True, "taints": [*taints, {"key": HARD, "value": value, "effect": "NoSchedule"}]}
+    node["spec"] |= {
+        "unschedulable": True,
+        "taints": [*taints, {"key": HARD, "value": value, "effect": "NoSchedule"}],
+    }
     node["metadata"]["annotations"] = {**node["metadata"].get("annotations", {}), **notes}
     world.kube.update("nodes", node)
 
@@ -51,7 +54,9 @@ def _writes_to_nodes(world: ScenarioWorld) -> int:
 @scenario(grain=30.0)
 def test_taint_of_a_finished_operation_is_removed_by_the_next_pass(world: ScenarioWorld) -> None:
     left, other = _two_nodes(world)
-    _mark(world, left, str(int(world.clock())), **{OPERATION: "remove-of-yesterday", CORDONED: "true"})
+    _mark(
+        world, left, str(int(world.clock())), **{OPERATION: "remove-of-yesterday", CORDONED: "true"}
+    )
 
     world.minutes(1.5)
 

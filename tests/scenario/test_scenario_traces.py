@@ -78,7 +78,9 @@ def world(request: pytest.FixtureRequest) -> Iterator[TracedWorld]:
         yield made
 
 
-def test_one_trace_shows_webhook_pass_and_operation(world: TracedWorld, request: pytest.FixtureRequest) -> None:
+def test_one_trace_shows_webhook_pass_and_operation(
+    world: TracedWorld, request: pytest.FixtureRequest
+) -> None:
     world.seed(objects.deployment("web", replicas=2, cpu="2500m"))
     [pod, *_] = world.pending()
     before = len(world.sent)
@@ -93,7 +95,14 @@ def test_one_trace_shows_webhook_pass_and_operation(world: TracedWorld, request:
     assert {"reconcile", "act_clusterapi"} <= {segment["name"] for segment in mine}
     [reconcile] = [segment for segment in mine if segment["name"] == "reconcile"][:1]
     # the pass waits for further pods, and reads again
-    assert [part["name"] for part in reconcile["subsegments"]] == ["read", "plan", "read", "plan", "save", "publish"]
+    assert [part["name"] for part in reconcile["subsegments"]] == [
+        "read",
+        "plan",
+        "read",
+        "plan",
+        "save",
+        "publish",
+    ]
     act = [segment for segment in mine if segment["name"] == "act_clusterapi"]
     assert act[0]["parent_id"] == reconcile["id"]
     parts = [part for segment in act for part in segment.get("subsegments", ())]  # a watch has none

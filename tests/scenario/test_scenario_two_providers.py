@@ -1,4 +1,6 @@
-"""A cluster with instances of two providers: workers on Cluster API, bursts on the emulated Alibaba Cloud."""
+"""A cluster with instances of two providers: workers on Cluster API, bursts on
+the emulated Alibaba Cloud.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from tests.scenario.policies import document
 
 TAGS = "k8s.io/cluster-autoscaler/node-template/"
 TAINT = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
-OPTIONS = {"expander": ["priority", "least-waste"], "scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
+OPTIONS = {
+    "expander": ["priority", "least-waste"],
+    "scaleDownUnneededTime": "2m",
+    "scaleDownDelayAfterAdd": "1m",
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,13 @@ class ScenarioTwoProvidersCluster:
     def reports(self, replicas: int) -> None:
         """Adds pods that only a burst instance can run, one each."""
         self.world.seed(
-            objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"}, tolerations=TAINT)
+            objects.deployment(
+                "reports",
+                replicas=replicas,
+                cpu="3",
+                nodeSelector={"tier": "burst"},
+                tolerations=TAINT,
+            )
         )
 
     def bought(self, group: AlicloudGroup) -> int:
@@ -49,7 +61,9 @@ def shop(request: pytest.FixtureRequest) -> Iterator[ScenarioTwoProvidersCluster
     with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
         machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         first = account.cloud.add_group("first", most=5, machine_tags=machine)
-        second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=machine)
+        second = account.cloud.add_group(
+            "second", most=5, types=("ecs.g6.xlarge",), machine_tags=machine
+        )
         groups = [
             {"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
             for group, priority in ((first, 20), (second, 10))
@@ -67,7 +81,9 @@ def shop(request: pytest.FixtureRequest) -> Iterator[ScenarioTwoProvidersCluster
         yield ScenarioTwoProvidersCluster(world, account, first, second)
 
 
-def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: ScenarioTwoProvidersCluster) -> None:
+def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(
+    shop: ScenarioTwoProvidersCluster,
+) -> None:
     shop.account.cloud.spoil(shop.first.id, NO_STOCK, times=100)
     shop.reports(2)
 
@@ -82,11 +98,15 @@ def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: Scenar
     )
     assert [each["group"] for each in knew["scale_ups"]] == [shop.second.id]
     assert shop.first.desired == 0, "what could not be made is no longer asked for"
-    assert len([each for each in shop.first.activities if each.grows]) == 1, "and nobody asked again"
+    assert len([each for each in shop.first.activities if each.grows]) == 1, (
+        "and nobody asked again"
+    )
 
 
 @pytest.mark.parametrize("place", ["grow:called", "grow:polled", "act:stepped", "act:recorded"])
-def test_death_around_a_purchase_buys_nothing_twice(shop: ScenarioTwoProvidersCluster, place: str) -> None:
+def test_death_around_a_purchase_buys_nothing_twice(
+    shop: ScenarioTwoProvidersCluster, place: str
+) -> None:
     shop.world.kill_at(place, function="act_alicloud")
     shop.reports(3)
 
@@ -97,7 +117,9 @@ def test_death_around_a_purchase_buys_nothing_twice(shop: ScenarioTwoProvidersCl
     assert not shop.world.operations()
 
 
-def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: ScenarioTwoProvidersCluster) -> None:
+def test_unavailable_cloud_does_not_stop_the_second_cloud(
+    shop: ScenarioTwoProvidersCluster,
+) -> None:
     shop.account.server.faults.next(VendorFault.SERVER_ERROR, times=-1)
     shop.reports(1)
     shop.world.seed(objects.deployment("web", replicas=3, cpu="2"))
@@ -110,7 +132,9 @@ def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: ScenarioTwoProvi
     assert any("alicloud" in json.dumps(gap) for gap in gaps)
 
 
-def test_burst_instances_are_deleted_by_id_and_workers_stay(shop: ScenarioTwoProvidersCluster) -> None:
+def test_burst_instances_are_deleted_by_id_and_workers_stay(
+    shop: ScenarioTwoProvidersCluster,
+) -> None:
     shop.reports(2)
     shop.world.step(300)
     assert len(shop.burst_nodes()) == 2

@@ -1,5 +1,5 @@
-"""Timers that a restarted process would lose: the start of a node's unneeded time and the time of the last scale-up
-(docs/reference/node-groups.md "State across passes")."""
+"""Timers that a restarted process would lose: the start of a node's unneeded time and the time of
+the last scale-up (docs/reference/node-groups.md "State across passes")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.scenario.scenario_world import ScenarioWorld
 
 @scenario(grain=20.0)
 def test_unneeded_timers_survive_a_restart(world: ScenarioWorld) -> None:
-    """Unneeded for more than ten minutes, over eleven passes: the node is removed in the twelfth, not earlier."""
+    """Unneeded for more than ten minutes, over eleven passes: the node is removed in
+    the twelfth, not earlier."""
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)

@@ -1,4 +1,6 @@
-"""No test passes over nothing: one that asserts only inside loops asserts that they have something to go through."""
+"""No test passes over nothing: one that asserts only inside loops asserts that they have
+something to go through.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ EXCEPTIONS = frozenset(
         # documents without such commands are rows too
         ("tests/unit/test_docs.py", "test_docs_python_modules_exist_and_know_their_flags"),
         ("tests/unit/test_docs_commands.py", "test_docs_commands_and_their_flags_exist"),
-        ("tests/contract/suite/test_suite_observe.py", "test_provider_group_has_a_node_template_or_a_reason_for_none"),
+        (
+            "tests/contract/suite/test_suite_observe.py",
+            "test_provider_group_has_a_node_template_or_a_reason_for_none",
+        ),
         # its innermost loop counts machines, none at first
         (
             "tests/unit/providers/huaweicloud/test_decrease_target.py",
@@ -29,8 +34,8 @@ _DEEPEST = 6
 
 
 def loops_over_nothing(tree: ast.Module) -> Iterator[str]:
-    """The names of tests that assert only inside loops which may be empty: over something else than a display with
-    elements, a name for one, a table in capitals, or a parameter."""
+    """The names of tests that assert only inside loops which may be empty: over something else than
+    a display with elements, a name for one, a table in capitals, or a parameter."""
     tables: dict[str, list[ast.expr]] | None = None
     for function in nodes_of(tree):
         if not (isinstance(function, ast.FunctionDef) and function.name.startswith("test")):
@@ -39,10 +44,14 @@ def loops_over_nothing(tree: ast.Module) -> Iterator[str]:
         if not loops or () in loops:  # most tests: the values of their names need not be looked for
             continue
         if tables is None:
-            tables = _assigned(node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef))
+            tables = _assigned(
+                node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)
+            )
         values = {**tables, **_assigned(function.body)}
         parameters = {argument.arg for argument in function.args.args}
-        if not any(all(_is_filled(loop.iter, values, parameters) for loop in around) for around in loops):
+        if not any(
+            all(_is_filled(loop.iter, values, parameters) for loop in around) for around in loops
+        ):
             yield function.name
 
 
@@ -56,16 +65,24 @@ def _assigned(statements: Sequence[ast.stmt] | Iterator[ast.stmt]) -> dict[str, 
     return values
 
 
-def _loops_of_assertions(node: ast.AST, around: tuple[ast.For, ...]) -> Iterator[tuple[ast.For, ...]]:
+def _loops_of_assertions(
+    node: ast.AST, around: tuple[ast.For, ...]
+) -> Iterator[tuple[ast.For, ...]]:
     """The loops around each assertion; a block that expects an exception is one."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Assert) or (isinstance(child, ast.With) and "raises" in ast.unparse(child.items[0])):
+        if isinstance(child, ast.Assert) or (
+            isinstance(child, ast.With) and "raises" in ast.unparse(child.items[0])
+        ):
             yield around
         elif not isinstance(child, ast.FunctionDef | ast.Lambda):
-            yield from _loops_of_assertions(child, (*around, child) if isinstance(child, ast.For) else around)
+            yield from _loops_of_assertions(
+                child, (*around, child) if isinstance(child, ast.For) else around
+            )
 
 
-def _is_filled(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], parameters: set[str], deep: int = 0) -> bool:  # noqa: C901, PLR0911, PLR0912 - a case per form
+def _is_filled(  # noqa: C901, PLR0911, PLR0912 - a case per form
+    node: ast.expr, values: Mapping[str, Sequence[ast.expr]], parameters: set[str], deep: int = 0
+) -> bool:
     def is_filled(part: ast.expr) -> bool:
         return deep < _DEEPEST and _is_filled(part, values, parameters, deep + 1)
 
@@ -93,13 +110,21 @@ def _is_filled(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], paramet
             return is_filled(left) or is_filled(right)
         case ast.IfExp(body=body, orelse=orelse):
             return is_filled(body) and is_filled(orelse)
-        case ast.ListComp(generators=parts) | ast.GeneratorExp(generators=parts) | ast.SetComp(generators=parts):
+        case (
+            ast.ListComp(generators=parts)
+            | ast.GeneratorExp(generators=parts)
+            | ast.SetComp(generators=parts)
+        ):
             return all(not part.ifs and is_filled(part.iter) for part in parts)
         case ast.Subscript(value=part):
             return isinstance(part, ast.Name) and part.id.isupper()
         case ast.Name(id=name):
             own = values.get(name, ())
-            return name in parameters or name.isupper() or (all(map(is_filled, own)) if own else name[:1].isupper())
+            return (
+                name in parameters
+                or name.isupper()
+                or (all(map(is_filled, own)) if own else name[:1].isupper())
+            )
         case ast.Attribute(attr=attribute):
             return attribute.isupper()
     return False

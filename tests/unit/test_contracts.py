@@ -1,7 +1,8 @@
-"""The import contracts of pyproject.toml refuse what they say they refuse, and the planner's packages stay pure.
+"""The import contracts of pyproject.toml refuse what they say they refuse, and the
+planner's packages stay pure.
 
-import-linter knows no allow-list of external modules, so the purity of plan, model, schedules and reasons is tested
-here over the syntax trees, imports inside functions included.
+import-linter knows no allow-list of external modules, so the purity of plan, model, schedules and
+reasons is tested here over the syntax trees, imports inside functions included.
 """
 
 from __future__ import annotations
@@ -17,11 +18,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_trees import ROOT, circles, import_graph, imported_names, module_name, nodes_of, trees
+from tests.source_trees import (
+    ROOT,
+    circles,
+    import_graph,
+    imported_names,
+    module_name,
+    nodes_of,
+    trees,
+)
 
 # -- contracts of import-linter
 
-#: Contract -> the imports that are added to a copy of the tree: (file, module that it must not import).
+#: Contract -> the imports that are added to a copy of the tree: (file, module
+#: that it must not import).
 PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     "Each package imports only the packages below it": (
         ("policy/load", "chalicelib.plan.planner"),
@@ -40,14 +50,19 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("providers/http", "chalicelib.providers.exoscale.api"),
         ("providers/errors", "chalicelib.providers.base"),
     ),
-    "Inside each vendor: the provider above the changes, the changes above the reading, the reading above the API": (
+    (
+        "Inside each vendor: the provider above the changes, the changes above the reading, the "
+        "reading above the API"
+    ): (
         ("providers/alicloud/api", "chalicelib.providers.alicloud.node_groups"),
         ("providers/cherryservers/decoding", "chalicelib.providers.cherryservers.api"),
         ("providers/clusterapi/node_groups", "chalicelib.providers.clusterapi.scale_up"),
         ("providers/exoscale/credentials", "chalicelib.providers.exoscale.api"),
         ("providers/huaweicloud/scale_up", "chalicelib.providers.huaweicloud.provider"),
     ),
-    "Providers do not know each other": (("providers/exoscale/zone", "chalicelib.providers.huaweicloud.models"),),
+    "Providers do not know each other": (
+        ("providers/exoscale/zone", "chalicelib.providers.huaweicloud.models"),
+    ),
     "Only the clients of AWS import its libraries": (
         ("record/journal", "botocore"),
         ("kube/client", "boto3"),
@@ -63,7 +78,10 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("handlers/read_api", "chalicelib.command.output"),
         ("store/journal", "chalicelib.command.saved.saved_cluster"),
     ),
-    "The transport is used by the clients of the cluster's and the vendors' APIs, and by both webhooks": (
+    (
+        "The transport is used by the clients of the cluster's and the vendors' APIs, and by both "
+        "webhooks"
+    ): (
         ("record/journal", "chalicelib.net.http_exchange"),
         ("providers/exoscale/api", "chalicelib.net.http_session"),
     ),
@@ -80,7 +98,9 @@ def configured_contracts() -> set[str]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Contract -> the text of its refusal, for a copy of the tree with every probe in it."""
     copy = tmp_path_factory.mktemp("copy")
-    shutil.copytree(ROOT / "chalicelib", copy / "chalicelib", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "chalicelib", copy / "chalicelib", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copy(ROOT / "pyproject.toml", copy)
     for file, module in (probe for probes in PROBES.values() for probe in probes):
         path = copy / "chalicelib" / f"{file}.py"
@@ -94,7 +114,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         check=False,
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    sections = re.split(r"^(.+)\n-{3,}\n", ran.stdout.partition("\nBroken contracts\n")[2], flags=re.MULTILINE)
+    sections = re.split(
+        r"^(.+)\n-{3,}\n", ran.stdout.partition("\nBroken contracts\n")[2], flags=re.MULTILINE
+    )
     return dict(zip(sections[1::2], sections[2::2], strict=True))
 
 
@@ -104,20 +126,33 @@ def test_every_contract_has_a_probe() -> None:
 
 @pytest.mark.parametrize("contract", PROBES, ids=lambda name: name.partition(":")[0])
 def test_contract_refuses_each_forbidden_import(contract: str, report: dict[str, str]) -> None:
-    importers = [(f"chalicelib.{file.replace('/', '.')}", module) for file, module in PROBES[contract]]
-    missing = [probe for probe in importers if f"{probe[0]} -> {probe[1]} (" not in report.get(contract, "")]
+    importers = [
+        (f"chalicelib.{file.replace('/', '.')}", module) for file, module in PROBES[contract]
+    ]
+    missing = [
+        probe
+        for probe in importers
+        if f"{probe[0]} -> {probe[1]} (" not in report.get(contract, "")
+    ]
     assert missing == []
 
 
 # -- purity
 
-PURE_PACKAGES = ("chalicelib/plan", "chalicelib/model", "chalicelib/schedules", "chalicelib/reasons")
-#: All that these packages import from outside. Pure: no clock, no chance, no input or output, no thread.
+PURE_PACKAGES = (
+    "chalicelib/plan",
+    "chalicelib/model",
+    "chalicelib/schedules",
+    "chalicelib/reasons",
+)
+#: All that these packages import from outside. Pure: no clock, no chance, no
+#: input or output, no thread.
 PURE_MODULES = frozenset(
     {
-        "__future__", "base64", "bisect", "collections", "collections.abc", "copy", "cronsim", "datetime", "decimal",
-        "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html", "itertools", "json", "math", "msgspec",
-        "numpy", "numpy.typing", "operator", "re", "struct", "types", "typing", "urllib.parse", "zlib", "zoneinfo",
+        "__future__", "base64", "bisect", "collections", "collections.abc", "copy", "cronsim",
+        "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html",
+        "itertools", "json", "math", "msgspec", "numpy", "numpy.typing", "operator", "re", "struct",
+        "types", "typing", "urllib.parse", "zlib", "zoneinfo",
     }
 )  # fmt: skip
 #: (file, what it uses) -> why it may.
@@ -133,7 +168,8 @@ _CLOCKS = frozenset({"now", "utcnow", "today"})
 
 
 def impure_uses(tree: ast.Module) -> Iterator[str]:
-    """Modules that are not on the list, parts of numpy that are not, readings of a clock, input and output."""
+    """Modules that are not on the list, parts of numpy that are not, readings of a
+    clock, input and output."""
     numpy_names = {"numpy"}
     for module, name in imported_names(tree):
         whole = f"{module}.{name}"
@@ -145,14 +181,20 @@ def impure_uses(tree: ast.Module) -> Iterator[str]:
             yield whole
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
-            numpy_names |= {alias.asname for alias in node.names if alias.name == "numpy" and alias.asname}
+            numpy_names |= {
+                alias.asname for alias in node.names if alias.name == "numpy" and alias.asname
+            }
     for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in numpy_names and node.attr in {"random", "memmap", "load", "save"}:
                 yield f"numpy.{node.attr}"
             if node.value.id in {"datetime", "date"} and node.attr in _CLOCKS:
                 yield f"{node.value.id}.{node.attr}"
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IMPURE_CALLS:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _IMPURE_CALLS
+        ):
             yield node.func.id
 
 
@@ -189,13 +231,22 @@ def test_impure_use_is_found(source: str) -> None:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     assert (
-        circles(import_graph({module_name(file): tree for file, tree in trees("app.py", "chalicelib", "infra")})) == []
+        circles(
+            import_graph(
+                {module_name(file): tree for file, tree in trees("app.py", "chalicelib", "infra")}
+            )
+        )
+        == []
     )
 
 
 def test_type_only_circle_is_found() -> None:
     first = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p import b")
     graph = import_graph(
-        {"p.a": first, "p.b": ast.parse("def f():\n    from p.a import g"), "p.c": ast.parse("import p.a")}
+        {
+            "p.a": first,
+            "p.b": ast.parse("def f():\n    from p.a import g"),
+            "p.c": ast.parse("import p.a"),
+        }
     )
     assert circles(graph) == [["p.a", "p.b"]]

@@ -1,6 +1,8 @@
-"""The documents match the code: links, paths, commands, targets, tables and the worked examples in them.
+"""The documents match the code: links, paths, commands, targets, tables and the
+worked examples in them.
 
-Prose cannot be tested, but the names in it can: a name that no longer exists makes its sentence wrong.
+Prose cannot be tested, but the names in it can: a name that no longer exists
+makes its sentence wrong.
 """
 
 from __future__ import annotations
@@ -40,9 +42,18 @@ from chalicelib.snapshot.listed_resources import RESOURCES
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+DOCS = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
 
-each_document = pytest.mark.parametrize("document", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
+each_document = pytest.mark.parametrize(
+    "document", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -58,15 +69,20 @@ def prose(document: Path) -> str:
 def code(document: Path) -> list[str]:
     r"""Every line of code in it: lines of fenced blocks (a `\` joins two), and inline code."""
     text = document.read_text("utf-8")
-    lines = [line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    lines = [
+        line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()
+    ]
     return lines + SPAN.findall(FENCE.sub("", text))
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that GitHub generates from the headings, and those that the page has of its own."""
+    """The anchors that GitHub generates from the headings, and those that
+    the page has of its own."""
     headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
     own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', prose(document)))
-    return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return own | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 @each_document
@@ -84,21 +100,32 @@ def test_docs_links_resolve(document: Path) -> None:
 
 @each_document
 def test_docs_named_paths_exist(document: Path) -> None:
-    named = {path for line in code(document) for path in _PATH.findall(line) if "*" not in line and "<" not in line}
+    named = {
+        path
+        for line in code(document)
+        for path in _PATH.findall(line)
+        if "*" not in line and "<" not in line
+    }
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
 @each_document
 def test_docs_make_targets_exist(document: Path) -> None:
     known = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {name for line in code(document) for name in re.findall(r"(?:^|[\s;&])make ([a-z][a-z-]*)", line)}
+    named = {
+        name
+        for line in code(document)
+        for name in re.findall(r"(?:^|[\s;&])make ([a-z][a-z-]*)", line)
+    }
     assert named - known == set()
 
 
 @each_document
 def test_docs_python_modules_exist_and_know_their_flags(document: Path) -> None:
     for line in code(document):
-        for module, arguments in re.findall(r"python -m ((?:chalicelib|infra|tests)[\w.]*)([^`|>;&]*)", line):
+        for module, arguments in re.findall(
+            r"python -m ((?:chalicelib|infra|tests)[\w.]*)([^`|>;&]*)", line
+        ):
             spec = importlib.util.find_spec(module)
             if spec is not None and spec.submodule_search_locations is not None:
                 spec = importlib.util.find_spec(f"{module}.__main__")
@@ -106,7 +133,11 @@ def test_docs_python_modules_exist_and_know_their_flags(document: Path) -> None:
             assert spec.origin is not None, module
             if module.startswith("chalicelib"):
                 continue  # `outscaler` by another name
-            flags = {word.partition("=")[0] for word in arguments.split() if word.startswith("-") and word != "--"}
+            flags = {
+                word.partition("=")[0]
+                for word in arguments.split()
+                if word.startswith("-") and word != "--"
+            }
             source = Path(spec.origin).read_text("utf-8")
             assert {flag for flag in flags if f'"{flag}"' not in source} == set(), module
 
@@ -123,12 +154,25 @@ def rows(document: Path, heading: str) -> list[list[str]]:
     assert text, f"{document.name} has no heading {heading!r}"
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert lines is not None
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.group().strip().splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines.group().strip().splitlines()[2:]
+    ]
 
 
 RUNBOOK, EVENTS = (ROOT / "docs" / name for name in ("runbook.md", "events.md"))
 RULES = ROOT / "docs" / "reference"
-SCALE_UP, SCHEDULING, EXPANDERS_PAGE, NODE_GROUPS, SCALE_DOWN, DRAIN, HEADROOM, SCHEDULES, SCALING_RULES = (
+(
+    SCALE_UP,
+    SCHEDULING,
+    EXPANDERS_PAGE,
+    NODE_GROUPS,
+    SCALE_DOWN,
+    DRAIN,
+    HEADROOM,
+    SCHEDULES,
+    SCALING_RULES,
+) = (
     RULES / f"{name}.md"
     for name in (
         "scale-up",
@@ -145,11 +189,13 @@ SCALE_UP, SCHEDULING, EXPANDERS_PAGE, NODE_GROUPS, SCALE_DOWN, DRAIN, HEADROOM, 
 
 
 def test_docs_drain_rules_are_listed_in_code_order() -> None:
-    assert [row[1].strip("`") for row in rows(DRAIN, "Drain rules")] == [name for name, _ in drain_rules.RULES]
+    assert [row[1].strip("`") for row in rows(DRAIN, "Drain rules")] == [
+        name for name, _ in drain_rules.RULES
+    ]
 
 
-# The predicates for volumes and for other pods have no table in the code: they follow the table of predicates, in the
-# scheduler's order, which test_docs_scale_up.py exercises.
+# The predicates for volumes and for other pods have no table in the code: they follow the table of
+# predicates, in the scheduler's order, which test_docs_scale_up.py exercises.
 _AFTER = (
     "VolumeRestrictions",
     "NodeVolumeLimits",
@@ -169,12 +215,20 @@ def test_docs_predicates_are_listed_in_code_order() -> None:
 
 
 def test_docs_predicate_reasons_equal_the_code() -> None:
-    reported = {code: words.strip() for row in rows(SCHEDULING, "Predicates") for code, words in _TOLD.findall(row[3])}
-    assert reported == {code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in reported}
+    reported = {
+        code: words.strip()
+        for row in rows(SCHEDULING, "Predicates")
+        for code, words in _TOLD.findall(row[3])
+    }
+    assert reported == {
+        code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in reported
+    }
 
 
 def test_docs_every_filter_reason_belongs_to_a_predicate_or_blocks_all_nodes() -> None:
-    of_predicates = [code for row in rows(SCHEDULING, "Predicates") for code, _ in _TOLD.findall(row[3])]
+    of_predicates = [
+        code for row in rows(SCHEDULING, "Predicates") for code, _ in _TOLD.findall(row[3])
+    ]
     everywhere = [code for row in _everywhere() for code in re.findall(r"`(\w+)`", row[0])]
     assert sorted(of_predicates + everywhere) == sorted(
         code.value for code in _FILTERS if code is not ReasonCode.NODE_NAME
@@ -183,7 +237,11 @@ def test_docs_every_filter_reason_belongs_to_a_predicate_or_blocks_all_nodes() -
 
 def _everywhere() -> list[list[str]]:
     """The table of reasons that exclude a pod from every node; it has no heading of its own."""
-    section = SCHEDULING.read_text("utf-8").partition("exclude a pod from every node")[2].partition("\n## ")[0]
+    section = (
+        SCHEDULING.read_text("utf-8")
+        .partition("exclude a pod from every node")[2]
+        .partition("\n## ")[0]
+    )
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in re.findall(r"^\|.*$", section, re.MULTILINE)[2:]
@@ -198,10 +256,15 @@ def test_docs_list_all_expanders() -> None:
 def test_docs_preferred_sizes_equal_the_code() -> None:
     text = EXPANDERS_PAGE.read_text("utf-8").partition("## price\n")[2].partition("\n## ")[0]
     head, _, cores = (
-        [cell.strip() for cell in line.strip("|").split("|")][1:] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
+        [cell.strip() for cell in line.strip("|").split("|")][1:]
+        for line in re.findall(r"^\|.*$", text, re.MULTILINE)
     )
-    assert [preferred_cores(int(nodes)) for nodes in head[:-1]] == [int(each) for each in cores[:-1]]
-    assert [preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
+    assert [preferred_cores(int(nodes)) for nodes in head[:-1]] == [
+        int(each) for each in cores[:-1]
+    ]
+    assert [preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [
+        int(each) for each in cores[1:]
+    ]
 
 
 def test_docs_list_all_error_classes() -> None:
@@ -217,14 +280,18 @@ def test_docs_runbook_has_a_line_for_every_reason() -> None:
 
 
 def test_docs_list_all_event_reasons_that_trigger_a_pass() -> None:
-    assert [row[0].strip("`") for row in rows(EVENTS, "Events that trigger a pass")] == list(DEFAULT_REASONS)
+    assert [row[0].strip("`") for row in rows(EVENTS, "Events that trigger a pass")] == list(
+        DEFAULT_REASONS
+    )
 
 
 def test_docs_sweeper_rules_are_listed_in_code_order() -> None:
     assert [row[0] for row in rows(RUNBOOK, "Stuck operations")] == [why for why, _ in SWEEPING]
 
 
-@pytest.mark.parametrize(("page", "heading"), [(SCALE_DOWN, "Unneeded timers"), (SCALE_UP, "Time limits")])
+@pytest.mark.parametrize(
+    ("page", "heading"), [(SCALE_DOWN, "Unneeded timers"), (SCALE_UP, "Time limits")]
+)
 def test_docs_times_are_options_in_force_with_their_defaults(page: Path, heading: str) -> None:
     from chalicelib.policy.options import default_text
 
@@ -240,7 +307,8 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
     assert listed == {
         row.name
         for row in ROWS.values()
-        if row.status is Status.IN_FORCE and re.fullmatch(r".*(binpacking|batching)-(duration|time|timeout)", row.flag)
+        if row.status is Status.IN_FORCE
+        and re.fullmatch(r".*(binpacking|batching)-(duration|time|timeout)", row.flag)
     }
 
 
@@ -252,18 +320,30 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
         ("architecture.md", f"an executor holds the claim, for {CLAIM:.0f} seconds"),
         ("architecture.md", f"every {RENEW_EVERY:.0f} seconds while the pass"),
         ("architecture.md", f"for {LONGEST_PASS:.0f} seconds at most"),
-        ("reference/store.md", f"{LEASE_FOR:.0f} seconds, and the pass renews it every {RENEW_EVERY:.0f} seconds"),
-        ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s, and is renewed every {RENEW_EVERY:.0f} s"),
+        (
+            "reference/store.md",
+            f"{LEASE_FOR:.0f} seconds, and the pass renews it every {RENEW_EVERY:.0f} seconds",
+        ),
+        (
+            "limits.md",
+            f"the lease lasts {LEASE_FOR:.0f} s, and is renewed every {RENEW_EVERY:.0f} s",
+        ),
         ("limits.md", f"| {MAX_BODY // 1024} KiB, otherwise 413 |"),
         ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
         ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
         ("events.md", f"(the first {MAX_GAPS}; `unread`"),
-        ("reference/scale-up.md", f"a pass stops searching {DECIDED_WITHIN:.0f} seconds after its start"),
+        (
+            "reference/scale-up.md",
+            f"a pass stops searching {DECIDED_WITHIN:.0f} seconds after its start",
+        ),
         ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops searching"),
         ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its start a pass stops searching"),
         ("reference/scale-up.md", f"(runs + 1) ≤ {planned_nodes._EXACT:,}"),
         ("limits.md", f"(runs + 1) ≤ {planned_nodes._EXACT:,}"),
-        ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
+        (
+            "architecture.md",
+            f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster",
+        ),
         ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
         ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
     ],
@@ -295,7 +375,10 @@ def test_docs_backoff_example_equals_the_planner() -> None:
     for _, at, length, until in shown:
         now = float(at.removesuffix(" min")) * 60
         record = backoff.fail(record, now, options)
-        assert (f"{record.duration / 60:.0f} min", f"{record.until / 60:.0f} min") == (length, until)
+        assert (f"{record.duration / 60:.0f} min", f"{record.until / 60:.0f} min") == (
+            length,
+            until,
+        )
 
 
 def test_docs_examples_of_user_tests_run() -> None:
@@ -309,7 +392,9 @@ def test_docs_examples_of_user_tests_run() -> None:
             names[name]()
 
 
-@pytest.mark.skipif(not (which("openssl") and which("sh")), reason="the recipe needs sh and openssl")
+@pytest.mark.skipif(
+    not (which("openssl") and which("sh")), reason="the recipe needs sh and openssl"
+)
 def test_docs_signature_recipe_is_correct() -> None:
     text = EVENTS.read_text("utf-8").partition("## Signed requests")[2]
     recipe = re.search(r"^```sh\n(.*?)^curl", text, re.MULTILINE | re.DOTALL)
@@ -319,7 +404,9 @@ def test_docs_signature_recipe_is_correct() -> None:
     now, signature, body = done.stdout.split("\n", 2)
     key = b'the value of "hmac"'
     headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"v2={signature}"}
-    authenticated = verify("prod", headers, body.encode(), WebhookKeys(hmac=(key,)), b"decoy", float(now))
+    authenticated = verify(
+        "prod", headers, body.encode(), WebhookKeys(hmac=(key,)), b"decoy", float(now)
+    )
     assert authenticated.verdict is AuthResult.ACCEPTED
     [signal] = parse(body.encode()).signals
     assert is_relevant(signal, ())
@@ -328,4 +415,7 @@ def test_docs_signature_recipe_is_correct() -> None:
 def test_docs_runbook_describes_the_modes_correctly() -> None:
     said = {row[0].strip("`"): (row[1], row[2]) for row in rows(RUNBOOK, "Disabling Outscaler")}
     meant = {mode.value: permitted(Policy(name="shop", mode=mode)) for mode in Mode}
-    assert said == {name: ("yes" if one.plan else "no", "yes" if one.act else "no") for name, one in meant.items()}
+    assert said == {
+        name: ("yes" if one.plan else "no", "yes" if one.act else "no")
+        for name, one in meant.items()
+    }

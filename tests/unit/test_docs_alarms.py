@@ -1,4 +1,6 @@
-"""The documentation describes every alarm, alert and notification, and every anchor of the runbook is unique."""
+"""The documentation describes every alarm, alert and notification, and every anchor
+of the runbook is unique.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def test_docs_alarms_name_every_metric_of_the_log() -> None:
 
 def test_docs_alerts_are_listed_in_order() -> None:
     assert rows(PAGE, "Prometheus rules") == [
-        [f"[{alert.name}](runbook.md#{alert.anchor})", alert.severity, alert.lasting] for alert in ALERTS
+        [f"[{alert.name}](runbook.md#{alert.anchor})", alert.severity, alert.lasting]
+        for alert in ALERTS
     ]
 
 
@@ -57,7 +60,9 @@ def test_docs_alerts_are_listed_in_order() -> None:
 )
 def test_docs_runbook_says_what_to_look_at_and_what_to_do(chapter: str, names: list[str]) -> None:
     text = RUNBOOK.read_text("utf-8").partition(f"\n## {chapter}\n")[2].partition("\n## ")[0]
-    sections = dict(re.findall(r"^### ([\w .-]+)\n(.*?)(?=^### |\Z)", text, re.DOTALL | re.MULTILINE))
+    sections = dict(
+        re.findall(r"^### ([\w .-]+)\n(.*?)(?=^### |\Z)", text, re.DOTALL | re.MULTILINE)
+    )
     assert sorted(sections) == sorted(names)
     for name, words in sections.items():
         meaning, look, action = (words.strip() + "\n\n").split("\n\n")[:3]
@@ -69,7 +74,9 @@ def test_docs_runbook_says_what_to_look_at_and_what_to_do(chapter: str, names: l
 
 def test_docs_notifications_are_listed_with_links_to_the_runbook() -> None:
     listed = [row[0] for row in rows(ROOT / "docs" / "notifications.md", "Types")]
-    assert listed == [f"[{name}](runbook.md#{runbook_url(name).partition('#')[2]})" for name in NOTICE_TYPES]
+    assert listed == [
+        f"[{name}](runbook.md#{runbook_url(name).partition('#')[2]})" for name in NOTICE_TYPES
+    ]
 
 
 def test_docs_runbook_anchors_are_unique() -> None:

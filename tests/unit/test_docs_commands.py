@@ -19,7 +19,9 @@ COMMAND = {command.name: command for command in COMMANDS}
 
 def options_of(command: str) -> set[str]:
     """Returns the flags of a command."""
-    return {flag for action in parser_of(COMMAND[command])._actions for flag in action.option_strings}
+    return {
+        flag for action in parser_of(COMMAND[command])._actions for flag in action.option_strings
+    }
 
 
 def commands(document: Path) -> Iterator[list[str]]:
@@ -66,12 +68,17 @@ _MENTION = re.compile("required|expected one argument")
 
 
 def test_docs_command_lines_parse() -> None:
-    """Lines of blocks are typed as they are; code in a sentence may also name a command or a flag without the rest."""
+    """Lines of blocks are typed as they are; code in a sentence may also name a command or
+    a flag without the rest."""
     typed = 0
     wrong = []
     for document in DOCS:
         text = document.read_text("utf-8")
-        blocks = [line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+        blocks = [
+            line
+            for block in FENCE.findall(text)
+            for line in block.replace("\\\n", " ").splitlines()
+        ]
         spans = [each for each in SPAN.findall(FENCE.sub("", text)) if "…" not in each]
         for lines, may_be_mention in ((blocks, False), (spans, True)):
             for words in command_lines(lines):
@@ -82,17 +89,26 @@ def test_docs_command_lines_parse() -> None:
                     if not (may_be_mention and _MENTION.search(str(error))):
                         wrong.append(f"{document.name}: {' '.join(words)}: {error}")
                 else:
-                    wrong += [f"{document.name}: {' '.join(words)}" for each in _unknown_checks(words, args) if each]
+                    wrong += [
+                        f"{document.name}: {' '.join(words)}"
+                        for each in _unknown_checks(words, args)
+                        if each
+                    ]
     assert wrong == []
     assert typed > 100
 
 
 def _unknown_checks(words: list[str], args: argparse.Namespace) -> set[str]:
-    """The words after `--only` of a doctor's command that no check has, and that are no placeholder."""
+    """The words after `--only` of a doctor's command that no check has, and
+    that are no placeholder."""
     if words[0] != "doctor":
         return set()
     known = {*subjects(), *(id_ for check in CHECKS for id_ in check.ids)}
-    return {each for each in args.only.split(",") if each and (not each.isupper() or each.startswith("DR"))} - known
+    return {
+        each
+        for each in args.only.split(",")
+        if each and (not each.isupper() or each.startswith("DR"))
+    } - known
 
 
 def test_docs_subjects_of_the_doctor_are_those_of_only() -> None:
@@ -100,5 +116,7 @@ def test_docs_subjects_of_the_doctor_are_those_of_only() -> None:
     listed = [word for row in rows(page, "Findings") for word in SPAN.findall(row[0])]
     assert listed == ["error", "warn", "unknown", "info"]
     table = page.read_text("utf-8").partition("| Subject | Checks |")[2].partition("\n\n")[0]
-    documented = {word for line in table.splitlines()[2:] for word in SPAN.findall(line.split("|")[1])}
+    documented = {
+        word for line in table.splitlines()[2:] for word in SPAN.findall(line.split("|")[1])
+    }
     assert documented == set(subjects())

@@ -13,7 +13,12 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.disruption.consolidation.search import EFFORTS, MOST_CANDIDATES
 from chalicelib.plan.disruption.consolidation.verdicts import MOST_ALONE
 from chalicelib.plan.disruption.methods.consolidation import MOST_REASONS, REPEAT_AFTER
-from chalicelib.plan.disruption.replacement_rows import FIRST_BACKOFF, LONGEST_BACKOFF, MOST_FAILED, REMEMBERED
+from chalicelib.plan.disruption.replacement_rows import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    MOST_FAILED,
+    REMEMBERED,
+)
 from chalicelib.plan.disruption.replacements import MOST_LEFT_OUT
 from chalicelib.plan.next_memory import MOST_OWNERS
 from tests.unit.test_docs import RULES, rows
@@ -24,7 +29,9 @@ PAGE = RULES / f"{SUBJECT}.md"
 
 def test_docs_consolidation_defaults_equal_the_policy() -> None:
     settings = Consolidation()
-    defaults = {key.partition("`:")[0].strip("`"): value for key, value, _ in rows(PAGE, "Hysteresis")}
+    defaults = {
+        key.partition("`:")[0].strip("`"): value for key, value, _ in rows(PAGE, "Hysteresis")
+    }
     assert defaults == {
         "aggressiveness": f"{settings.aggressiveness:g}",
         "minSavings": f"{settings.min_savings:.0%}",
@@ -41,11 +48,14 @@ def test_docs_consolidation_defaults_equal_the_policy() -> None:
 def test_docs_consolidation_bounds_equal_the_code() -> None:
     bounds = dict(rows(PAGE, "Bounds"))
     numbers = {
-        name: [int(text.replace(",", "")) for text in re.findall(r"\d[\d,]*", value)] for name, value in bounds.items()
+        name: [int(text.replace(",", "")) for text in re.findall(r"\d[\d,]*", value)]
+        for name, value in bounds.items()
     }
     assert numbers == {
         "candidates for which the programme is asked": [MOST_CANDIDATES],
-        "rounds and branches of the programme": [number for effort in EFFORTS.values() for number in effort],
+        "rounds and branches of the programme": [
+            number for effort in EFFORTS.values() for number in effort
+        ],
         "candidates whose reason comes from a move tried alone": [MOST_ALONE],
         "reasons that a search without result leaves for later passes": [MOST_REASONS],
         "replacements under way": [1000],
@@ -58,15 +68,23 @@ def test_docs_consolidation_bounds_equal_the_code() -> None:
 
 
 def test_docs_consolidation_list_every_state_of_a_replacement_in_order() -> None:
-    assert [row[0].strip("`") for row in rows(PAGE, "Replacements")] == [state.value for state in ReplacementState]
+    assert [row[0].strip("`") for row in rows(PAGE, "Replacements")] == [
+        state.value for state in ReplacementState
+    ]
 
 
 def test_docs_consolidation_name_only_codes_that_exist_and_every_one_of_its_own() -> None:
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", PAGE.read_text("utf-8")))
     codes = list(ReasonCode)
-    own = codes[codes.index(ReasonCode.CONSOLIDATION_OFF) : codes.index(ReasonCode.REPLACEMENT_FAILED) + 1]
+    own = codes[
+        codes.index(ReasonCode.CONSOLIDATION_OFF) : codes.index(ReasonCode.REPLACEMENT_FAILED) + 1
+    ]
     assert {code.value for code in own} - named == set()
-    assert named - {code.value for code in codes} == {"Balanced", "NodeReplacement", "NodeReplacementFailed"}
+    assert named - {code.value for code in codes} == {
+        "Balanced",
+        "NodeReplacement",
+        "NodeReplacementFailed",
+    }
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
@@ -77,5 +95,7 @@ def test_docs_consolidation_example_follows_its_own_rule(row: int) -> None:
     assert float(price) == pytest.approx(own)
     assert float(gain) == pytest.approx(float(saves) - own)
     number, _, verdict = score.partition(":")
-    assert float(number) == pytest.approx(float(saves) / (total * float(disruption) / sum_of_disruption), abs=0.005)
+    assert float(number) == pytest.approx(
+        float(saves) / (total * float(disruption) / sum_of_disruption), abs=0.005
+    )
     assert ("goes" in verdict) is (float(gain) > 0)

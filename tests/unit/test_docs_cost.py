@@ -28,7 +28,9 @@ def counts() -> Counts:
 def test_docs_cost_page_equals_the_ledgers_output(counts: Counts) -> None:
     notified = count(notified=True)
     assert notified.writes == counts.writes, "a quiet tick writes no notices"
-    assert page(counts, notified) == PAGE.read_text("utf-8"), "python -m infra.aws.cost > docs/cost.md"
+    assert page(counts, notified) == PAGE.read_text("utf-8"), (
+        "python -m infra.aws.cost > docs/cost.md"
+    )
 
 
 def test_docs_cost_of_a_month_is_within_the_promise(counts: Counts) -> None:

@@ -1,4 +1,6 @@
-"""The worked headroom and schedule examples of docs/reference are planned, and the limits equal the code's."""
+"""The worked headroom and schedule examples of docs/reference are planned, and the
+limits equal the code's.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ TEXT = " ".join(word for page in (HEADROOM, SCHEDULES) for word in page.read_tex
 
 
 def test_docs_headroom_example_of_ten_percent_of_fourteen_cores() -> None:
-    assert "With 14 cores and 56 GiB requested, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
+    assert (
+        "With 14 cores and 56 GiB requested, `percent: 10` is two virtual pods of 0.7 cores "
+        "and 2.8 GiB."
+    ) in TEXT
     build = cluster().node("g-0", "16", "64Gi", group="g").running("g-0", 14, "1", "4Gi").group("g")
     policy = Policy(name="test", headroom=(Headroom("tenth", percent=10),))
     world, virtual = headroom_demand(build_cluster_state(build.snapshot(), policy, Memory(), NOW))
@@ -43,7 +48,9 @@ def test_docs_headroom_example_of_ten_percent_of_fourteen_cores() -> None:
 
 
 @pytest.mark.parametrize(("pods", "removed"), [(3, ["g-2"]), (4, [])])
-def test_docs_headroom_for_three_pods_allows_a_removal_and_for_four_blocks_it(pods: int, removed: list[str]) -> None:
+def test_docs_headroom_for_three_pods_allows_a_removal_and_for_four_blocks_it(
+    pods: int, removed: list[str]
+) -> None:
     assert "Two nodes have capacity for 8, so the third is removed. With 4 pods it stays." in TEXT
     assert gone(plan(busy(2, 2, 1), msgspec.structs.replace(SPARE, pods=pods))) == removed
 
@@ -82,7 +89,8 @@ def test_docs_schedule_with_a_lower_maximum_shrinks_a_group_below_its_minimum(
     [
         f"| rules of one pool | {sources.MOST_RULES}, of which one",
         (
-            f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} "
+            "| targets and rules of a HorizontalNodeAutoscaler | "
+            f"{horizontal_node_autoscaler.MOST_TARGETS} "
             f"and {horizontal_node_autoscaler.MOST_RULES};"
         ),
         f"kept for {LATE / 60:.0f} minutes, or",
@@ -99,7 +107,8 @@ def test_docs_rules_and_schedules_limits_equal_the_code(words: str) -> None:
 def test_docs_lists_longer_than_the_documented_limits_are_refused() -> None:
     assert "| rules, schedules, entries of headroom in a policy | 500, 50, 50 |" in LIMITS
     head = (
-        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: shadow\n"
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: "
+        "shadow\n"
         "  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
     )
     lists = (

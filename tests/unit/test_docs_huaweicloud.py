@@ -1,4 +1,6 @@
-"""The page of Huawei Cloud CCE matches the code, and its examples of rules, schedules and headroom are valid."""
+"""The page of Huawei Cloud CCE matches the code, and its examples of rules,
+schedules and headroom are valid.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,15 @@ from chalicelib.providers.huaweicloud import (
 from chalicelib.providers.huaweicloud.models import Flavor
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, allocatable
 from tests.unit.test_docs import ROOT, rows
-from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, default, policy, spans
+from tests.unit.test_docs_providers import (
+    _IN_WORDS,
+    DEFECTS,
+    PAGES,
+    classes,
+    default,
+    policy,
+    spans,
+)
 
 PAGE = PAGES.parent.parent / "docs/providers/huaweicloud.md"
 TEXT = PAGE.read_text("utf-8")
@@ -40,7 +50,9 @@ def table(heading: str) -> list[list[str]]:
     """The cells of the table whose header begins with these words, without its header."""
     found = TEXT.partition(f"| {heading} |")[2].partition("\n\n")[0]
     assert found, heading
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()[2:]
+    ]
 
 
 # -- settings, examples, permissions
@@ -64,8 +76,12 @@ def test_docs_huaweicloud_example_is_valid() -> None:
 
 def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> None:
     reported = {name for row in rows(PAGE, "Permissions") for name in spans(row[0])}
-    assert reported == {f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()}
-    allowed = json.loads((ROOT / "infra" / "huaweicloud" / "policy.json").read_text("utf-8"))["Statement"]
+    assert reported == {
+        f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()
+    }
+    allowed = json.loads((ROOT / "infra" / "huaweicloud" / "policy.json").read_text("utf-8"))[
+        "Statement"
+    ]
     spared = {name for row in table("Action that is missing | Effect") for name in spans(row[0])}
     assert len(spared) == 5
     assert spared <= {action for each in allowed for action in each["Action"]}
@@ -121,7 +137,9 @@ def test_docs_huaweicloud_lists_all_cluster_phases() -> None:
 
 
 def test_docs_huaweicloud_lists_all_switches_of_the_vendors_autoscaler() -> None:
-    reported = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
+    reported = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[
+        0
+    ]
     assert set(node_groups.SWITCHES) <= set(spans(reported))
 
 
@@ -156,11 +174,17 @@ def test_docs_huaweicloud_code_mapping_equals_the_code() -> None:
         for code in spans(answer)
         if re.match(r"(CCE|APIGW|Ecs)\.", code)
     }
-    meant = {(cls.__name__, code) for cls, listed in error_mapping._TABLE for code in listed.split()}
-    within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}  # `APIGW.0301` to `APIGW.0307`
+    meant = {
+        (cls.__name__, code) for cls, listed in error_mapping._TABLE for code in listed.split()
+    }
+    # `APIGW.0301` to `APIGW.0307`
+    within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}
     locked = {("Throttled", error_mapping.LOCKED)}
     assert reported == meant - within | locked
-    assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
+    assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == [
+        "Throttled",
+        "Conflict",
+    ]
 
 
 def test_docs_huaweicloud_differences_from_upstream_are_numbered() -> None:
@@ -184,11 +208,16 @@ def _examples() -> dict[str, Any]:
     """The README's policies that concern scale-up without pending pods."""
     found = [
         text
-        for text in re.findall(r"^```yaml\n(.*?)^```", FEATURES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for text in re.findall(
+            r"^```yaml\n(.*?)^```", FEATURES.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
         if "rules:" in text
     ]
     assert len(found) == 1
-    base = "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
+    base = (
+        "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: "
+        "{clusterName: prod}\n"
+    )
     given: Policy = load(HEAD + base + found[0], place="features.md")[0]
     return {"rules": given.rules, "schedules": given.schedules, "headroom": given.headroom}
 

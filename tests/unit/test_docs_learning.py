@@ -7,7 +7,14 @@ import re
 import msgspec
 import pytest
 
-from chalicelib.model.join_summary import ASSUMED, ENOUGH, HALF_LIFE, SHORTEST, join_summary, learnt_timeout
+from chalicelib.model.join_summary import (
+    ASSUMED,
+    ENOUGH,
+    HALF_LIFE,
+    SHORTEST,
+    join_summary,
+    learnt_timeout,
+)
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.model.scaling_rules import ScaleUp
@@ -32,7 +39,12 @@ def taught(row: list[str]) -> JoinStatistics:
         times += [int(seconds)] * int(count or 1)
     joined, failed = float(row[3]), float(row[4])
     return JoinStatistics(
-        ready=tuple(times), joined=joined, failed=failed, counted_at=NOW, since_timeout=len(times), seen_until=NOW
+        ready=tuple(times),
+        joined=joined,
+        failed=failed,
+        counted_at=NOW,
+        since_timeout=len(times),
+        seen_until=NOW,
     )
 
 
@@ -56,11 +68,15 @@ def test_docs_learning_example_is_what_the_planner_chooses(expected_cost: bool, 
     build = cluster()
     for name in examples:
         build.group(name, template=node(f"t-{name}", "4", labels={TYPE: name}))
-    memory = Memory(groups={name: GroupMemory(joins=taught(cells)) for name, cells in examples.items()})
+    memory = Memory(
+        groups={name: GroupMemory(joins=taught(cells)) for name, cells in examples.items()}
+    )
     policy = Policy(
         name="test",
         options=msgspec.structs.replace(Options(), expander=("price",)),
-        prices=NodePrices(instance_types={name: float(cells[1]) for name, cells in examples.items()}),
+        prices=NodePrices(
+            instance_types={name: float(cells[1]) for name, cells in examples.items()}
+        ),
         scale_up=ScaleUp(expected_cost=expected_cost),
     )
     plan, _ = plan_cluster(build.pending(1, "2").snapshot(), policy, memory, NOW, 0)
@@ -83,5 +99,7 @@ def test_docs_learning_numbers_equal_the_code() -> None:
     assert text.count("halved every 7 days") == 1
     bounds = [int(value.replace(",", "")) for _, value in rows(PAGE, "Bounds")]
     assert bounds == [MOST_TIMES, MOST_STARTING, MOST_STARTING]
-    assert join_summary(JoinStatistics(failed=1, counted_at=NOW), NOW).failure_rate == pytest.approx(1 / 3, abs=1e-6)
+    assert join_summary(
+        JoinStatistics(failed=1, counted_at=NOW), NOW
+    ).failure_rate == pytest.approx(1 / 3, abs=1e-6)
     assert re.search(r"without a history is 33 %", text)

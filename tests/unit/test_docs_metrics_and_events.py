@@ -22,12 +22,15 @@ def test_docs_metrics_are_listed_in_order_with_type_labels_and_meaning() -> None
         for name, kind, labels, meaning in rows(METRICS_PAGE, "Metric reference")
     ]
     assert shown == [
-        (metric.full_name.removeprefix(PREFIX), metric.type, metric.labels, metric.help) for metric in METRICS
+        (metric.full_name.removeprefix(PREFIX), metric.type, metric.labels, metric.help)
+        for metric in METRICS
     ]
 
 
 def test_docs_metrics_list_all_error_types() -> None:
-    [values] = [row[1] for row in rows(METRICS_PAGE, "Label values") if row[0] == "`type` of `errors_total`"]
+    [values] = [
+        row[1] for row in rows(METRICS_PAGE, "Label values") if row[0] == "`type` of `errors_total`"
+    ]
     assert sorted(re.findall(r"`(\w+)`", values)) == sorted(name for _, name in ERRORS)
 
 

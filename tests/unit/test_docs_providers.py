@@ -1,4 +1,6 @@
-"""The pages of Exoscale and Cherry Servers match the code: settings, states, errors, defects, examples."""
+"""The pages of Exoscale and Cherry Servers match the code: settings, states,
+errors, defects, examples.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
 from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of
 from chalicelib.providers import errors
-from chalicelib.providers.cherryservers import api, delete_nodes, instances, pool_definition, scale_up, tokens
+from chalicelib.providers.cherryservers import (
+    api,
+    delete_nodes,
+    instances,
+    pool_definition,
+    scale_up,
+    tokens,
+)
 from chalicelib.providers.cherryservers import decoding as cherry_codes
 from chalicelib.providers.cherryservers import instances as cherry_states
 from chalicelib.providers.cherryservers.definition_reader import (
@@ -54,7 +63,9 @@ def block(page: Path, kind: str) -> str:
 def policy(page: Path) -> Policy:
     """The policy at the page's head."""
     head = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\n"
-    return load(head + block(page, "yaml").replace("spec:\n", "spec:\n  mode: shadow\n"), place=page.name)[0]
+    return load(
+        head + block(page, "yaml").replace("spec:\n", "spec:\n  mode: shadow\n"), place=page.name
+    )[0]
 
 
 def spans(cell: str) -> list[str]:
@@ -73,7 +84,9 @@ def default(settings: type[VendorSettings], key: str) -> Any:
     [(EXO, exo.ExoscaleSettings), (CHERRY, cherry.CherrySettings)],
     ids=["exoscale", "cherryservers"],
 )
-def test_docs_providers_list_exactly_the_settings(page: Path, settings: type[VendorSettings]) -> None:
+def test_docs_providers_list_exactly_the_settings(
+    page: Path, settings: type[VendorSettings]
+) -> None:
     listed = [name for row in rows(page, "Settings") for name in spans(row[0])]
     assert len(listed) == len(set(listed))
     assert set(listed) == keys_of(settings) == {field.key for field in section_of(settings).fields}
@@ -114,7 +127,9 @@ def test_docs_cherryservers_definitions_in_upstreams_format_are_valid() -> None:
 def test_docs_cherryservers_lists_all_definition_keys() -> None:
     listed = {key: row[1] for row in rows(CHERRY, "Definitions") for key in spans(row[0])}
     assert set(listed) == set(KEYS)
-    assert [key for key, cell in listed.items() if cell != "the same" and KEYS[key] not in spans(cell)] == []
+    assert [
+        key for key, cell in listed.items() if cell != "the same" and KEYS[key] not in spans(cell)
+    ] == []
     assert CLOUD_INIT in spans(listed["cloudinit"])
 
 
@@ -131,8 +146,12 @@ def test_docs_exoscale_lists_what_a_key_with_upstreams_role_lacks() -> None:
         return set(re.findall(r"'([a-z-]+)'", json.dumps(role)))
 
     reported = {name for row in rows(EXO, "Permissions") for name in spans(row[0])}
-    assert {f"infra/exoscale/{path.name}" for path in (ROOT / "infra" / "exoscale").iterdir()} == reported
-    text = EXO.read_text("utf-8").partition("| Operation that is missing |")[2].partition("\n## ")[0]
+    assert {
+        f"infra/exoscale/{path.name}" for path in (ROOT / "infra" / "exoscale").iterdir()
+    } == reported
+    text = (
+        EXO.read_text("utf-8").partition("| Operation that is missing |")[2].partition("\n## ")[0]
+    )
     for kind in ("sks", "instance-pool"):
         lacking = operations(f"iam-{kind}") - operations(f"iam-{kind}-as-upstream")
         assert [name for name in sorted(lacking) if f"| `{name}` |" not in text] == []
@@ -158,11 +177,20 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
         (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
         (CHERRY, f"One scale-up has at most {scale_up.MOST:,} machines"),
         (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
-        (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
+        (
+            CHERRY,
+            f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most",
+        ),
         (CHERRY, f"waits up to {api.PATIENCE:g} seconds in total"),
         (CHERRY, f"`bootstrap-token-{tokens.IDS[0]}` to `bootstrap-token-{tokens.IDS[-1]}`"),
         (CHERRY, f"with the label `{tokens.LABEL}`"),
-        (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
+        (
+            CHERRY,
+            (
+                f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to "
+                f"{cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"
+            ),
+        ),
         (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
     ],
 )
@@ -181,9 +209,13 @@ def test_docs_cherryservers_deleted_servers_are_not_counted_for_an_hour() -> Non
 def test_docs_exoscale_lists_all_states() -> None:
     text = EXO.read_text("utf-8").partition("### States\n")[2].partition("\n### ")[0]
     machines, _, pools = text.partition("| Pool or Nodepool |")
-    listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
+    listed = {
+        word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)
+    }
     assert listed == set(zone.INSTANCE_STATES)
-    reported = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
+    reported = {
+        word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)
+    }
     assert reported == zone.POOL_BUSY | zone.NODEPOOL_BUSY | {zone.SUSPENDED}
 
 
@@ -209,7 +241,12 @@ def test_docs_providers_list_every_error_class(page: Path) -> None:
 
 
 def test_docs_exoscale_operation_failure_mapping_equals_the_code() -> None:
-    reported = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
+    reported = {
+        name: cls
+        for cls, answers in classes(EXO).items()
+        for answer in answers
+        for name in spans(answer)
+    }
     assert {reason: reported.get(reason) for reason in exo_codes.REASONS} == {
         reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()
     }
@@ -225,10 +262,13 @@ def test_docs_providers_status_mapping_equals_the_code(
 ) -> None:
     wrong = []
     for cls, answers in classes(page).items():
-        for status in {int(each) for answer in answers for each in re.findall(r"\b[2-5]\d\d\b", answer)}:
+        for status in {
+            int(each) for answer in answers for each in re.findall(r"\b[2-5]\d\d\b", answer)
+        }:
             words = b'{"message": "no such plan"}' if cls == "OutOfStock" else b"{}"
             made = {
-                explain(VendorResponse(f"{method} h/p", status, {}, words)).error_class for method in ("GET", changing)
+                explain(VendorResponse(f"{method} h/p", status, {}, words)).error_class
+                for method in ("GET", changing)
             }
             if cls not in made:
                 wrong.append((status, cls, made))
@@ -240,7 +280,10 @@ def test_docs_cherryservers_credit_error_words_are_recognized_and_listed(word: s
     [answer] = classes(CHERRY)["QuotaExceeded"]
     assert word in answer
     reported = f'{{"message": "not enough {word}"}}'.encode()
-    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, reported)).error_class == "QuotaExceeded"
+    assert (
+        cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, reported)).error_class
+        == "QuotaExceeded"
+    )
 
 
 # -- defects, prices
@@ -248,7 +291,10 @@ def test_docs_cherryservers_credit_error_words_are_recognized_and_listed(word: s
 
 @pytest.mark.parametrize(
     ("page", "numbers"),
-    [(EXO, [str(number) for number in range(1, 18)]), (CHERRY, [f"D{number}" for number in range(1, 26)])],
+    [
+        (EXO, [str(number) for number in range(1, 18)]),
+        (CHERRY, [f"D{number}" for number in range(1, 26)]),
+    ],
     ids=["exoscale", "cherryservers"],
 )
 def test_docs_providers_answer_every_upstream_defect(page: Path, numbers: list[str]) -> None:
@@ -260,12 +306,17 @@ def test_docs_providers_answer_every_upstream_defect(page: Path, numbers: list[s
 def test_docs_cherryservers_price_example() -> None:
     def priced(cores: int, gib: int, own: float, prices: NodePrices | None) -> float | None:
         capacity = {"cpu": 1000 * cores, "memory": gib * 2**30}
-        return node_price(Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own)
+        return node_price(
+            Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own
+        )
 
     assert priced(16, 64, 0.30, None) == 0.30
     assert priced(4, 16, 0.0, None) is None
     rates = NodePrices(cpu=0.03, memory=0.004)
-    assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [pytest.approx(0.736), pytest.approx(0.184)]
+    assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [
+        pytest.approx(0.736),
+        pytest.approx(0.184),
+    ]
     text = " ".join(EXPANDERS_PAGE.read_text("utf-8").split())
     assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text
     assert "*metal* at 0.736 and *web* at 0.184" in text

@@ -1,5 +1,5 @@
-"""The worked removal examples of docs/reference: their numbers equal the planner's. The table of checks is in code
-order."""
+"""The worked removal examples of docs/reference: their numbers equal the planner's. The table of
+checks is in code order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ MINUTE = 60.0
 
 
 def test_docs_eligibility_lists_every_node_reason_code() -> None:
-    codes = [code for row in rows(SCALE_DOWN, "Removal selection") for code in re.findall(r"`(\w+)`", row[2])]
+    codes = [
+        code
+        for row in rows(SCALE_DOWN, "Removal selection")
+        for code in re.findall(r"`(\w+)`", row[2])
+    ]
     assert [ReasonCode(code) for code in codes] == [
         ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
         ReasonCode.NOT_UNREADY_LONG_ENOUGH,
@@ -72,7 +76,11 @@ def test_docs_repair_backoff_delays_equal_the_code() -> None:
 def test_docs_hourly_disruption_limit_example() -> None:
     at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
     before = Memory(breaker=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
-    picked = SelectionBuilderPool().group("g", 3).pick(before, max_disruption=MaxDisruption(nodes_per_hour=5))
+    picked = (
+        SelectionBuilderPool()
+        .group("g", 3)
+        .pick(before, max_disruption=MaxDisruption(nodes_per_hour=5))
+    )
     assert len(goes(picked)) == 2
     room = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
     assert picked.refused == {"g-e02": room}
@@ -88,7 +96,8 @@ def test_docs_percentage_disruption_limit_example() -> None:
     assert goes(pool.pick(on, only=["g-e00"], max_disruption=MaxDisruption(share=0.25))) == []
     released = msgspec.structs.replace(on, released_until=NOW + 3600)
     assert (
-        len(goes(pool.pick(released, max_disruption=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism
+        len(goes(pool.pick(released, max_disruption=MaxDisruption(share=0.25))))
+        == Options().max_scale_down_parallelism
     )
 
 
@@ -115,9 +124,15 @@ def test_docs_example_of_a_paused_unneeded_timer() -> None:
         (5, 5, False, {"a1", "a2"}),
     ],
 )
-def test_docs_cluster_health_example(in_a: int, in_b: int, *, healthy: bool, frozen: set[str]) -> None:
+def test_docs_cluster_health_example(
+    in_a: int, in_b: int, *, healthy: bool, frozen: set[str]
+) -> None:
     build = cluster()
-    for name, zone, count, bad in (("a1", "a", 4, in_a - in_a // 2), ("a2", "a", 4, in_a // 2), ("b", "b", 12, in_b)):
+    for name, zone, count, bad in (
+        ("a1", "a", 4, in_a - in_a // 2),
+        ("a2", "a", 4, in_a // 2),
+        ("b", "b", 12, in_b),
+    ):
         for number in range(count):
             build.node(f"{name}-{number}", group=name, zone=zone, ready=number >= bad)
         build.group(name)

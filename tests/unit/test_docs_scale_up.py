@@ -1,4 +1,6 @@
-"""The worked scale-up examples of docs/reference are planned, and their numbers equal the planner's."""
+"""The worked scale-up examples of docs/reference are planned, and their
+numbers equal the planner's.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,41 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.storage import Claim, PersistentVolume, Storage
 from chalicelib.plan.planner import plan_cluster
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, near, node, verdict
+from tests.builders import (
+    NOW,
+    ZONE,
+    ClusterBuilder,
+    cluster,
+    even,
+    growth,
+    having,
+    near,
+    node,
+    verdict,
+)
 
 RULES = Path(__file__).resolve().parents[2] / "docs"
 
 
 def _example() -> ClusterBuilder:
-    build = cluster().node("small-0", "2", "8Gi", group="small").node("large-0", "8", "16Gi", group="large")
+    build = (
+        cluster()
+        .node("small-0", "2", "8Gi", group="small")
+        .node("large-0", "8", "16Gi", group="large")
+    )
     build.running("small-0", 1, "1900m", "7Gi").running("large-0", 1, "7800m", "15Gi")
     build.daemonset("logs", "100m", "128Mi").group("small", max=10).group("large", max=10)
-    return build.pending(7, "600m", "1Gi", name="web").pending(2, "1500m", "3Gi", name="api", owner="api")
+    return build.pending(7, "600m", "1Gi", name="web").pending(
+        2, "1500m", "3Gi", name="api", owner="api"
+    )
 
 
 def test_docs_estimator_example() -> None:
     plan = _example().plan()
-    could = {each.group: (each.option_nodes, each.option_pods, round(each.waste or 0, 4)) for each in plan.groups}
+    could = {
+        each.group: (each.option_nodes, each.option_pods, round(each.waste or 0, 4))
+        for each in plan.groups
+    }
     assert could == {"small": (5, 9, 0.955), "large": (1, 9, 0.2875)}
     assert growth(plan) == {"large": (1, 9)}
 
@@ -40,7 +62,10 @@ def test_docs_estimator_example_under_a_limit() -> None:
     plan = _example().plan(max_nodes_total=2)
     assert growth(plan) == {}
     assert {
-        reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values() for reason in reasons
+        reason.code
+        for verdict in plan.unschedulable
+        for reasons in verdict.reasons.values()
+        for reason in reasons
     } == {ReasonCode.MAX_NODES_TOTAL}
 
 
@@ -61,7 +86,12 @@ _WEB = having(app="web")
     [
         (5, {"spread": (even(ZONE, _WEB),)}, {"g-a": (1, 3), "g-b": (1, 2)}, None),
         (3, {"pod_anti_affinity": (near(HOSTNAME_LABEL, _WEB),)}, {"g-a": (3, 3)}, None),
-        (3, {"pod_anti_affinity": (near(ZONE, _WEB),)}, {"g-a": (1, 1), "g-b": (1, 1)}, ReasonCode.POD_ANTI_AFFINITY),
+        (
+            3,
+            {"pod_anti_affinity": (near(ZONE, _WEB),)},
+            {"g-a": (1, 1), "g-b": (1, 1)},
+            ReasonCode.POD_ANTI_AFFINITY,
+        ),
         (3, {"pod_affinity": (near(ZONE, having(app="nobody")),)}, {}, ReasonCode.POD_AFFINITY),
     ],
     ids=["spread", "a node each", "a zone each", "near nobody"],
@@ -77,12 +107,21 @@ def test_docs_pod_affinity_and_spread_examples(
 
 
 def _said(plan: Plan) -> dict[str, list[ReasonCode]]:
-    return {group: [reason.code for reason in reasons] for group, reasons in verdict(plan).reasons.items()}
+    return {
+        group: [reason.code for reason in reasons]
+        for group, reasons in verdict(plan).reasons.items()
+    }
 
 
-@pytest.mark.parametrize(("balanced", "grown"), [(False, {"g-a": (2, 6)}), (True, {"g-a": (1, 3), "g-b": (1, 3)})])
+@pytest.mark.parametrize(
+    ("balanced", "grown"), [(False, {"g-a": (2, 6)}), (True, {"g-a": (1, 3), "g-b": (1, 3)})]
+)
 def test_docs_balancing_example(balanced: bool, grown: dict[str, tuple[int, int]]) -> None:
-    plan = _zones().pending(6, "600m", "1Gi", name="web", owner="web").plan(balance_similar_node_groups=balanced)
+    plan = (
+        _zones()
+        .pending(6, "600m", "1Gi", name="web", owner="web")
+        .plan(balance_similar_node_groups=balanced)
+    )
     assert growth(plan) == grown
 
 
@@ -103,7 +142,11 @@ _WISHES: tuple[tuple[str, dict[str, Any], ReasonCode], ...] = (
         ReasonCode.VOLUME_NODE_AFFINITY,
     ),
     ("PodTopologySpread", {"spread": (even("nowhere", _WEB),)}, ReasonCode.TOPOLOGY_LABEL),
-    ("InterPodAffinity", {"pod_affinity": (near(ZONE, having(app="nobody")),)}, ReasonCode.POD_AFFINITY),
+    (
+        "InterPodAffinity",
+        {"pod_affinity": (near(ZONE, having(app="nobody")),)},
+        ReasonCode.POD_AFFINITY,
+    ),
 )
 
 
@@ -112,7 +155,9 @@ def test_docs_first_failing_predicate_is_the_first_listed(first: int) -> None:
     text = (RULES / "reference/scheduling.md").read_text("utf-8")
     table = text.partition("\n## Predicates\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| \d+ \| `(\w+)` \|", table, re.MULTILINE)
-    assert [name for name in listed if name in {name for name, _, _ in _WISHES}] == [name for name, _, _ in _WISHES]
+    assert [name for name in listed if name in {name for name, _, _ in _WISHES}] == [
+        name for name, _, _ in _WISHES
+    ]
     wishes: dict[str, Any] = {"cpu": "600m", "memory": "1Gi", "owner": "web"}
     for _, wish, _ in _WISHES[first:]:
         wishes |= wish
@@ -123,18 +168,30 @@ def test_docs_first_failing_predicate_is_the_first_listed(first: int) -> None:
 
 
 def _lopsided() -> ClusterBuilder:
-    """Pods with large cpu requests, pods with large memory requests, and a group for each; all nodes cost the same."""
+    """Pods with large cpu requests, pods with large memory requests, and a group for each;
+    all nodes cost the same."""
     build = cluster()
     for name, cpu, memory in (("cores", "8", "16Gi"), ("memory", "4", "64Gi")):
-        build.group(name, max=50, template=node("t", cpu, memory, labels={"node.kubernetes.io/instance-type": name}))
+        build.group(
+            name,
+            max=50,
+            template=node("t", cpu, memory, labels={"node.kubernetes.io/instance-type": name}),
+        )
     build.pending(20, "2", "1Gi", name="solver", owner="solver")
     return build.pending(20, "200m", "8Gi", name="cache", owner="cache")
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
-    table = (RULES / "reference/expanders.md").read_text("utf-8").partition("## least-cost\n")[2].partition("\n## ")[0]
-    [reported] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
+    table = (
+        (RULES / "reference/expanders.md")
+        .read_text("utf-8")
+        .partition("## least-cost\n")[2]
+        .partition("\n## ")[0]
+    )
+    [reported] = re.findall(
+        rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE
+    )
     policy = Policy(
         name="shop",
         options=Options(expander=(expander,)),
@@ -143,4 +200,6 @@ def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
     plan, _ = plan_cluster(_lopsided().snapshot(), policy, Memory(), NOW, 0)
     grown = {name: nodes for name, (nodes, _) in growth(plan).items()}
     assert sum(pods for _, pods in growth(plan).values()) == 40
-    assert [grown.get("cores", 0), grown.get("memory", 0), sum(grown.values())] == [int(each) for each in reported]
+    assert [grown.get("cores", 0), grown.get("memory", 0), sum(grown.values())] == [
+        int(each) for each in reported
+    ]

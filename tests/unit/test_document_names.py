@@ -1,6 +1,7 @@
 """Names in backticks in the documents exist: paths, dotted modules, and classes of the code.
 
-A renamed module or class otherwise stays in the documents under its old name, where no compiler finds it.
+A renamed module or class otherwise stays in the documents under its old name,
+where no compiler finds it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 #: A Python file below a folder, or anything below a folder of the repository.
 _PATH = re.compile(
-    r"(?<![\w./<{-])((?:[\w.-]+/)+[\w.-]+\.py\b|(?:chalicelib|docs|infra|tests)/[\w./-]+)(?![\w*<{])", re.ASCII
+    (
+        r"(?<![\w./<{-])((?:[\w.-]+/)+[\w.-]+\.py\b|(?:chalicelib|docs|infra|tests)/[\w./-]+)(?"
+        r"![\w*<{])"
+    ),
+    re.ASCII,
 )
 _MODULE = re.compile(r"(?<![\w./-])((?:chalicelib|infra|tests)(?:\.\w+)+)")
 _CAMEL_CASE = re.compile(r"(?<![\w.:/-])([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+)(?!\w)")
@@ -65,9 +70,16 @@ def _is_module(name: str) -> bool:
     if path.is_dir() or path.with_suffix(".py").is_file():
         return True
     owner = next(
-        (each for each in (path.parent.with_suffix(".py"), path.parent / "__init__.py") if each.is_file()), None
+        (
+            each
+            for each in (path.parent.with_suffix(".py"), path.parent / "__init__.py")
+            if each.is_file()
+        ),
+        None,
     )
-    return owner is not None and re.search(rf"\b{path.name}\b", owner.read_text("utf-8")) is not None
+    return (
+        owner is not None and re.search(rf"\b{path.name}\b", owner.read_text("utf-8")) is not None
+    )
 
 
 def missing_names(text: str) -> Iterator[str]:
@@ -77,9 +89,15 @@ def missing_names(text: str) -> Iterator[str]:
             if not any((base / path.rstrip("/.")).exists() for base in _BASES):
                 yield path
         yield from (
-            name for name in _MODULE.findall(code) if not name.endswith((".py", ".md")) and not _is_module(name)
+            name
+            for name in _MODULE.findall(code)
+            if not name.endswith((".py", ".md")) and not _is_module(name)
         )
-        yield from (name for name in _CAMEL_CASE.findall(code) if name not in words() and name not in _FOREIGN)
+        yield from (
+            name
+            for name in _CAMEL_CASE.findall(code)
+            if name not in words() and name not in _FOREIGN
+        )
 
 
 def test_every_name_of_code_in_the_documents_exists() -> None:

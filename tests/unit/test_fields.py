@@ -1,7 +1,8 @@
 """The fields of values: their defaults, and their names outside of the program.
 
-A field is empty unless something is given. Rows and messages leave out what is empty, and an answer of a
-vendor leaves out what it does not know: a default that means something is listed here with its value."""
+A field is empty unless something is given. Rows and messages leave out what is empty, and
+an answer of a vendor leaves out what it does not know: a default that means something is
+listed here with its value."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from chalicelib.providers.clusterapi import settings
 from tests.source_trees import ROOT, module_name, sources
 
 OTHERS = {"__pycache__", "command", "page"}
-PACKAGES = sorted(path for path in (ROOT / "chalicelib").iterdir() if path.is_dir() and path.name not in OTHERS)
+PACKAGES = sorted(
+    path for path in (ROOT / "chalicelib").iterdir() if path.is_dir() and path.name not in OTHERS
+)
 EMPTY: tuple[object, ...] = (None, "", 0, 0.0, False, (), {}, set(), frozenset(), b"", [])
 #: class.field -> value. Those of policy documents stand in docs/policy.md too.
 EXPECTED: dict[str, object] = {
@@ -241,7 +244,8 @@ EXPECTED: dict[str, object] = {
     "PassFailure.count": 1,
     "Written.schema": 1,
 }
-#: class.field -> its name in rows, messages and answers, where it is not the field's own in another spelling.
+#: class.field -> its name in rows, messages and answers, where it is not the field's
+#: own in another spelling.
 NAMES = {
     "_Envelope.audit_id": "auditID",
     "_NodeInfo.boot_id": "bootID",
@@ -289,7 +293,9 @@ NAMES = {
     "OperationView.to_size": "to",
     "PartsView.daemonsets": "daemonSets",
     "Annotations.safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "Annotations.safe_local_volumes": "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "Annotations.safe_local_volumes": (
+        "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    ),
     "Annotations.daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
     "Annotations.enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
     "Annotations.scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
@@ -315,7 +321,9 @@ def classes(package: Path) -> Iterator[type]:
     for path in sources(package.relative_to(ROOT).as_posix()):
         module = importlib.import_module(module_name(path.relative_to(ROOT).as_posix()))
         yield from (
-            thing for thing in vars(module).values() if isinstance(thing, type) and thing.__module__ == module.__name__
+            thing
+            for thing in vars(module).values()
+            if isinstance(thing, type) and thing.__module__ == module.__name__
         )
 
 
@@ -336,12 +344,17 @@ def fields(thing: type) -> Iterator[tuple[str, object]]:
 
 
 def shown(value: object) -> object:
-    """A plain value; None for one whose own fields are what counts, and for functions and services."""
+    """A plain value; None for one whose own fields are what counts, and for functions and
+    services."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, msgspec.Raw):
         return bytes(value) or None
-    return value if isinstance(value, str | int | float | tuple | frozenset | set | dict | bytes) else None
+    return (
+        value
+        if isinstance(value, str | int | float | tuple | frozenset | set | dict | bytes)
+        else None
+    )
 
 
 def is_empty(value: object) -> bool:
@@ -361,7 +374,12 @@ def defaults() -> list[tuple[str, object]]:
 
 
 def test_fields_are_empty_unless_listed() -> None:
-    assert len([field for package in PACKAGES for thing in classes(package) for field in fields(thing)]) > 1500
+    assert (
+        len(
+            [field for package in PACKAGES for thing in classes(package) for field in fields(thing)]
+        )
+        > 1500
+    )
     found = defaults()
     assert [(name, value) for name, value in found if EXPECTED.get(name) != value] == []
     assert EXPECTED.keys() - {name for name, _ in found} == set(), "no longer there, or empty now"
@@ -373,8 +391,16 @@ def test_fields_keep_their_names_outside_unless_listed() -> None:
         for package in PACKAGES
         for thing in classes(package)
         if issubclass(thing, msgspec.Struct)
-        for field, outside in zip(thing.__struct_fields__, thing.__struct_encode_fields__, strict=True)
-        if outside not in {field, camel(field), camel(field)[:1].upper() + camel(field)[1:], field.replace("_", "-")}
+        for field, outside in zip(
+            thing.__struct_fields__, thing.__struct_encode_fields__, strict=True
+        )
+        if outside
+        not in {
+            field,
+            camel(field),
+            camel(field)[:1].upper() + camel(field)[1:],
+            field.replace("_", "-"),
+        }
     }
     assert found == NAMES
 

@@ -1,4 +1,6 @@
-"""Installed packages equal the locked ones: every pin has hashes, and pip accepts nothing without one."""
+"""Installed packages equal the locked ones: every pin has hashes, and pip
+accepts nothing without one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Each source and its lock, in the order in which pip gets the locks; the first is what Lambda gets.
+#: Each source and its lock, in the order in which pip gets the locks; the
+#: first is what Lambda gets.
 SOURCES = (
     "requirements.in",
     "requirements-cli.in",
@@ -39,7 +42,8 @@ _NOT_EVERYWHERE = {
     "tzdata",
     "zipp",
 }
-#: : Conditions that a lock may put on a pin: the interpreter and the platform, which a package index does not choose.
+#: : Conditions that a lock may put on a pin: the interpreter and the platform, which a
+#: package index does not choose.
 _VARIABLES = {
     "python_full_version",
     "sys_platform",
@@ -71,14 +75,19 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def pins(text: str) -> list[Pin]:
-    """Returns the pins of a lock; raises ValueError for a line that is not a pin with its marker and its hashes."""
+    """Returns the pins of a lock; raises ValueError for a line that is not a pin with
+    its marker and its hashes."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         said, *hashes = line.split(" --")
         pin, _, marker = (part.strip() for part in said.partition(" ; "))
         variables = set(re.findall(r"[a-z_]{3,}", re.sub(r"'[^']*'", "", marker))) - {"and", "not"}
         hashes = [f"--{each.strip()}" for each in hashes]
-        if not _PIN.fullmatch(pin) or not variables <= _VARIABLES or not all(_HASH.fullmatch(each) for each in hashes):
+        if (
+            not _PIN.fullmatch(pin)
+            or not variables <= _VARIABLES
+            or not all(_HASH.fullmatch(each) for each in hashes)
+        ):
             raise ValueError(line[:80])
         name, _, version = pin.partition("==")
         found.append(Pin(name, version, marker, tuple(hashes)))
@@ -118,7 +127,9 @@ def test_locks_line_that_weakens_a_lock_is_detected(line: str) -> None:
 
 
 def test_each_lock_up_to_the_tests_holds_the_one_before_it_with_the_same_hashes() -> None:
-    functions, command, deployment, tested = (set(pins((ROOT / lock).read_text())) for lock in LOCKS[:4])
+    functions, command, deployment, tested = (
+        set(pins((ROOT / lock).read_text())) for lock in LOCKS[:4]
+    )
     assert functions < command < deployment < tested
 
 
@@ -145,15 +156,21 @@ def test_locks_every_declared_requirement_is_locked() -> None:
         for python in _PYTHONS:
             held = {pin.name: pin.version for pin in locked if pin.holds(python)}
             for each in wanted:
-                if each.marker is None or each.marker.evaluate({"python_version": python.rpartition(".")[0]}):
+                if each.marker is None or each.marker.evaluate(
+                    {"python_version": python.rpartition(".")[0]}
+                ):
                     assert each.specifier.contains(held[each.name.lower().replace("_", "-")]), each
 
 
 def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
     recipe = (ROOT / "Makefile").read_text()
-    assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], "the definition of PIP only"
+    assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], (
+        "the definition of PIP only"
+    )
     installs = [line for line in recipe.splitlines() if "$(PIP)" in line]
-    assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
+    assert [
+        line for line in installs if "--require-hashes" not in line and "--no-deps" not in line
+    ] == []
     assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[2:])
     assert "--generate-hashes" in recipe
     assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
@@ -162,7 +179,9 @@ def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
 
 def test_locks_editable_installation_needs_only_locked_packages() -> None:
     recipe = (ROOT / "Makefile").read_text()
-    assert [line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line] == []
+    assert [
+        line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line
+    ] == []
     locked = {pin.name for pin in pins((ROOT / LOCKS[2]).read_text())}
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
     assert {re.split(r"[>=<]", each)[0] for each in build["requires"]} <= locked
@@ -177,8 +196,16 @@ def declared(group: str = "") -> dict[str, Requirement]:
 
 def sources(*names: str) -> set[str]:
     """The names in .in files, without what they include."""
-    lines = [line.partition("#")[0].strip() for name in names for line in (ROOT / name).read_text().splitlines()]
-    return {canonicalize_name(Requirement(line).name) for line in lines if line and not line.startswith("-r")}
+    lines = [
+        line.partition("#")[0].strip()
+        for name in names
+        for line in (ROOT / name).read_text().splitlines()
+    ]
+    return {
+        canonicalize_name(Requirement(line).name)
+        for line in lines
+        if line and not line.startswith("-r")
+    }
 
 
 def test_package_depends_on_what_the_functions_and_the_command_are_locked_to() -> None:
@@ -188,21 +215,40 @@ def test_package_depends_on_what_the_functions_and_the_command_are_locked_to() -
 
 @pytest.mark.parametrize("python", _PYTHONS)
 def test_every_pin_is_inside_the_range_of_the_package(python: str) -> None:
-    locked = {pin.name: pin.version for pin in pins((ROOT / LOCKS[2]).read_text()) if pin.holds(python)}
+    locked = {
+        pin.name: pin.version for pin in pins((ROOT / LOCKS[2]).read_text()) if pin.holds(python)
+    }
     ranges = declared() | declared("deploy")
     assert len(ranges) > 15
-    assert [str(each) for name, each in ranges.items() if not each.specifier.contains(locked[name])] == []
-    assert [str(each) for each in ranges.values() if "==" in str(each) or ">=" not in str(each)] == []
+    assert [
+        str(each) for name, each in ranges.items() if not each.specifier.contains(locked[name])
+    ] == []
+    assert [
+        str(each) for each in ranges.values() if "==" in str(each) or ">=" not in str(each)
+    ] == []
 
 
 def test_readme_says_of_each_package_where_it_serves() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8").partition("## Packages\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in readme.splitlines() if line[:1] == "|"][
-        2:
-    ]
-    serves = {canonicalize_name(name.strip()): words for names, words, _ in rows for name in names.split(",")}
+    readme = (
+        (ROOT / "README.md").read_text("utf-8").partition("## Packages\n")[2].partition("\n## ")[0]
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in readme.splitlines()
+        if line[:1] == "|"
+    ][2:]
+    serves = {
+        canonicalize_name(name.strip()): words
+        for names, words, _ in rows
+        for name in names.split(",")
+    }
     functions = sources("requirements.in")
-    assert {name for name, words in serves.items() if "functions" in words} - functions == {"chalice"}
-    assert functions - set(serves) == {"markupsafe", "python-dateutil", "tzdata"}  # what others of the table need
-    assert {name for name, words in serves.items() if words.startswith("command")} <= sources("requirements-cli.in")
+    assert {name for name, words in serves.items() if "functions" in words} - functions == {
+        "chalice"
+    }
+    # what others of the table need
+    assert functions - set(serves) == {"markupsafe", "python-dateutil", "tzdata"}
+    assert {name for name, words in serves.items() if words.startswith("command")} <= sources(
+        "requirements-cli.in"
+    )
     assert "kubernetes" not in {pin.name for pin in pins((ROOT / LOCKS[0]).read_text())}

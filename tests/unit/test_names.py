@@ -1,4 +1,6 @@
-"""Rules about names and about the tops of packages, so that the tree's listing tells where a thing is."""
+"""Rules about names and about the tops of packages, so that the tree's
+listing tells where a thing is.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def test_no_class_name_is_used_more_than_twice() -> None:
 
 # -- parameters and docstrings
 
-#: (parameter, class) whose common word is not the class's: the parameter says more, or the word is the field's.
+#: (parameter, class) whose common word is not the class's: the parameter says more, or
+#: the word is the field's.
 OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
     {
         ("_", "CapiResource"),
@@ -81,7 +84,8 @@ OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
         ("unsure", "NotSimulated"),
     }
 )
-#: A name, or several, before a colon: at the beginning, after a full stop, a semicolon or a colon, or on a new line.
+#: A name, or several, before a colon: at the beginning, after a full stop, a semicolon or a
+#: colon, or on a new line.
 _EXPLAINED = re.compile(r"(?:^|(?<=[.;:] )|(?<=\n))\s*([a-z]\w*(?:(?:, | and )[a-z]\w*)*):(?= )")
 _PATH = re.compile(r"(?<![\w./*{<-])((?:\w+/)*\w+\.py)\b")
 
@@ -91,9 +95,12 @@ def words(name: str) -> set[str]:
 
 
 def shares_a_word(parameter: str, class_name: str) -> bool:
-    """Whether a word of the parameter begins as a word of the class does, with four letters or a shorter word."""
+    """Whether a word of the parameter begins as a word of the class does, with four
+    letters or a shorter word."""
     return any(
-        own.startswith(word[:4]) or word.startswith(own[:4]) for own in words(parameter) for word in words(class_name)
+        own.startswith(word[:4]) or word.startswith(own[:4])
+        for own in words(parameter)
+        for word in words(class_name)
     )
 
 
@@ -103,7 +110,11 @@ def class_of(annotation: ast.expr | None) -> str:
         return class_of(annotation.left)
     if isinstance(annotation, ast.Name):
         return annotation.id
-    return annotation.value if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) else ""
+    return (
+        annotation.value
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
+        else ""
+    )
 
 
 def parameters(function: ast.FunctionDef) -> list[ast.arg]:
@@ -118,13 +129,15 @@ def without_word_of_class(tree: ast.AST, classes: Set[str]) -> set[tuple[str, st
         for function in nodes_of(tree)
         if isinstance(function, ast.FunctionDef)
         for parameter in parameters(function)
-        if (name := class_of(parameter.annotation)) in classes and not shares_a_word(parameter.arg, name)
+        if (name := class_of(parameter.annotation)) in classes
+        and not shares_a_word(parameter.arg, name)
     }
 
 
 def own_names(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
-    """What a docstring may explain: parameters of a function and names in its body; fields, methods and their
-    parameters of a class, and members of an enum, which documents write in small letters."""
+    """What a docstring may explain: parameters of a function and names in its body;
+    fields, methods and their parameters of a class, and members of an enum, which
+    documents write in small letters."""
     names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     names |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
     names |= {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
@@ -133,7 +146,8 @@ def own_names(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
 
 
 def false_explanations(tree: ast.AST) -> list[str]:
-    """`definition: name` for each name before a colon in a docstring that the definition does not have."""
+    """`definition: name` for each name before a colon in a docstring that the
+    definition does not have."""
     return [
         f"{node.name}: {name}"
         for node in nodes_of(tree)
@@ -145,7 +159,8 @@ def false_explanations(tree: ast.AST) -> list[str]:
 
 
 def missing_files(path: str, tree: ast.AST) -> list[str]:
-    """Files that the docstrings of a module name and that are in no folder where a reader would look."""
+    """Files that the docstrings of a module name and that are in no folder
+    where a reader would look."""
     texts = [
         ast.get_docstring(node) or ""
         for node in nodes_of(tree)
@@ -162,7 +177,9 @@ def missing_files(path: str, tree: ast.AST) -> list[str]:
 
 def test_parameters_bear_a_word_of_their_class() -> None:
     modules = [tree for _, tree in trees("chalicelib")]
-    classes = {node.name for tree in modules for node in nodes_of(tree) if isinstance(node, ast.ClassDef)}
+    classes = {
+        node.name for tree in modules for node in nodes_of(tree) if isinstance(node, ast.ClassDef)
+    }
     assert len(classes) > 500
     others = set().union(*(without_word_of_class(tree, classes) for tree in modules))
     assert others == OTHER_WORDS, "rename the parameter; if the list is too long, shorten it"
@@ -176,57 +193,93 @@ def test_parameters_bear_a_word_of_their_class() -> None:
         ("def f(group: NodeGroupState, nodes: list[Node]): ...", set()),
     ],
 )
-def test_parameter_without_a_word_of_its_class_is_found(source: str, others: set[tuple[str, str]]) -> None:
+def test_parameter_without_a_word_of_its_class_is_found(
+    source: str, others: set[tuple[str, str]]
+) -> None:
     assert without_word_of_class(ast.parse(source), {"NodeGroupState", "Runtime", "Node"}) == others
 
 
 def test_docstrings_explain_only_what_exists() -> None:
-    assert {name: wrong for name, tree in trees("chalicelib") if (wrong := false_explanations(tree))} == {}
+    assert {
+        name: wrong for name, tree in trees("chalicelib") if (wrong := false_explanations(tree))
+    } == {}
 
 
 def test_docstrings_name_only_files_that_exist() -> None:
-    assert {name: wrong for name, tree in trees("chalicelib") if (wrong := missing_files(name, tree))} == {}
+    assert {
+        name: wrong for name, tree in trees("chalicelib") if (wrong := missing_files(name, tree))
+    } == {}
 
 
 def test_docstring_that_explains_a_former_field_is_found() -> None:
     tree = ast.parse('class A:\n    """One. new: a field. old: a former one."""\n    new: int')
     assert false_explanations(tree) == ["A: old"]
-    assert missing_files("chalicelib/plan/planner.py", ast.parse('"""See no_such_file.py and planner.py."""')) == [
-        "no_such_file.py"
-    ]
+    assert missing_files(
+        "chalicelib/plan/planner.py", ast.parse('"""See no_such_file.py and planner.py."""')
+    ) == ["no_such_file.py"]
 
 
 # -- modules
 
-_ENDINGS = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ers", "ors", "es", "ed", "er", "or", "s", "y", "e")
+_ENDINGS = (
+    "ations",
+    "ation",
+    "ings",
+    "ing",
+    "ions",
+    "ion",
+    "ies",
+    "ers",
+    "ors",
+    "es",
+    "ed",
+    "er",
+    "or",
+    "s",
+    "y",
+    "e",
+)
 
 
 def stem(word: str) -> str:
     """The word without its ending, so that forms of one word are equal."""
-    ending = next((each for each in _ENDINGS if word.endswith(each) and len(word) - len(each) >= 3), "")
+    ending = next(
+        (each for each in _ENDINGS if word.endswith(each) and len(word) - len(each) >= 3), ""
+    )
     return word.removesuffix(ending)
 
 
 def are_confusable(one: str, other: str) -> bool:
-    """Whether two module names differ by one letter, by an underscore or by the forms of their words."""
+    """Whether two module names differ by one letter, by an underscore or by
+    the forms of their words."""
     first, second = one.replace("_", ""), other.replace("_", "")
-    if first == second or [stem(word) for word in one.split("_")] == [stem(word) for word in other.split("_")]:
+    if first == second or [stem(word) for word in one.split("_")] == [
+        stem(word) for word in other.split("_")
+    ]:
         return True
     if len(first) == len(second):
         return sum(a != b for a, b in zip(first, second, strict=True)) == 1
     short, long = sorted((first, second), key=len)
-    return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+    return len(long) - len(short) == 1 and any(
+        long[:at] + long[at + 1 :] == short for at in range(len(long))
+    )
 
 
 def names_by_scope(paths: Iterable[Path]) -> dict[str, set[str]]:
-    """Scope -> names of its modules and packages. A scope is a package of chalicelib with all that is in it, one
-    vendor's package, or a folder of infra."""
+    """Scope -> names of its modules and packages. A scope is a package of chalicelib with all that
+    is in it, one vendor's package, or a folder of infra."""
     scopes: dict[str, set[str]] = {}
     for path in paths:
         parts = path.relative_to(ROOT).with_suffix("").parts
         if parts[-1] == "__init__":
             parts = parts[:-1]
-        depth = len(parts) - 1 if parts[0] == "infra" else 3 if parts[:2] == ("chalicelib", "providers") else 2
+        depth = (
+            len(parts) - 1
+            if parts[0] == "infra"
+            else 3
+            if parts[:2] == ("chalicelib", "providers")
+            else 2
+        )
         scopes.setdefault("/".join(parts[: min(depth, len(parts) - 1)]), set()).add(parts[-1])
     return scopes
 
@@ -243,7 +296,12 @@ def test_no_two_modules_of_a_package_have_confusable_names() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("machinepools", "machine_pools"), ("token", "tokens"), ("stage", "state"), ("record", "recorder")],
+    [
+        ("machinepools", "machine_pools"),
+        ("token", "tokens"),
+        ("stage", "state"),
+        ("record", "recorder"),
+    ],
 )
 def test_confusable_names_are_found(one: str, other: str) -> None:
     assert are_confusable(one, other)
@@ -257,7 +315,9 @@ def package_docstrings() -> dict[str, str]:
     packages = {path.parent.relative_to(ROOT).as_posix() for path in sources("chalicelib")}
     tops = {package: ROOT / package / "__init__.py" for package in packages}
     return {
-        package: (ast.get_docstring(ast.parse(top.read_text("utf-8"))) or "") if top.is_file() else ""
+        package: (ast.get_docstring(ast.parse(top.read_text("utf-8"))) or "")
+        if top.is_file()
+        else ""
         for package, top in sorted(tops.items())
     }
 
@@ -286,16 +346,35 @@ DRAWERS = (
 )
 #: (vendor, module that it does not have) -> why.
 WITHOUT_DRAWER = {
-    ("cherryservers", "credentials"): "the vendor's requests carry a bearer token (tokens.py) and no signature",
-    ("clusterapi", "credentials"): "requests go through the management cluster's client, which authenticates them",
-    ("clusterapi", "decoding"): "objects of the Kubernetes API are decoded by the types in models.py alone",
+    (
+        "cherryservers",
+        "credentials",
+    ): "the vendor's requests carry a bearer token (tokens.py) and no signature",
+    (
+        "clusterapi",
+        "credentials",
+    ): "requests go through the management cluster's client, which authenticates them",
+    (
+        "clusterapi",
+        "decoding",
+    ): "objects of the Kubernetes API are decoded by the types in models.py alone",
 }
 
 
 def test_five_vendors_have_the_same_modules() -> None:
-    vendors = sorted({path.parent for path in sources("chalicelib/providers") if path.parent.name != "providers"})
+    vendors = sorted(
+        {path.parent for path in sources("chalicelib/providers") if path.parent.name != "providers"}
+    )
     assert len(vendors) == 5
-    missing = {(folder.name, name) for folder in vendors for name in DRAWERS if not (folder / f"{name}.py").is_file()}
+    missing = {
+        (folder.name, name)
+        for folder in vendors
+        for name in DRAWERS
+        if not (folder / f"{name}.py").is_file()
+    }
     assert missing == set(WITHOUT_DRAWER)
-    declared = {path.stem for path in sources("chalicelib/policy/vendors")} - {"__init__", "settings"}
+    declared = {path.stem for path in sources("chalicelib/policy/vendors")} - {
+        "__init__",
+        "settings",
+    }
     assert declared == {folder.name for folder in vendors}

@@ -15,16 +15,25 @@ import pytest
 from tests.processes import PATIENCE, ChildProcess, children, is_running, python, started
 from tests.source_trees import trees
 
-_LINUX = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are not listed in /proc")
-_MAY_START = {"tests/processes.py", "tests/benchmarks/test_pass.py", "tests/functional/cold_start.py"}
-_SHOW = "import signal; print([signal.getsignal(number) is signal.SIG_IGN for number in (2, 15, 1)])"
+_LINUX = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="processes are not listed in /proc"
+)
+_MAY_START = {
+    "tests/processes.py",
+    "tests/benchmarks/test_pass.py",
+    "tests/functional/cold_start.py",
+}
+_SHOW = (
+    "import signal; print([signal.getsignal(number) is signal.SIG_IGN for number in (2, 15, 1)])"
+)
 # It ignores what can be ignored, and so does its own child, in another session.
 _STUBBORN = """
 import os, signal, subprocess, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
 if len(sys.argv) == 1:
-    subprocess.Popen([sys.executable, "-c", open("/proc/self/cmdline").read().split(chr(0))[-2], "inner"],
+    subprocess.Popen([sys.executable, "-c", open("/proc/self/cmdline").read().split(chr(0))[-2], \
+"inner"],
                      start_new_session=True)
 print("runs", flush=True)
 signal.pause()

@@ -1,7 +1,8 @@
-"""Project rules that no linter checks: module sizes, readers of the mode, importers of app.py, no hidden state.
+"""Project rules that no linter checks: module sizes, readers of the mode, importers of
+app.py, no hidden state.
 
-Each rule is a function over source text and is tested with text that breaks it, which proves that it can find a
-violation.
+Each rule is a function over source text and is tested with text that breaks it, which proves that
+it can find a violation.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from tests.source_trees import ROOT, code_size, import_graph, imported_names, module_name, nodes_of, sources, trees
+from tests.source_trees import (
+    ROOT,
+    code_size,
+    import_graph,
+    imported_names,
+    module_name,
+    nodes_of,
+    sources,
+    trees,
+)
 
 #: The most tokens of code of a file, by its top folder.
 LARGEST = {"chalicelib": 6_000, "infra": 6_000, "tests": 7_500}
@@ -27,7 +37,9 @@ ALONE: frozenset[str] = frozenset({"chalicelib/net/xray_daemon.py"})
 _ROOM = 3_000
 
 #: : Calls that create a mutable value.
-_MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})
+_MAKERS = frozenset(
+    {"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"}
+)
 _DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 #: : Methods that change their object.
 _CHANGERS = frozenset(
@@ -55,7 +67,10 @@ _CHANGERS = frozenset(
 
 def sizes(*folders: str) -> dict[str, int]:
     """Tokens of code of each file, by its path within the repository."""
-    return {path.relative_to(ROOT).as_posix(): code_size(path.read_text("utf-8")) for path in sources(*folders)}
+    return {
+        path.relative_to(ROOT).as_posix(): code_size(path.read_text("utf-8"))
+        for path in sources(*folders)
+    }
 
 
 @pytest.mark.parametrize("folder", sorted(LARGEST))
@@ -88,12 +103,17 @@ def users_by_module(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
 
 def test_small_module_with_one_user_belongs_to_its_user() -> None:
     paths = {module_name(path): path for path, _ in trees("chalicelib")}
-    users = users_by_module({module_name(path): tree for path, tree in trees("app.py", "chalicelib")})
+    users = users_by_module(
+        {module_name(path): tree for path, tree in trees("app.py", "chalicelib")}
+    )
     small = {path for path, size in sizes("chalicelib").items() if size < SMALLEST_ALONE}
     alone = {
         path
         for module, path in paths.items()
-        if path in small and len(users[module]) == 1 and not path.endswith("__init__.py") and not path.startswith(_ROWS)
+        if path in small
+        and len(users[module]) == 1
+        and not path.endswith("__init__.py")
+        and not path.startswith(_ROWS)
     }
     assert alone == ALONE, "fold the module into its user; if the list has one too many, shorten it"
 
@@ -114,24 +134,36 @@ def package_sizes(files: Mapping[str, int]) -> dict[str, int]:
 def size_faults(table: Mapping[str, int], total: Mapping[str, int]) -> list[str]:
     """What is wrong with the agreed sizes of packages, and what to do about it."""
     faults = [f"{name}: has no number in the table" for name in sorted(total.keys() - table.keys())]
-    faults += [f"{name}: is no package, remove its number" for name in sorted(table.keys() - total.keys())]
+    faults += [
+        f"{name}: is no package, remove its number" for name in sorted(table.keys() - total.keys())
+    ]
     for name in sorted(table.keys() & total.keys()):
         size, most = total[name], table[name]
         if size > most:
-            faults.append(f"{name}: {size} tokens, {most} agreed; raise it in the same commit, the message says why")
+            faults.append(
+                f"{name}: {size} tokens, {most} agreed; raise it in the same commit, the message "
+                "says why"
+            )
         elif most > size + _ROOM:
             faults.append(f"{name}: {size} tokens, {most} agreed; lower it")
     return faults
 
 
 def test_packages_have_the_size_agreed() -> None:
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["outscaler"]["tokens"]
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["outscaler"][
+        "tokens"
+    ]
     assert size_faults(table, package_sizes(sizes("chalicelib"))) == []
 
 
 def test_size_check_detects_growth_shrinkage_and_missing_rows() -> None:
     total = package_sizes(
-        {"chalicelib/a/b.py": 10, "chalicelib/a/c/d.py": 5, "chalicelib/e.py": 7, "chalicelib/f/g.py": 1}
+        {
+            "chalicelib/a/b.py": 10,
+            "chalicelib/a/c/d.py": 5,
+            "chalicelib/e.py": 7,
+            "chalicelib/f/g.py": 1,
+        }
     )
     assert total == {"a": 15, ".": 7, "f": 1}
     faults = size_faults({"a": 14, ".": 4_000, "gone": 5}, total)
@@ -141,13 +173,19 @@ def test_size_check_detects_growth_shrinkage_and_missing_rows() -> None:
 
 # -- the mode
 
-#: : The word Mode: where it is declared, where the document's text is parsed into one, and where it is read.
-_MAY_SAY_MODE = ("chalicelib/model/policy.py", "chalicelib/policy/", "chalicelib/dispatch/mode_guard.py")
+#: : The word Mode: where it is declared, where the document's text is parsed into
+#: one, and where it is read.
+_MAY_SAY_MODE = (
+    "chalicelib/model/policy.py",
+    "chalicelib/policy/",
+    "chalicelib/dispatch/mode_guard.py",
+)
 _READS_THE_MODE = "chalicelib/dispatch/mode_guard.py"
 
 
 def reads_of_mode(tree: ast.Module) -> list[str]:
-    """Finds `x.mode` on any x but a policy's `consolidation`, which has a mode of its own, and getattr(x, "mode")."""
+    """Finds `x.mode` on any x but a policy's `consolidation`, which has a mode of its
+    own, and getattr(x, "mode")."""
     found = []
     for node in nodes_of(tree):
         by_attribute = (
@@ -168,7 +206,12 @@ def reads_of_mode(tree: ast.Module) -> list[str]:
 
 def uses_of_mode_type(tree: ast.Module) -> list[str]:
     """Finds imports and uses of the enum."""
-    names = [alias.name for node in nodes_of(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names = [
+        alias.name
+        for node in nodes_of(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
     names += [node.id for node in nodes_of(tree) if isinstance(node, ast.Name)]
     names += [node.attr for node in nodes_of(tree) if isinstance(node, ast.Attribute)]
     return [name for name in names if name == "Mode"]
@@ -177,11 +220,15 @@ def uses_of_mode_type(tree: ast.Module) -> list[str]:
 def test_only_the_mode_guard_reads_the_mode() -> None:
     readers = {name for name, tree in trees("app.py", "chalicelib", "infra") if reads_of_mode(tree)}
     assert readers == {_READS_THE_MODE}
-    speakers = {name for name, tree in trees("app.py", "chalicelib", "infra") if uses_of_mode_type(tree)}
+    speakers = {
+        name for name, tree in trees("app.py", "chalicelib", "infra") if uses_of_mode_type(tree)
+    }
     assert [name for name in sorted(speakers) if not name.startswith(_MAY_SAY_MODE)] == []
 
 
-@pytest.mark.parametrize("source", ["policy.mode", "before.policy.mode == 1", "getattr(policy, 'mode')"])
+@pytest.mark.parametrize(
+    "source", ["policy.mode", "before.policy.mode == 1", "getattr(policy, 'mode')"]
+)
 def test_mode_check_detects_a_read_of_the_mode(source: str) -> None:
     assert reads_of_mode(ast.parse(source))
 
@@ -228,11 +275,13 @@ _THE_CELL = ("chalicelib/runtime/runtime.py", "_Cell.runtime")
 
 
 def module_state(tree: ast.Module) -> list[str]:
-    """Returns the expressions with which a module could keep state between two calls, as source text.
+    """Returns the expressions with which a module could keep state between
+    two calls, as source text.
 
-    A table is allowed: a dict, list or set bound once at module level to a NAME_IN_CAPITALS (or __all__) which nothing
-    in the module changes. Refused: other names for such values, a changed table, `global`, and an attribute set on a
-    class from outside the class. Memoised pure functions (lru_cache) are not state: they return the same without it.
+    A table is allowed: a dict, list or set bound once at module level to a NAME_IN_CAPITALS (or
+    __all__) which nothing in the module changes. Refused: other names for such values, a changed
+    table, `global`, and an attribute set on a class from outside the class. Memoised pure functions
+    (lru_cache) are not state: they return the same without it.
     """
     tables: set[str] = set()
     found: list[str] = []
@@ -257,13 +306,21 @@ def _bound(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 yield target.id, node.value
-    elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
+    elif (
+        isinstance(node, ast.AnnAssign)
+        and node.value is not None
+        and isinstance(node.target, ast.Name)
+    ):
         yield node.target.id, node.value
 
 
 def _is_mutable(value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = (
+            value.func.attr
+            if isinstance(value.func, ast.Attribute)
+            else getattr(value.func, "id", "")
+        )
         return name in _MAKERS
     return isinstance(value, _DISPLAYS)
 
@@ -291,7 +348,9 @@ def _sets_on(node: ast.AST, classes: set[str]) -> bool:
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
         targets = [node.target]
     return any(
-        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in classes
+        isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id in classes
         for target in targets
     )
 
@@ -299,7 +358,9 @@ def _sets_on(node: ast.AST, classes: set[str]) -> bool:
 def test_modules_keep_no_state() -> None:
     found = [(name, text) for name, tree in trees("chalicelib") for text in module_state(tree)]
     place, cell = _THE_CELL
-    assert [each for each in found if not (each[0] == place and each[1].startswith(f"{cell} = "))] == []
+    assert [
+        each for each in found if not (each[0] == place and each[1].startswith(f"{cell} = "))
+    ] == []
     assert found, "the one cell should have been seen"
 
 

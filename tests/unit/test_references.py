@@ -1,6 +1,8 @@
-"""Citations lead somewhere: each page that code or documents name exists, and so does each quoted heading.
+"""Citations lead somewhere: each page that code or documents name exists, and so
+does each quoted heading.
 
-A comment that cites a page outside of the repository, or a rule by a private number, cannot be followed by a reader.
+A comment that cites a page outside of the repository, or a rule by a private number, cannot
+be followed by a reader.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _PAGE = re.compile(
     r"(?<![\w./<>*{}-])((?:[\w.-]+/)*[A-Za-z][\w-]*\.md)\b"
     r"(?:#([\w-]+)|`?,? ?\\?\"([A-Z][^\"\\\n]*)\\?\")?"
 )
-#: Rules by a number that only another page explains: "scale-down 6", "A6.3", "B12", "case C12", "demands 25".
+#: Rules by a number that only another page explains: "scale-down 6", "A6.3", "B12",
+#: "case C12", "demands 25".
 _PRIVATE = re.compile(
     r"\b(?:demands?|scale-up|scale-down|peers|ecosystem)(?:\.md)? \d+\b"
     r"|\b[A-Z]\d{1,2}\.\d{1,2}(?:\.\d+)?\b"
@@ -44,11 +47,15 @@ _NOT_RULES = re.compile(r"\b(?:HMAC|SHA|UTF|RFC|TLS)\b")
 
 def files() -> list[str]:
     """The tracked text files, by their path within the repository."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     return [
         name
         for name in listed.stdout.splitlines()
-        if name not in _EXEMPT and (ROOT / name).is_file() and (name.endswith(_TEXT) or Path(name).name == "Makefile")
+        if name not in _EXEMPT
+        and (ROOT / name).is_file()
+        and (name.endswith(_TEXT) or Path(name).name == "Makefile")
     ]
 
 
@@ -60,12 +67,20 @@ def headings(page: Path) -> frozenset[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub makes of the headings, and those that the page has of its own."""
-    own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', page.read_text("utf-8"))) if page.suffix == ".md" else set()
-    return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings(page)}
+    own = (
+        set(re.findall(r'<a id="([a-z0-9-]+)"></a>', page.read_text("utf-8")))
+        if page.suffix == ".md"
+        else set()
+    )
+    return own | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in headings(page)
+    }
 
 
 def resolved(name: str, citing: str) -> Path | None:
-    """The page that a citation names: from the root, from docs/, or from the folder of the citing file."""
+    """The page that a citation names: from the root, from docs/, or from the
+    folder of the citing file."""
     for folder in (ROOT, ROOT / "docs", (ROOT / citing).parent):
         if (folder / name).is_file():
             return folder / name
@@ -117,7 +132,11 @@ def reported(found: dict[str, list[str]]) -> str:
 
 def offenders(find: object, ending: str = "") -> dict[str, list[str]]:
     assert callable(find)
-    found = {name: list(find((ROOT / name).read_text("utf-8"), name)) for name in files() if name.endswith(ending)}
+    found = {
+        name: list(find((ROOT / name).read_text("utf-8"), name))
+        for name in files()
+        if name.endswith(ending)
+    }
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
@@ -132,7 +151,9 @@ def test_every_cited_page_and_heading_is_in_the_repository() -> None:
 
 
 def test_no_file_cites_a_rule_by_a_private_number() -> None:
-    found = offenders(lambda text, name: [] if name.endswith(_DEFINES_RULES) else list(private_rules(text)))
+    found = offenders(
+        lambda text, name: [] if name.endswith(_DEFINES_RULES) else list(private_rules(text))
+    )
     assert not found, reported(found)
 
 
@@ -173,7 +194,8 @@ def test_citation_with_a_target_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["as A6.3 says", "demands.md 25", "rule B3", "defects C12", "EXO_DEFECT_8", "ALI_DEFECT_4"]
+    "text",
+    ["as A6.3 says", "demands.md 25", "rule B3", "defects C12", "EXO_DEFECT_8", "ALI_DEFECT_4"],
 )
 def test_private_rule_number_is_found(text: str) -> None:
     assert list(private_rules(text))
@@ -186,4 +208,6 @@ def test_version_is_not_a_private_rule_number(text: str) -> None:
 
 def test_link_without_a_target_is_found() -> None:
     assert list(lost_links("[here](no-such-page.md)", "docs/policy.md")) == ["no-such-page.md"]
-    assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/policy.md")) == ["#no-such-anchor"]
+    assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/policy.md")) == [
+        "#no-such-anchor"
+    ]

@@ -36,5 +36,10 @@ def test_rules_page_reads_ids_from_test_names(tmp_path: Path) -> None:
         "CCE_A3_40_of_100",
         "CCEXA3_4",
     )
-    (tests / "test_some.py").write_text("".join(f"def test_{name}() -> None: ...\n" for name in names))
-    assert set(held_by(tests)) == {"A3.4", "A10", "A2", "7", "A4", "DANGER_2", "77"} | {"A6.99", "A3.40"} - RULES.keys()
+    (tests / "test_some.py").write_text(
+        "".join(f"def test_{name}() -> None: ...\n" for name in names)
+    )
+    assert (
+        set(held_by(tests))
+        == {"A3.4", "A10", "A2", "7", "A4", "DANGER_2", "77"} | {"A6.99", "A3.40"} - RULES.keys()
+    )

@@ -1,4 +1,6 @@
-"""The README's picture of a terminal shows the commands of docs/start.md, and contains no script."""
+"""The README's picture of a terminal shows the commands of docs/start.md, and contains no
+script.
+"""
 
 from __future__ import annotations
 

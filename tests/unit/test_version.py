@@ -30,8 +30,14 @@ def statements(text: str, version: str) -> list[str]:
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.split("\0") if name and not name.startswith(_MAY_NAME_RELEASES)]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        ROOT / name
+        for name in listed.split("\0")
+        if name and not name.startswith(_MAY_NAME_RELEASES)
+    ]
 
 
 def test_version_has_three_numbers() -> None:
@@ -42,7 +48,8 @@ def test_version_is_stated_only_in_the_package() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
         for path in tracked()
-        if path.is_file() and statements(path.read_text("utf-8", errors="replace"), chalicelib.__version__)
+        if path.is_file()
+        and statements(path.read_text("utf-8", errors="replace"), chalicelib.__version__)
     }
     assert found == {HOME}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -60,16 +67,27 @@ def test_version_check_ignores_other_numbers(line: str) -> None:
 
 
 def test_version_can_be_read_without_importing_anything_else() -> None:
-    script = "import sys, chalicelib; sys.stdout.write(' '.join(n for n in sys.modules if n.startswith('chalicelib.')))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    script = (
+        "import sys, chalicelib; sys.stdout.write(' '.join(n for n in sys.modules if "
+        "n.startswith('chalicelib.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == ""
 
 
 def test_version_is_in_every_request_to_a_vendor_or_cluster() -> None:
-    with HttpScript([Reply(200), Reply(200, {"kind": "Node", "metadata": {"name": "a"}})]) as server:
+    with HttpScript(
+        [Reply(200), Reply(200, {"kind": "Node", "metadata": {"name": "a"}})]
+    ) as server:
         session = BoundedSession()
         session.mount("http://", BoundedAdapter(public_context, allowed=lambda _: True))
-        exchange(session, Request("GET", f"{server.url}/x", {}), ExchangeBounds(5.0, 5.0, 5.0, 1000))
+        exchange(
+            session, Request("GET", f"{server.url}/x", {}), ExchangeBounds(5.0, 5.0, 5.0, 1000)
+        )
         session.close()
         client(server.url).get("/api/v1/nodes/a")
-    assert {seen.headers["user-agent"] for seen in server.requests} == {f"outscaler/{chalicelib.__version__}"}
+    assert {seen.headers["user-agent"] for seen in server.requests} == {
+        f"outscaler/{chalicelib.__version__}"
+    }

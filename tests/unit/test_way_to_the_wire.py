@@ -23,7 +23,8 @@ from infra.emulators.kube import in_process_transport
 from infra.emulators.local_world import LocalWorld
 
 FRAMES, FILES = 12, 9
-"""At most this many frames of chalicelib, in this many files, from the handler to the HTTP library."""
+"""At most this many frames of chalicelib, in this many files, from the
+handler to the HTTP library."""
 ROOT = f"{Path(chalicelib.__file__).parent}/"
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -61,7 +62,9 @@ def huaweicloud(account: HuaweiAccount) -> tuple[Mapping[str, str], list[str]]:
 
 
 Change = Callable[[str, str, Headers], bool]
-VENDORS: Mapping[str, tuple[type[Any] | None, Callable[[Any], tuple[Mapping[str, str], list[str]]], Change]] = {
+VENDORS: Mapping[
+    str, tuple[type[Any] | None, Callable[[Any], tuple[Mapping[str, str], list[str]]], Change]
+] = {
     "alicloud": (
         AlicloudAccount,
         alicloud,
@@ -77,7 +80,11 @@ VENDORS: Mapping[str, tuple[type[Any] | None, Callable[[Any], tuple[Mapping[str,
         lambda account: ({}, []),
         lambda method, url, headers: method == "PATCH" and url.endswith("/scale"),
     ),
-    "exoscale": (ExoscaleAccount, exoscale, lambda method, url, headers: method == "PUT" and url.endswith(":scale")),
+    "exoscale": (
+        ExoscaleAccount,
+        exoscale,
+        lambda method, url, headers: method == "PUT" and url.endswith(":scale"),
+    ),
     "huaweicloud": (
         HuaweiAccount,
         huaweicloud,
@@ -87,18 +94,25 @@ VENDORS: Mapping[str, tuple[type[Any] | None, Callable[[Any], tuple[Mapping[str,
 
 
 def frames_of_ours(frame: FrameType | None) -> list[str]:
-    """The call stack below the handler, outermost first, as file:function; empty if no handler of `act` runs."""
+    """The call stack below the handler, outermost first, as file:function; empty if
+    no handler of `act` runs."""
     stack: list[str] = []
     while frame is not None:
         if frame.f_code.co_filename.startswith(ROOT):
-            stack.append(f"{frame.f_code.co_filename.removeprefix(ROOT)}:{frame.f_code.co_qualname}")
+            stack.append(
+                f"{frame.f_code.co_filename.removeprefix(ROOT)}:{frame.f_code.co_qualname}"
+            )
         frame = frame.f_back
     stack.reverse()
-    handler = next((at for at, place in enumerate(stack) if place.startswith("handlers/act.py:")), len(stack))
+    handler = next(
+        (at for at, place in enumerate(stack) if place.startswith("handlers/act.py:")), len(stack)
+    )
     return stack[handler:]
 
 
-def submitted_at_once(_: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+def submitted_at_once(
+    _: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any
+) -> Future[Any]:
     """In place of `submit`: the stack of a thread would begin at the thread."""
     future = Future[Any]()
     future.set_result(function(*arguments))
@@ -116,7 +130,9 @@ def test_change_of_every_vendor_is_few_frames_and_files_below_the_handler(
         send = session.request
 
         def request(self: requests.Session, method: str, url: str, **more: Any) -> Any:
-            if is_change(method, url, more["headers"]) and (stack := frames_of_ours(sys._getframe(1))):
+            if is_change(method, url, more["headers"]) and (
+                stack := frames_of_ours(sys._getframe(1))
+            ):
                 stacks.append(stack)
             return send(self, method, url, **more)
 
@@ -126,13 +142,20 @@ def test_change_of_every_vendor_is_few_frames_and_files_below_the_handler(
     watch(in_process_transport._Session)
     monkeypatch.setattr(ThreadPoolExecutor, "submit", submitted_at_once)
     account = account_class() if account_class is not None else None
-    with LocalWorld(quick=True, clouds=() if account is None else (account,), forgetful=True) as world:
+    with LocalWorld(
+        quick=True, clouds=() if account is None else (account,), forgetful=True
+    ) as world:
         if account is None:
             world.seed(objects.machine_deployment("workers", 1, 1, 4))
         settings, groups = fill(account)
         entries = [{"provider": vendor, "id": group, "min": 0, "max": 4} for group in groups]
-        world.apply_policy(POLICY.format(vendor=vendor, settings=json.dumps(settings), groups=json.dumps(entries)))
-        world.seed(objects.node("system", cpu="1"), objects.deployment("web", replicas=2, cpu="3", memory="1Gi"))
+        world.apply_policy(
+            POLICY.format(vendor=vendor, settings=json.dumps(settings), groups=json.dumps(entries))
+        )
+        world.seed(
+            objects.node("system", cpu="1"),
+            objects.deployment("web", replicas=2, cpu="3", memory="1Gi"),
+        )
         world.step_until(lambda: bool(stacks), limit=600.0)
     way = "\n".join(stacks[0])
     assert len(stacks[0]) <= FRAMES, way

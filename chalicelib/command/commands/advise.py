@@ -1,7 +1,8 @@
-"""`outscaler advise CLUSTER`: schedules for what is needed at the same time of every day (docs/advise.md).
+"""`outscaler advise CLUSTER`: schedules for what is needed at the same time of
+every day (docs/advise.md).
 
-It reads the tables and proposes; a person adds the fragment to the policy. Where decisions are recorded, they are
-replayed with the proposal, too.
+It reads the tables and proposes; a person adds the fragment to the policy. Where decisions are
+recorded, they are replayed with the proposal, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.schedule_advice import output
 from chalicelib.command.schedule_advice.backtest import LEAST_DAYS, Advice, advise
 from chalicelib.command.schedule_advice.reading import read_record, usual_zone
-from chalicelib.command.store_access import add_table_argument, only_cluster, open_store, stored_policy
+from chalicelib.command.store_access import (
+    add_table_argument,
+    only_cluster,
+    open_store,
+    stored_policy,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.resource_names import DECISIONS
@@ -43,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_days,
         default=LEAST_DAYS,
         metavar="N",
-        help=f"days of history, {LEAST_DAYS} (default) to {_MOST_DAYS}; more than 14 where nodes have a price",
+        help=(
+            f"days of history, {LEAST_DAYS} (default) to {_MOST_DAYS}; more than 14 where nodes "
+            "have a price"
+        ),
     )
     parser.add_argument(
         "--groups",
@@ -63,7 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="place",
         default=os.environ.get(DECISIONS, ""),
         metavar="PLACE",
-        help=f"replay the decisions recorded there, too: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})",
+        help=(
+            "replay the decisions recorded there, too: s3://BUCKET/PREFIX or a folder (default: "
+            f"${DECISIONS})"
+        ),
     )
     add_table_argument(parser)
 
@@ -71,7 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _days(text: str) -> int:
     if text.isascii() and text.isdigit() and LEAST_DAYS <= int(text[:6]) <= _MOST_DAYS:
         return int(text)
-    problem = f"{text[:40]!r} is not a number from {LEAST_DAYS} to {_MOST_DAYS}: patterns of a week need two weeks"
+    problem = (
+        f"{text[:40]!r} is not a number from {LEAST_DAYS} to {_MOST_DAYS}: patterns of a week need "
+        "two weeks"
+    )
     raise argparse.ArgumentTypeError(problem)
 
 
@@ -92,12 +107,18 @@ def run(args: argparse.Namespace) -> int:
     text = stored_policy(store, name).text
     record = read_record(store, name, text, args.days, args.groups, now)
     zone = args.time_zone or usual_zone(record.policy)
-    advice = advise(record.histories, record.span, zone, record.policy.schedules, record.policy.headroom)
+    advice = advise(
+        record.histories, record.span, zone, record.policy.schedules, record.policy.headroom
+    )
     advice = output.validated(advice, text, name)
     if args.output == "yaml":
         sys.stdout.write(output.fragment(name, advice))
         return 0
-    replayed = _replayed(args.place, name, advice, record.span.since, record.span.until) if args.place else None
+    replayed = (
+        _replayed(args.place, name, advice, record.span.since, record.span.until)
+        if args.place
+        else None
+    )
     data = output.as_data(name, advice, record.span.until, zone) | {"replayed": replayed}
 
     def blocks() -> Iterator[Block]:
@@ -112,9 +133,11 @@ def run(args: argparse.Namespace) -> int:
 # -- recorded decisions
 
 
-def _replayed(place: str, cluster: str, advice: Advice, since: float, until: float) -> dict[str, Any] | None:
-    """Return what the proposed schedules would have cost with recorded decisions; None without a proposal or a
-    decision. Raises BadInput for a place that cannot be read."""
+def _replayed(
+    place: str, cluster: str, advice: Advice, since: float, until: float
+) -> dict[str, Any] | None:
+    """Return what the proposed schedules would have cost with recorded decisions; None without a
+    proposal or a decision. Raises BadInput for a place that cannot be read."""
     from chalicelib.command.policy_cost import recorded_decisions
     from chalicelib.replay.decision_place import reader
     from chalicelib.replay.policy_simulation import compare
@@ -132,7 +155,10 @@ def _replayed(place: str, cluster: str, advice: Advice, since: float, until: flo
         decisions = recorded_decisions(reader(place), cluster, since, until)
         comparison = compare(decisions, [recorded, with_advice])
     if comparison is None:
-        warn(f"{cluster}: no decision of these days is recorded at {place}; the figures are {output.COMPUTED}")
+        warn(
+            f"{cluster}: no decision of these days is recorded at {place}; the figures are "
+            f"{output.COMPUTED}"
+        )
         return None
     before, after = comparison.policies
     return {
@@ -149,12 +175,24 @@ def _replay_table(replayed: dict[str, Any]) -> Table:
     before, after = replayed["recorded"], replayed["withAdvice"]
     currencies = sorted({*before["cost"], *after["cost"]})
     rows = [
-        (f"cost {key}".strip(), f"{before['cost'].get(key, 0.0):.2f}", f"{after['cost'].get(key, 0.0):.2f}")
+        (
+            f"cost {key}".strip(),
+            f"{before['cost'].get(key, 0.0):.2f}",
+            f"{after['cost'].get(key, 0.0):.2f}",
+        )
         for key in currencies
     ]
-    rows.append(("minutes that pods waited", f"{before['pendingMinutes']:g}", f"{after['pendingMinutes']:g}"))
+    rows.append(
+        (
+            "minutes that pods waited",
+            f"{before['pendingMinutes']:g}",
+            f"{after['pendingMinutes']:g}",
+        )
+    )
     title = (
         f"{replayed['decisions']} recorded decisions replayed: {replayed['hours']:.1f} hours; "
         f"{replayed['leftOut']:.0%} of the time has none"
     )
-    return Table(("", "recorded", "with the advice"), tuple(rows), title=title, right=frozenset({1, 2}))
+    return Table(
+        ("", "recorded", "with the advice"), tuple(rows), title=title, right=frozenset({1, 2})
+    )

@@ -1,14 +1,16 @@
-"""`outscaler apply FILE`: stores the document as the cluster's policy from the next tick on and keeps the old version.
+"""`outscaler apply FILE`: stores the document as the cluster's policy from the next tick on
+and keeps the old version.
 
-The write is conditional on the version it replaces, so two operators cannot overwrite each other's policy unnoticed.
-Applying the same text again changes nothing and creates no version.
+The write is conditional on the version it replaces, so two operators cannot overwrite each other's
+policy unnoticed. Applying the same text again changes nothing and creates no version.
 
-Before a policy becomes active, the doctor examines the cluster, and its errors refuse the policy unless a person
-accepts them. The cluster is reached with --kubeconfig, otherwise with the deployment's own secrets, as far as the
-operator may read them. Where neither is possible, nothing is known, and the policy is stored with a warning.
+Before a policy becomes active, the doctor examines the cluster, and its errors refuse the policy
+unless a person accepts them. The cluster is reached with --kubeconfig, otherwise with the
+deployment's own secrets, as far as the operator may read them. Where neither is possible, nothing
+is known, and the policy is stored with a warning.
 
-Cluster Autoscaler deletes its status ConfigMap when it ends, and the functions may not make one. A policy that becomes
-active therefore makes it again, with the rights of the operator.
+Cluster Autoscaler deletes its status ConfigMap when it ends, and the functions may not make one. A
+policy that becomes active therefore makes it again, with the rights of the operator.
 """
 
 from __future__ import annotations
@@ -60,17 +62,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the cluster and the consent."""
     add_cluster_arguments(
-        parser, "the cluster, for the checks before mode active", "the cluster of Cluster API's objects, if another"
+        parser,
+        "the cluster, for the checks before mode active",
+        "the cluster of Cluster API's objects, if another",
     )
     parser.add_argument(
-        "--secret", metavar="NAME=FILE", action="append", default=[], help="a file that replaces a secret of the policy"
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="a file that replaces a secret of the policy",
     )
-    parser.add_argument("--vpc", action="store_true", help="the functions run in a VPC that reaches private addresses")
+    parser.add_argument(
+        "--vpc",
+        action="store_true",
+        help="the functions run in a VPC that reaches private addresses",
+    )
     parser.add_argument(
         "--accept-findings",
         metavar="REASON",
         default="",
-        help="store an active policy in spite of errors of the doctor; the reason goes to the journal",
+        help=(
+            "store an active policy in spite of errors of the doctor; the reason goes to the "
+            "journal"
+        ),
     )
 
 
@@ -106,15 +121,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         version = _store(args, store, policy, text, current, deployment)
         result = "changed" if current else "created"
-    data = {"name": name, "result": result, "version": version} | ({"diff": diff} if args.dry_run else {})
+    data = {"name": name, "result": result, "version": version} | (
+        {"diff": diff} if args.dry_run else {}
+    )
     line = f"{name}: {result}, version {version}"
     emit(args.output, data, lambda: [f"{line}\n{diff}" if diff else line])
     return 0
 
 
 def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> None:
-    """Store a changed text of a policy as its next version, without output. args: of a command with the arguments of
-    add_gate_arguments. Raises BadInput as `run` does."""
+    """Store a changed text of a policy as its next version, without output. args: of a command with
+    the arguments of add_gate_arguments. Raises BadInput as `run` does."""
     deployment = settings_of(store).deployment
     policy, _ = load_document(text, place, Purpose.STORED, deployment)
     current = store.policies.current(policy.name)
@@ -136,8 +153,12 @@ def _store(
     old_policy, before = None, stored_policy.version if stored_policy else None
     if stored_policy is not None:
         with contextlib.suppress(BadInput):  # the functions cannot use it
-            old_policy, _ = load_document(stored_policy.text, stored_policy.name, Purpose.STORED, deployment)
-    becomes_active = permitted(policy).act and not (old_policy is not None and permitted(old_policy).act)
+            old_policy, _ = load_document(
+                stored_policy.text, stored_policy.name, Purpose.STORED, deployment
+            )
+    becomes_active = permitted(policy).act and not (
+        old_policy is not None and permitted(old_policy).act
+    )
     context = _doctor_context(args, policy, deployment) if becomes_active else None
     facts = _accepted(args, context) if context is not None else {}
     _warn_of_own_machines(store, policy, old_policy)
@@ -163,8 +184,8 @@ def _store(
 def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, text: str) -> None:
     """Store the compiled form with the version in force, if that has none of this release.
 
-    text: what the policy was read from. Its digest leaves line ends aside, so it may differ from the text that is
-    stored, which then stays without a form.
+    text: what the policy was read from. Its digest leaves line ends aside, so it may differ from
+    the text that is stored, which then stays without a form.
     """
     from chalicelib.store.errors import StoreError
 
@@ -174,12 +195,15 @@ def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, te
     try:
         store.policies.compile_again(stored_policy, form)
     except StoreError as error:
-        warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
+        warn(
+            f"{policy.name}: the compiled form could not be stored, functions read the text: "
+            f"{error}"
+        )
 
 
 def _wake(args: argparse.Namespace, policy: Policy, old_policy: Policy | None) -> None:
-    """Request the first pass under a new version. A policy that is not planned any more gets one as well, which takes
-    back what passes have written on nodes."""
+    """Request the first pass under a new version. A policy that is not planned any more gets one as
+    well, which takes back what passes have written on nodes."""
     from chalicelib.dispatch.senders import NotSent
 
     planned, acted = permitted(policy).plan, old_policy is not None and permitted(old_policy).act
@@ -190,9 +214,15 @@ def _wake(args: argparse.Namespace, policy: Policy, old_policy: Policy | None) -
     except NotSent as error:
         woken = False
         if planned:
-            warn(f"{policy.name}: no pass could be requested ({error}); the first one follows within a minute")
+            warn(
+                f"{policy.name}: no pass could be requested ({error}); the first one follows "
+                "within a minute"
+            )
     if not woken and not planned:
-        warn(f"{policy.name}: no pass could be requested; soft taints stay on nodes until outscaler uninstall")
+        warn(
+            f"{policy.name}: no pass could be requested; soft taints stay on nodes until outscaler "
+            "uninstall"
+        )
 
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
@@ -207,13 +237,17 @@ def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
 
 
 def _accepted(args: argparse.Namespace, context: DoctorContext) -> dict[str, str]:
-    """Return the ids of the doctor's errors that a person has accepted, and the reason, for the journal; {} where there
-    are no errors. Raises InputErrors with the errors where no reason accepts them."""
+    """Return the ids of the doctor's errors that a person has accepted, and the reason,
+    for the journal; {} where there are no errors. Raises InputErrors with the errors
+    where no reason accepts them."""
     from chalicelib.command.doctor.registry import examine
 
     lacking = on_their_way(context.snapshot) if context.snapshot is not None else {}
     if lacking:
-        warn(f"{context.policy.name}: {sentence(lacking)}: Outscaler waits for them, as for nodes that it has bought")
+        warn(
+            f"{context.policy.name}: {sentence(lacking)}: Outscaler waits for them, as for nodes "
+            "that it has bought"
+        )
     errors = [finding for finding in examine(context) if finding.severity is Severity.ERROR]
     if not errors:
         return {}
@@ -228,12 +262,15 @@ def _accepted(args: argparse.Namespace, context: DoctorContext) -> dict[str, str
         )
     for finding in errors:
         warn(f"accepted: {finding.id} {finding.message}")
-    return {"accepted": ", ".join(dict.fromkeys(finding.id for finding in errors)), "reason": reason}
+    return {
+        "accepted": ", ".join(dict.fromkeys(finding.id for finding in errors)),
+        "reason": reason,
+    }
 
 
 def _warn_of_own_machines(store: Store, policy: Policy, old_policy: Policy | None) -> None:
-    """Say which machines are on their way when a policy ceases to be active: another autoscaler that begins now does
-    not know that they come."""
+    """Say which machines are on their way when a policy ceases to be active: another autoscaler
+    that begins now does not know that they come."""
     if permitted(policy).act or old_policy is None or not permitted(old_policy).act:
         return
     from chalicelib.store.errors import StoreError
@@ -248,13 +285,17 @@ def _warn_of_own_machines(store: Store, policy: Policy, old_policy: Policy | Non
         warn(f"{policy.name}: {sentence(bought)}: {rest}")
 
 
-def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
+def _doctor_context(
+    args: argparse.Namespace, policy: Policy, deployment: Deployment
+) -> DoctorContext | None:
     if args.kubeconfig is None and args.context is not None:
         args.kubeconfig = kubeconfig_of(os.environ)
     if args.kubeconfig is not None:
         from chalicelib.command.commands.doctor import context_of
 
-        doctor_args = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""})
+        doctor_args = argparse.Namespace(
+            **vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""}
+        )
         return context_of(doctor_args, policy, time.time, deployment)
     try:
         return msgspec.structs.replace(_context_of_deployment(policy, deployment), vpc=args.vpc)
@@ -264,7 +305,8 @@ def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deploy
 
 
 def _make_status(context: DoctorContext) -> None:
-    """Make the status ConfigMap where there is none, and name the command where that is not permitted."""
+    """Make the status ConfigMap where there is none, and name the command
+    where that is not permitted."""
     options = context.policy.options
     namespace, name = options.namespace, options.status_config_map_name
     clients = [client for client in (context.person, context.workload) if client is not None]
@@ -281,14 +323,21 @@ def _make_status(context: DoctorContext) -> None:
     for client in clients:
         with contextlib.suppress(ClusterError):
             objects.make_config_map(client, namespace, name)
-            warn(f"{context.policy.name}: ConfigMap {namespace}/{name} was not there and is made again")
+            warn(
+                f"{context.policy.name}: ConfigMap {namespace}/{name} was not there and is made "
+                "again"
+            )
             return
     command = f"kubectl -n {namespace} create configmap {name}"
-    warn(f"{context.policy.name}: ConfigMap {namespace}/{name} is not there, so no status is written: {command}")
+    warn(
+        f"{context.policy.name}: ConfigMap {namespace}/{name} is not there, so no status is "
+        f"written: {command}"
+    )
 
 
 def _context_of_deployment(policy: Policy, deployment: Deployment) -> DoctorContext:
-    """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
+    """Connect as the functions do. Raises OutscalerError where the secrets or
+    the cluster cannot be read."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.command.commands.doctor import current, planned
     from chalicelib.command.doctor.needed_rules import management_access

@@ -1,7 +1,8 @@
-"""`outscaler capture DIR`: saves a live cluster as files for `outscaler plan DIR`; it only reads the cluster.
+"""`outscaler capture DIR`: saves a live cluster as files for `outscaler plan DIR`;
+it only reads the cluster.
 
-`kubectl get -o json` would do, but it fails for a kind that the server does not know, and its output contains
-environment variables. This command saves only what a plan reads.
+`kubectl get -o json` would do, but it fails for a kind that the server does not know, and its
+output contains environment variables. This command saves only what a plan reads.
 """
 
 from __future__ import annotations
@@ -26,16 +27,25 @@ _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder and the cluster's kubeconfig."""
-    parser.add_argument("directory", metavar="DIR", type=Path, help="a new folder, or the folder of an older capture")
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        type=Path,
+        help="a new folder, or the folder of an older capture",
+    )
     add_cluster_arguments(
         parser,
         "the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)",
-        "the cluster that Cluster API's objects are in, if it is another one; groups takes bounds from them",
+        (
+            "the cluster that Cluster API's objects are in, if it is another one; groups takes "
+            "bounds from them"
+        ),
     )
     add_management_namespace(parser)
     parser.add_argument(
         "--namespace",
-        help="the namespace of the priority expander's ConfigMap (default: options.namespace of --policy, otherwise "
+        help="the namespace of the priority expander's ConfigMap (default: options.namespace of "
+        "--policy, otherwise "
         "kube-system)",
     )
 
@@ -43,7 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read the cluster and write the folder; raises BadInput, ClusterError, OSError."""
     from chalicelib.command.live_cluster import connected_by_file, management_namespaces, policy_of
-    from chalicelib.command.saved.capture_lists import EVERYTHING, MACHINE_FILES, read_lists, read_machine_groups
+    from chalicelib.command.saved.capture_lists import (
+        EVERYTHING,
+        MACHINE_FILES,
+        read_lists,
+        read_machine_groups,
+    )
     from chalicelib.command.saved.saved_cluster import CAPTURED_AT, claim_folder, write_capture
 
     policy = policy_of(args)
@@ -54,9 +69,13 @@ def run(args: argparse.Namespace) -> int:
     captured_at = format_time(time.time())
     progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
     capture = read_lists(kube, namespace, progress)
-    manager = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else kube
+    manager = (
+        connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else kube
+    )
     machine_groups, notes = read_machine_groups(manager, progress, namespaces)
-    hint = ": --management-namespace names the namespace that may be read" if "" in namespaces else ""
+    hint = (
+        ": --management-namespace names the namespace that may be read" if "" in namespaces else ""
+    )
     for note in notes:
         warn(f"{note}; `outscaler groups` will guess the bounds of Cluster API's groups{hint}")
     for gap in capture.missing:
@@ -66,14 +85,20 @@ def run(args: argparse.Namespace) -> int:
     files[CAPTURED_AT] = f"{captured_at}\n".encode()
     stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | MACHINE_FILES
     write_capture(args.directory, files, stale, capture.missing)
-    rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
+    rows = [
+        (captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz")
+        for captured in lists
+    ]
     emit(
         args.output,
         {
             "directory": str(args.directory),
             "capturedAt": captured_at,
             "lists": [{"kind": kind, "objects": count, "file": file} for kind, count, file in rows],
-            "notRead": [{"kind": gap.kind, "place": gap.place, "detail": gap.detail} for gap in capture.missing],
+            "notRead": [
+                {"kind": gap.kind, "place": gap.place, "detail": gap.detail}
+                for gap in capture.missing
+            ],
         },
         lambda: [
             Table(
@@ -93,7 +118,9 @@ class CaptureProgress:
     clock: seconds that never go back; write: prints a text.
     """
 
-    def __init__(self, clock: Callable[[], float], write: Callable[[str], object], *, at_once: bool) -> None:
+    def __init__(
+        self, clock: Callable[[], float], write: Callable[[str], object], *, at_once: bool
+    ) -> None:
         self._clock, self._write = clock, write
         self._last = clock()
         self._open = at_once
@@ -120,4 +147,7 @@ def _next_step(directory: Path) -> str:
     folder, manifest = shlex.quote(str(directory)), directory / "manifest.json"
     if manifest.exists():
         return f"Next: outscaler plan {folder}"
-    return f"Next: outscaler groups {folder} > {shlex.quote(str(manifest))}, then outscaler plan {folder}"
+    return (
+        f"Next: outscaler groups {folder} > {shlex.quote(str(manifest))}, then outscaler plan "
+        f"{folder}"
+    )

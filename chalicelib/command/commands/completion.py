@@ -1,8 +1,9 @@
-"""`outscaler completion SHELL`: prints a script that completes commands, arguments, files and names in a shell.
+"""`outscaler completion SHELL`: prints a script that completes commands, arguments,
+files and names in a shell.
 
-The script calls the command back (argcomplete). The arguments of the command that is being typed are loaded, and no
-others; names of clusters, groups and nodes are read from the deployment's tables. Whatever fails or takes longer than
-WAITED completes nothing and prints nothing.
+The script calls the command back (argcomplete). The arguments of the command that is being typed
+are loaded, and no others; names of clusters, groups and nodes are read from the deployment's
+tables. Whatever fails or takes longer than WAITED completes nothing and prints nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _CLUSTERS, _GROUPS, _NODES = "clusters", "groups", "nodes"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add SHELL."""
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
-        raise BadInput("outscaler completion", "needs the package argcomplete", "pip install argcomplete") from None
+        raise BadInput(
+            "outscaler completion", "needs the package argcomplete", "pip install argcomplete"
+        ) from None
     sys.stdout.write(shellcode(["outscaler"], shell=args.shell))
     return 0
 
@@ -46,7 +51,9 @@ def complete() -> None:
     import argcomplete
 
     try:
-        argcomplete.autocomplete(typed_parser(os.environ.get("COMP_LINE", "")), always_complete_options=False)
+        argcomplete.autocomplete(
+            typed_parser(os.environ.get("COMP_LINE", "")), always_complete_options=False
+        )
     except BaseException:  # a shell shows nothing of a failure
         os._exit(1)
 
@@ -62,7 +69,11 @@ def typed_parser(line: str) -> argparse.ArgumentParser:
     for command in COMMANDS:
         parents = [parser_of(command)] if command.name == named else []
         sub = commands.add_parser(
-            command.name, help=command.help, parents=parents, add_help=not parents, allow_abbrev=False
+            command.name,
+            help=command.help,
+            parents=parents,
+            add_help=not parents,
+            allow_abbrev=False,
         )
         for action in sub._actions:
             _attach(action, command.name)
@@ -73,7 +84,8 @@ def typed_parser(line: str) -> argparse.ArgumentParser:
 
 
 def _attach(action: argparse.Action, command: str) -> None:
-    """Attach the completer of an argument: that of its command and name, else of what its metavar stands for."""
+    """Attach the completer of an argument: that of its command and name, else of
+    what its metavar stands for."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     if hasattr(action, "completer") or action.choices is not None:
@@ -85,7 +97,9 @@ def _attach(action: argparse.Action, command: str) -> None:
     )
     completer = next(filter(None, names), None)
     if completer is None:
-        completer = {"FILE": FilesCompleter(), "DIR": DirectoriesCompleter()}.get(str(action.metavar))
+        completer = {"FILE": FilesCompleter(), "DIR": DirectoriesCompleter()}.get(
+            str(action.metavar)
+        )
     action.completer = completer or _nothing  # type: ignore[attr-defined]
 
 
@@ -111,7 +125,8 @@ def _kinds(**_: object) -> Iterable[str]:
 
 
 def _names_of_kind(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    """Complete the NAME of `get`, `explain` and `retry`, whose kind was typed before it, and in `get` the cluster."""
+    """Complete the NAME of `get`, `explain` and `retry`, whose kind was typed before it,
+    and in `get` the cluster."""
     from chalicelib.command.commands.get import thing_named
 
     if "names" in parsed_args and not parsed_args.name:
@@ -128,13 +143,17 @@ def _contexts(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
     from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
 
     try:
-        text = read_kubeconfig(getattr(parsed_args, "kubeconfig", None) or kubeconfig_of(os.environ))
+        text = read_kubeconfig(
+            getattr(parsed_args, "kubeconfig", None) or kubeconfig_of(os.environ)
+        )
         return [str(context["name"]) for context in yaml.safe_load(text)["contexts"]]
     except (OutscalerError, OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
         return ()
 
 
-def _folders_after_a_name(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+def _folders_after_a_name(
+    prefix: str, parsed_args: argparse.Namespace, **_: object
+) -> Iterable[str]:
     """Complete the DIR of `explain`, which follows NAME."""
     from argcomplete.completers import DirectoriesCompleter
 
@@ -183,8 +202,9 @@ _OF_ARGUMENT: dict[str, Callable[..., Iterable[str]]] = {
 
 
 def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
-    """Return the names of clusters, or of the groups, nodes or pods of the cluster that the arguments name; none where
-    the tables do not answer in time. A name that would do more in a shell than stand there is left out."""
+    """Return the names of clusters, or of the groups, nodes or pods of the cluster that the
+    arguments name; none where the tables do not answer in time. A name that would do more in a
+    shell than stand there is left out."""
     names: list[str] = []
 
     def read() -> None:
@@ -194,7 +214,11 @@ def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     thread.join(WAITED)
-    return [] if thread.is_alive() else [name for name in names if name.isprintable() and name[:1] not in ("", "-")]
+    return (
+        []
+        if thread.is_alive()
+        else [name for name in names if name.isprintable() and name[:1] not in ("", "-")]
+    )
 
 
 def read_names(args: argparse.Namespace, kind: str) -> list[str]:
@@ -203,7 +227,11 @@ def read_names(args: argparse.Namespace, kind: str) -> list[str]:
     from chalicelib.command.store_access import open_store
     from chalicelib.command.stored_rows import StoredCluster
 
-    tables = {"table": "", "policy_table": "", **{key: value for key, value in vars(args).items() if value is not None}}
+    tables = {
+        "table": "",
+        "policy_table": "",
+        **{key: value for key, value in vars(args).items() if value is not None},
+    }
     with stage_chosen(getattr(args, "stage", None) or ""):
         store: Store = open_store(argparse.Namespace(**tables))
         cluster, clusters = _cluster_of(args), list(store.policies.names())
@@ -215,7 +243,8 @@ def read_names(args: argparse.Namespace, kind: str) -> list[str]:
 
 
 def _cluster_of(args: argparse.Namespace) -> str:
-    """Return the cluster that the line names: `explain` has it in --cluster, the others as an argument."""
+    """Return the cluster that the line names: `explain` has it in --cluster,
+    the others as an argument."""
     for name in ("cluster", "name"):
         value: Any = getattr(args, name, None)
         if isinstance(value, str) and value:

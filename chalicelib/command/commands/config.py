@@ -1,5 +1,5 @@
-"""`outscaler config`: shows the deployment that commands use, and where each of its settings is from; `outscaler config
-use NAME` switches between the deployments that `outscaler login` has kept.
+"""`outscaler config`: shows the deployment that commands use, and where each of its settings is
+from; `outscaler config use NAME` switches between the deployments that `outscaler login` has kept.
 
 It calls neither AWS nor a cluster.
 """
@@ -32,7 +32,8 @@ _LOGIN = "outscaler login"
 
 
 class ConfigSetting(msgspec.Struct, frozen=True):
-    """A setting as commands use it. origin: the variable, the option or the command that it is from, "" for none."""
+    """A setting as commands use it. origin: the variable, the option or the command that
+    it is from, "" for none."""
 
     name: str
     value: str
@@ -41,16 +42,25 @@ class ConfigSetting(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `use` and NAME."""
-    parser.add_argument("action", nargs="?", choices=("use",), help="make NAME the deployment of later commands")
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a deployment of outscaler login")
+    parser.add_argument(
+        "action", nargs="?", choices=("use",), help="make NAME the deployment of later commands"
+    )
+    parser.add_argument(
+        "name", nargs="?", default="", metavar="NAME", help="a deployment of outscaler login"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the settings, or switch and show them. Returns 0. Raises BadInput for a name that is not kept."""
+    """Show the settings, or switch and show them. Returns 0. Raises BadInput for
+    a name that is not kept."""
     if args.action:
         if not args.name:
             kept = [login.stack for login in load_logins().deployments]
-            raise BadInput("NAME", "is missing", f"kept: {', '.join(kept)}" if kept else f"{_LOGIN} STACK keeps one")
+            raise BadInput(
+                "NAME",
+                "is missing",
+                f"kept: {', '.join(kept)}" if kept else f"{_LOGIN} STACK keeps one",
+            )
         use_login(args.name)
         variable = next((name for name in (TABLE, PREFIX) if os.environ.get(name)), "")
         if variable:
@@ -62,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
-    """Return the settings that a command without further arguments uses, in the order of precedence of
-    store_access.open_store and deployment_settings."""
+    """Return the settings that a command without further arguments uses, in the order of precedence
+    of store_access.open_store and deployment_settings."""
     from chalicelib.store.tables import policy_table_of
 
     stage = chosen_stage()
@@ -72,8 +82,14 @@ def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
     table = login.table if login is not None else state_table(os.environ)
     own_policy_table = os.environ.get(POLICY_TABLE, "") if of_table else ""
     kept_policy_table = login.policy_table if login is not None else ""
-    policy_table = own_policy_table or kept_policy_table or (policy_table_of(table) if table else "")
-    variables = [] if stage else [name for name in ("AWS_DEFAULT_REGION", "AWS_REGION") if os.environ.get(name)]
+    policy_table = (
+        own_policy_table or kept_policy_table or (policy_table_of(table) if table else "")
+    )
+    variables = (
+        []
+        if stage
+        else [name for name in ("AWS_DEFAULT_REGION", "AWS_REGION") if os.environ.get(name)]
+    )
     region = os.environ[variables[0]] if variables else login.region if login is not None else ""
     deployment = settings_here().deployment
     published = of_login if login is not None and login.settings is not None else ""
@@ -83,7 +99,15 @@ def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
 
     derived = "the state table's name"
     otherwise = derived if deployment.prefix_known else "the default"
-    of_policy_table = POLICY_TABLE if own_policy_table else of_login if kept_policy_table else derived if table else ""
+    of_policy_table = (
+        POLICY_TABLE
+        if own_policy_table
+        else of_login
+        if kept_policy_table
+        else derived
+        if table
+        else ""
+    )
     own_api = "" if stage else os.environ.get(API, "")
     api = own_api or (login.api if login is not None else "")
     return (
@@ -92,19 +116,34 @@ def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
         ConfigSetting("region", region, variables[0] if variables else of_login if region else ""),
         ConfigSetting("prefix", stage_prefix(table), derived if stage_prefix(table) else ""),
         ConfigSetting("secretPrefix", deployment.secret_prefix, origin(SECRET_PREFIX, otherwise)),
-        ConfigSetting("sharedSecrets", ",".join(sorted(deployment.shared_secrets)), origin(SHARED_SECRETS, "")),
-        ConfigSetting("allowedEndpoints", ",".join(sorted(deployment.endpoints)), origin(ALLOWED_ENDPOINTS, "")),
-        ConfigSetting("page", f"{api.rstrip('/')}/ui" if api else "", API if own_api else of_login if api else ""),
+        ConfigSetting(
+            "sharedSecrets", ",".join(sorted(deployment.shared_secrets)), origin(SHARED_SECRETS, "")
+        ),
+        ConfigSetting(
+            "allowedEndpoints",
+            ",".join(sorted(deployment.endpoints)),
+            origin(ALLOWED_ENDPOINTS, ""),
+        ),
+        ConfigSetting(
+            "page",
+            f"{api.rstrip('/')}/ui" if api else "",
+            API if own_api else of_login if api else "",
+        ),
     )
 
 
-def _data(logins: KeptLogins, login: Login | None, settings: tuple[ConfigSetting, ...]) -> dict[str, Any]:
+def _data(
+    logins: KeptLogins, login: Login | None, settings: tuple[ConfigSetting, ...]
+) -> dict[str, Any]:
     return {
         "deployment": login.stack if login is not None else "",
-        "settings": {setting.name: {"value": setting.value, "from": setting.origin} for setting in settings},
+        "settings": {
+            setting.name: {"value": setting.value, "from": setting.origin} for setting in settings
+        },
         "current": logins.current,
         "deployments": [
-            {"name": other.stack, "stateTable": other.table, "region": other.region} for other in logins.deployments
+            {"name": other.stack, "stateTable": other.table, "region": other.region}
+            for other in logins.deployments
         ],
         "file": str(profile_path()),
     }
@@ -122,9 +161,17 @@ _WORDS = {
 }
 
 
-def _blocks(logins: KeptLogins, login: Login | None, settings: tuple[ConfigSetting, ...]) -> list[Block]:
-    title = f"Deployment {login.stack}" if login is not None else "No deployment of outscaler login is used"
-    rows = tuple((_WORDS[setting.name], setting.value or "-", setting.origin or "-") for setting in settings)
+def _blocks(
+    logins: KeptLogins, login: Login | None, settings: tuple[ConfigSetting, ...]
+) -> list[Block]:
+    title = (
+        f"Deployment {login.stack}"
+        if login is not None
+        else "No deployment of outscaler login is used"
+    )
+    rows = tuple(
+        (_WORDS[setting.name], setting.value or "-", setting.origin or "-") for setting in settings
+    )
     kept = tuple(
         ("*" if other.stack == logins.current else "", other.stack, other.table, other.region)
         for other in logins.deployments

@@ -1,7 +1,9 @@
-"""`outscaler cost CLUSTER`: what a cluster costs per hour, what for, and what was saved (docs/bill.md).
+"""`outscaler cost CLUSTER`: what a cluster costs per hour, what for, and what
+was saved (docs/bill.md).
 
-Of a cluster with passes it shows what the last passes stored, so the table is all that it needs; of a folder of saved
-files it computes the bill now. With --with-policy it replays recorded decisions under two policies instead.
+Of a cluster with passes it shows what the last passes stored, so the table is all that it needs; of
+a folder of saved files it computes the bill now. With --with-policy it replays recorded decisions
+under two policies instead.
 """
 
 from __future__ import annotations
@@ -33,7 +35,14 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import savings
-from chalicelib.record.bill_view import PARTS, BillView, CostView, MachinesView, cost_view, move_text
+from chalicelib.record.bill_view import (
+    PARTS,
+    BillView,
+    CostView,
+    MachinesView,
+    cost_view,
+    move_text,
+)
 from chalicelib.record.views import as_json
 
 if TYPE_CHECKING:
@@ -53,24 +62,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="",
         metavar="CLUSTER",
-        help="the cluster, or a folder of saved *.json; may be omitted where there is only one cluster",
+        help=(
+            "the cluster, or a folder of saved *.json; may be omitted where there is only one "
+            "cluster"
+        ),
     )
     parser.add_argument(
-        "--by", type=_by, default="group", metavar="KEY", help=f"one of {', '.join(_TABLES)} (default: group)"
+        "--by",
+        type=_by,
+        default="group",
+        metavar="KEY",
+        help=f"one of {', '.join(_TABLES)} (default: group)",
     )
     parser.add_argument(
-        "--days", type=_days, default=0, metavar="N", help="also the savings of N days; with --with-policy: of N (7)"
+        "--days",
+        type=_days,
+        default=0,
+        metavar="N",
+        help="also the savings of N days; with --with-policy: of N (7)",
     )
-    parser.add_argument("--policy", metavar="FILE", help="a folder: the policy document with its prices")
     parser.add_argument(
-        "--with-policy", metavar="FILE", type=Path, help="what this policy would have cost, by recorded decisions"
+        "--policy", metavar="FILE", help="a folder: the policy document with its prices"
+    )
+    parser.add_argument(
+        "--with-policy",
+        metavar="FILE",
+        type=Path,
+        help="what this policy would have cost, by recorded decisions",
     )
     parser.add_argument(
         "--from",
         dest="place",
         default=os.environ.get(DECISIONS, ""),
         metavar="PLACE",
-        help=f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})",
+        help=(
+            f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})"
+        ),
     )
     add_table_argument(parser)
 
@@ -99,7 +126,11 @@ def run(args: argparse.Namespace) -> int:
     plan: Plan | None
     if args.name and folder.is_dir():
         if args.days:
-            raise BadInput("--days", f"needs the operations of a deployment, and {args.name} is a folder", "omit it")
+            raise BadInput(
+                "--days",
+                f"needs the operations of a deployment, and {args.name} is a folder",
+                "omit it",
+            )
         bill, plan = _of_folder(args)
     else:
         if args.policy is not None:
@@ -132,22 +163,31 @@ def _of_folder(args: argparse.Namespace) -> tuple[ClusterBill, Plan]:
     case = plan_inputs.read(parser.parse_args(words))
     bill = cluster_bill(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
     if bill is None:
-        raise BadInput(args.name, "no machine has a price", f"give --policy FILE with spec.prices, or {_NO_PRICE}")
+        raise BadInput(
+            args.name,
+            "no machine has a price",
+            f"give --policy FILE with spec.prices, or {_NO_PRICE}",
+        )
     return bill, plan_inputs.decided(case).plan
 
 
 def _stored(store: Store, cluster: str) -> tuple[ClusterBill, Plan | None, dict[str, str]]:
-    """Return the stored bill, the last decision, and the names of groups. Raises BadInput where there is no bill."""
+    """Return the stored bill, the last decision, and the names of groups. Raises
+    BadInput where there is no bill."""
     overview = store.gauge_rings.overview(cluster)
     if overview.bill is None:
         problem = "no machine has a price" if overview.at else "no pass has made a bill yet"
-        raise BadInput(cluster, problem, _NO_PRICE if overview.at else "repeat it after the next pass")
+        raise BadInput(
+            cluster, problem, _NO_PRICE if overview.at else "repeat it after the next pass"
+        )
     decision, _ = load_decision(store, cluster)
     names = {group.group: group.name for group in overview.groups if group.name}
     return overview.bill, decision.plan if decision is not None else None, names
 
 
-def _with_savings(store: Store, cluster: str, bill: ClusterBill, days: int) -> tuple[ClusterBill, dict[str, float]]:
+def _with_savings(
+    store: Store, cluster: str, bill: ClusterBill, days: int
+) -> tuple[ClusterBill, dict[str, float]]:
     """Return the bill with the savings of now, and what was saved in so many days, by currency."""
     now = time.time()
     memory = store.memory.look(cluster)
@@ -155,7 +195,11 @@ def _with_savings(store: Store, cluster: str, bill: ClusterBill, days: int) -> t
     sums = savings.savings(entries, now)
     amounts = {
         item.currency: round(
-            sum(entry.saved(now - days * savings.DAY, now) for entry in entries if entry.currency == item.currency)
+            sum(
+                entry.saved(now - days * savings.DAY, now)
+                for entry in entries
+                if entry.currency == item.currency
+            )
             / 1e6,
             6,
         )
@@ -172,14 +216,23 @@ def _blocks(
 ) -> Iterator[Block]:
     now = time.time()
     for bill in view.bills:
-        unpriced = f"; {plural(view.unpriced, 'machine')} without a price not included" if view.unpriced else ""
+        unpriced = (
+            f"; {plural(view.unpriced, 'machine')} without a price not included"
+            if view.unpriced
+            else ""
+        )
         machines = plural(sum(row.machines for row in bill.groups), "machine")
-        total = f"{args.name}: {_money(bill.per_hour.paid, bill.currency)} per hour for {machines}{unpriced}"
+        total = (
+            f"{args.name}: {_money(bill.per_hour.paid, bill.currency)} per hour for "
+            f"{machines}{unpriced}"
+        )
         yield with_local_times(f"{total} ({format_time(view.at)})", now, sys.stdout)
         yield _parts(bill)
         yield _bound(bill)
         if bill.spot is not None:
-            amounts = (f"{_money(amount, bill.currency)} {text}" for text, amount in bill.spot.words)
+            amounts = (
+                f"{_money(amount, bill.currency)} {text}" for text, amount in bill.spot.words
+            )
             yield f"Spot, per hour: {', '.join(amounts)}"
         for key in _TABLES if args.output == "wide" else (args.by,):
             yield _costs(bill, key, names)
@@ -190,20 +243,29 @@ def _blocks(
         own = days.get(saved.currency, 0.0)
         span = f"{_money(own, '')} in {plural(args.days, 'day')}, " if args.days else ""
         yield (
-            f"Saved: {_money(saved.per_hour, saved.currency)} per hour now, {_money(saved.today, '')} today, {span}"
+            f"Saved: {_money(saved.per_hour, saved.currency)} per hour now, "
+            f"{_money(saved.today, '')} today, {span}"
             f"{_money(saved.seven_days, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
         )
     rows = tuple(
         (move_text(move, names), _money(move.saves, move.currency), f"{move.score:.2f}", move.state)
         for move in view.moves
     )
-    yield Table(("move", "saves per hour", "score", "state"), rows, title="Best moves", right=frozenset({1, 2}))
+    yield Table(
+        ("move", "saves per hour", "score", "state"),
+        rows,
+        title="Best moves",
+        right=frozenset({1, 2}),
+    )
     yield view.note
 
 
 def _parts(bill: BillView) -> Table:
     parts = {name: getattr(bill.per_hour, name) for name in PARTS}
-    rows = tuple((PARTS[name], _money(amount), _percent(amount, bill.per_hour.paid)) for name, amount in parts.items())
+    rows = tuple(
+        (PARTS[name], _money(amount), _percent(amount, bill.per_hour.paid))
+        for name, amount in parts.items()
+    )
     return Table(("what for", "per hour", "share"), rows, right=frozenset({1, 2}))
 
 
@@ -212,7 +274,8 @@ def _bound(bill: BillView) -> str:
         return "Lower bound: unknown"
     away = _money(bill.per_hour.paid - bill.lower_bound, bill.currency)
     return (
-        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.1%} of the price; "
+        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.1%} of the "
+        "price; "
         f"no choice of nodes for these pods saves more than {away}"
     )
 
@@ -220,7 +283,16 @@ def _bound(bill: BillView) -> str:
 def _costs(bill: BillView, key: str, names: Mapping[str, str]) -> Table:
     if key in ("group", "pool"):
         machines: tuple[MachinesView, ...] = getattr(bill, _TABLES[key])
-        columns = (key, "machines", "per hour", "requested", "other", "wanted", "avoidable", "not usable")
+        columns = (
+            key,
+            "machines",
+            "per hour",
+            "requested",
+            "other",
+            "wanted",
+            "avoidable",
+            "not usable",
+        )
         rows = tuple(
             (
                 names.get(row.name, row.name) or "(no group)",

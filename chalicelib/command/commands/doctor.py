@@ -1,7 +1,8 @@
-"""`outscaler doctor`: checks a cluster, its vendors and its secrets before anything acts. It changes nothing.
+"""`outscaler doctor`: checks a cluster, its vendors and its secrets before anything
+acts. It changes nothing.
 
---kubeconfig and --secret are what the functions will use, so that rights are asked for with them; --as-person is a
-wider kubeconfig for looking around.
+--kubeconfig and --secret are what the functions will use, so that rights are asked for with them;
+--as-person is a wider kubeconfig for looking around.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ import msgspec
 from chalicelib.command.deployment_settings import login_here, settings_here, settings_of
 from chalicelib.command.doctor.finding import Finding, Severity
 from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
-from chalicelib.command.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
+from chalicelib.command.live_cluster import (
+    connected_by_file,
+    connected_management,
+    open_cluster,
+    secret_files,
+)
 from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.model.errors import BadInput, OutscalerError
@@ -39,15 +45,28 @@ _UNNEEDED = 660.0  # seconds: longer than the default time after which an unneed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the policy, the kubeconfigs, the secrets, and what to check."""
-    parser.add_argument("--policy", metavar="FILE", required=True, help="the policy document, or - for standard input")
-    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig that the functions will use")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        required=True,
+        help="the policy document, or - for standard input",
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig that the functions will use"
+    )
     parser.add_argument(
         "--context",
         metavar="NAME",
-        help="its context, if not the current one; without --kubeconfig, of $KUBECONFIG or ~/.kube/config",
+        help=(
+            "its context, if not the current one; without --kubeconfig, of $KUBECONFIG or "
+            "~/.kube/config"
+        ),
     )
     parser.add_argument(
-        "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
+        "--management-kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="the cluster of Cluster API's objects, if another",
     )
     parser.add_argument(
         "--secret",
@@ -60,28 +79,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-person",
         metavar="FILE",
         type=Path,
-        help="your own kubeconfig, for leases and workloads (default: your current one, if it is of the same cluster)",
+        help=(
+            "your own kubeconfig, for leases and workloads (default: your current one, if it is of "
+            "the same cluster)"
+        ),
     )
-    parser.add_argument("--only", default="", metavar="WORDS", help="subjects or ids, such as rbac,pdb,DR07")
     parser.add_argument(
-        "--probe-writes", action="store_true", help="ask admission with dry runs, which may call webhooks"
+        "--only", default="", metavar="WORDS", help="subjects or ids, such as rbac,pdb,DR07"
     )
-    parser.add_argument("--webhook", default="", metavar="URL", help="also send a signed event to the deployment's API")
-    parser.add_argument("--vpc", action="store_true", help="the functions run in a VPC that reaches private addresses")
+    parser.add_argument(
+        "--probe-writes",
+        action="store_true",
+        help="ask admission with dry runs, which may call webhooks",
+    )
+    parser.add_argument(
+        "--webhook",
+        default="",
+        metavar="URL",
+        help="also send a signed event to the deployment's API",
+    )
+    parser.add_argument(
+        "--vpc",
+        action="store_true",
+        help="the functions run in a VPC that reaches private addresses",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
     parser.add_argument(
-        "--table", default="", metavar="NAME", help="also compare with the other policies of this deployment's table"
+        "--table",
+        default="",
+        metavar="NAME",
+        help="also compare with the other policies of this deployment's table",
     )
-    parser.add_argument("--policy-table", default="", metavar="NAME", help="its policy table, if it has another name")
+    parser.add_argument(
+        "--policy-table",
+        default="",
+        metavar="NAME",
+        help="its policy table, if it has another name",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings. Returns 1 for an error, or with --strict for a warning, otherwise 0. Raises BadInput."""
+    """Print the findings. Returns 1 for an error, or with --strict for a warning,
+    otherwise 0. Raises BadInput."""
     from chalicelib.command.doctor.registry import examine
 
     if args.kubeconfig is None:
         if args.context is None:
-            raise BadInput("outscaler doctor", "no cluster is named", "add --kubeconfig FILE or --context NAME")
+            raise BadInput(
+                "outscaler doctor", "no cluster is named", "add --kubeconfig FILE or --context NAME"
+            )
         args.kubeconfig = kubeconfig_of(os.environ)
     text = read_document(args.policy)
     deployment = _deployment(args)
@@ -91,14 +137,19 @@ def run(args: argparse.Namespace) -> int:
     with progress("checking"):
         context = context_of(args, policy, time.time, deployment)
         findings = examine(context, [word.strip() for word in args.only.split(",") if word.strip()])
-    emit(args.output, [as_data(finding) for finding in findings], lambda: _blocks(findings, args.policy))
+    emit(
+        args.output,
+        [as_data(finding) for finding in findings],
+        lambda: _blocks(findings, args.policy),
+    )
     return exit_code(findings, strict=args.strict)
 
 
 def context_of(
     args: argparse.Namespace, policy: Policy, clock: Callable[[], float], deployment: Deployment
 ) -> DoctorContext:
-    """Connect as the deployment permits, and read the cluster once. What cannot be reached is in `unreachable`."""
+    """Connect as the deployment permits, and read the cluster once. What cannot be
+    reached is in `unreachable`."""
     from chalicelib.command.doctor.finding import DoctorContext
 
     unreachable: list[tuple[str, str]] = []
@@ -110,10 +161,20 @@ def context_of(
             unreachable.append((place, str(error)))
             return None
 
-    kube: KubeClient | None = reach("workload", lambda: connected_by_file(args.kubeconfig, args.context or ""))
+    kube: KubeClient | None = reach(
+        "workload", lambda: connected_by_file(args.kubeconfig, args.context or "")
+    )
     management: KubeClient | None = reach("management", lambda: connected_management(args, policy))
-    person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else current(kube)
-    opened = reach("providers", lambda: open_cluster(args, policy, deployment=deployment)) if kube is not None else None
+    person = (
+        reach("--as-person", lambda: connected_by_file(args.as_person, ""))
+        if args.as_person
+        else current(kube)
+    )
+    opened = (
+        reach("providers", lambda: open_cluster(args, policy, deployment=deployment))
+        if kube is not None
+        else None
+    )
     if opened is None and kube is not None:
         opened = reach("workload", lambda: open_cluster(args, policy, providers=False))
     snapshot = reach("workload", lambda: opened.read(clock())) if opened is not None else None
@@ -125,7 +186,9 @@ def context_of(
         management=management,
         person=person,
         snapshot=snapshot,
-        providers=tuple((provider.name, provider) for provider in opened.providers) if opened is not None else (),
+        providers=tuple((provider.name, provider) for provider in opened.providers)
+        if opened is not None
+        else (),
         unreachable=tuple(unreachable),
         kubeconfig_text=_text(args.kubeconfig),
         probe=args.probe_writes,
@@ -140,7 +203,9 @@ def context_of(
 
 def _replaced(args: argparse.Namespace, policy: Policy) -> frozenset[str]:
     """Return the names of the secrets whose kubeconfigs are given as files."""
-    of_management = policy.providers.get("clusterapi", {}) if args.management_kubeconfig is not None else {}
+    of_management = (
+        policy.providers.get("clusterapi", {}) if args.management_kubeconfig is not None else {}
+    )
     secrets = (of_management.get(key, "") for key in ("kubeconfigSecret", "observeSecret"))
     return frozenset({policy.kubernetes.kubeconfig_secret, *secrets} - {""})
 
@@ -159,7 +224,9 @@ def planned(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     from chalicelib.model.memory import Memory
     from chalicelib.plan.planner import plan_cluster
 
-    return plan_cluster(snapshot, policy, Memory(), now, 0, assume_unneeded_for=_UNNEEDED, wait=False)[0]
+    return plan_cluster(
+        snapshot, policy, Memory(), now, 0, assume_unneeded_for=_UNNEEDED, wait=False
+    )[0]
 
 
 def _text(path: Path) -> str:
@@ -176,8 +243,11 @@ def _deployment(args: argparse.Namespace) -> Deployment:
     return settings_of(open_store(args)).deployment if args.table else settings_here().deployment
 
 
-def _policies(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> tuple[Policy, ...]:
-    """Return the other policies of the table; those that this release cannot read are left out with a warning."""
+def _policies(
+    args: argparse.Namespace, policy: Policy, deployment: Deployment
+) -> tuple[Policy, ...]:
+    """Return the other policies of the table; those that this release cannot read are
+    left out with a warning."""
     if not args.table:
         return ()
     from chalicelib.command.store_access import open_store
@@ -196,7 +266,11 @@ def _policies(args: argparse.Namespace, policy: Policy, deployment: Deployment) 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """Return 1 for an error, or with strict for a warning; otherwise 0."""
     severities = {finding.severity for finding in findings}
-    return _FINDING if Severity.ERROR in severities or (strict and Severity.WARNING in severities) else 0
+    return (
+        _FINDING
+        if Severity.ERROR in severities or (strict and Severity.WARNING in severities)
+        else 0
+    )
 
 
 def as_data(finding: Finding) -> dict[str, Any]:
@@ -206,7 +280,10 @@ def as_data(finding: Finding) -> dict[str, Any]:
 
 def findings_table(findings: Sequence[Finding]) -> Table:
     """Return the findings as a table."""
-    rows = ((str(finding.severity), finding.id, finding.subject, finding.message) for finding in findings)
+    rows = (
+        (str(finding.severity), finding.id, finding.subject, finding.message)
+        for finding in findings
+    )
     return Table(("severity", "id", "subject", "finding"), tuple(rows), empty="no findings")
 
 
@@ -219,14 +296,22 @@ _WORDS = {
 
 
 def _blocks(findings: Sequence[Finding], file: str) -> list[Block]:
-    fixes = {finding.fix: finding.id for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)}
+    fixes = {
+        finding.fix: finding.id
+        for finding in findings
+        if finding.severity in (Severity.ERROR, Severity.WARNING)
+    }
     blocks: list[Block] = [findings_table(findings)]
     if fixes:
-        lines = [f"{finding_id}  {fix}".replace("\n", "\n      ") for fix, finding_id in fixes.items()]
+        lines = [
+            f"{finding_id}  {fix}".replace("\n", "\n      ") for fix, finding_id in fixes.items()
+        ]
         blocks.append("\n".join(["What to do:", *lines]))
     counts = Counter(finding.severity for finding in findings)
     counted = [
-        f"{counts[severity]} {words[counts[severity] > 1]}" for severity, words in _WORDS.items() if counts[severity]
+        f"{counts[severity]} {words[counts[severity] > 1]}"
+        for severity, words in _WORDS.items()
+        if counts[severity]
     ]
     following = f"outscaler apply {shlex.quote(file)}"
     if counts[Severity.ERROR]:

@@ -1,10 +1,10 @@
-"""`outscaler explain pod|node|group NAME`: explains the part of the plan about one object, in sentences with all
-reasons.
+"""`outscaler explain pod|node|group NAME`: explains the part of the plan about one object, in
+sentences with all reasons.
 
-It makes the same plan as `outscaler plan` with the same arguments, and shows only what concerns the object. With
---cluster it explains the last decision of the deployment. The journal keeps the plan with all its reasons, but not the
-objects of the cluster: requests, labels and taints are not shown. Neither a kubeconfig nor a vendor's credentials are
-needed.
+It makes the same plan as `outscaler plan` with the same arguments, and shows only what concerns the
+object. With --cluster it explains the last decision of the deployment. The journal keeps the plan
+with all its reasons, but not the objects of the cluster: requests, labels and taints are not shown.
+Neither a kubeconfig nor a vendor's credentials are needed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,14 @@ _NAMES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add KIND, NAME and the input arguments."""
-    parser.add_argument("kind", metavar="KIND", type=_kind, help="pod, node or group; KIND/NAME is taken, too")
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="a pod as namespace/name, or by its name alone; a node; a group"
+        "kind", metavar="KIND", type=_kind, help="pod, node or group; KIND/NAME is taken, too"
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a pod as namespace/name, or by its name alone; a node; a group",
     )
     plan_inputs.add_arguments(parser, stored=True)
     add_table_argument(parser)
@@ -70,7 +75,8 @@ def _kind(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; raises BadInput, also for an unknown cluster or name, and where no decision is stored."""
+    """Print the explanation; raises BadInput, also for an unknown cluster or name, and
+    where no decision is stored."""
     if "/" in args.kind:
         if args.name is not None:
             args.folder = Path(args.name)
@@ -81,7 +87,11 @@ def run(args: argparse.Namespace) -> int:
         case = plan_inputs.read(args)
         context = ExplainContext(case, plan_inputs.decided(case))
         answer = _KINDS[args.kind](context, args.name)
-        emit(args.output, explain_view.as_document(answer, context), lambda: explain_view.as_blocks(answer, context))
+        emit(
+            args.output,
+            explain_view.as_document(answer, context),
+            lambda: explain_view.as_blocks(answer, context),
+        )
         return 0
     plan_inputs.choose_source(args)
     store = open_store(args)
@@ -91,15 +101,20 @@ def run(args: argparse.Namespace) -> int:
         args.name = check_group(store, args.cluster, args.name, place="explain group")
     context = _stored_context(store, args.cluster, decision)
     answer = _STORED_KINDS[args.kind](context, args.name)
-    document = explain_view.as_document(answer, context) | {"confirmedAt": format_time(decision.confirmed_at)}
-    as_of = f"Decided at {format_time(decision.at)}, and the same in the pass of {format_time(decision.confirmed_at)}."
+    document = explain_view.as_document(answer, context) | {
+        "confirmedAt": format_time(decision.confirmed_at)
+    }
+    as_of = (
+        f"Decided at {format_time(decision.at)}, and the same in the pass of "
+        f"{format_time(decision.confirmed_at)}."
+    )
     emit(args.output, document, lambda: [as_of, *explain_view.as_blocks(answer, context)])
     return 0
 
 
 def _stored_context(store: Store, cluster: str, decision: LastDecision) -> ExplainContext:
-    """Return a stored decision. The policy in force only adds details, so one that this release cannot read counts as
-    one without settings."""
+    """Return a stored decision. The policy in force only adds details, so one that this release
+    cannot read counts as one without settings."""
     from chalicelib.policy.load import load
 
     plan, memory = decision.plan, store.memory.look(cluster)
@@ -128,7 +143,9 @@ def _pod_keys(plan: Plan) -> frozenset[str]:
 
 def _stored_pod(context: ExplainContext, name: str) -> Explanation:
     plan = context.plan
-    key = namespaced(name, {key: key for key in _pod_keys(plan)}, "explain pod", "pod of the last decision")
+    key = namespaced(
+        name, {key: key for key in _pod_keys(plan)}, "explain pod", "pod of the last decision"
+    )
     part = explain_pod.pending(context, key, bound=False)
     if part is not None:
         gaps = weakening(plan, removal=False, name=key)
@@ -159,13 +176,22 @@ def _stored_fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], d
 
 def _stored_node(context: ExplainContext, name: str) -> Explanation:
     plan = context.plan
-    named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
+    named(
+        name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision"
+    )
     says, data = _stored_fate(context, name)
     more, consolidation = explain_node.consolidation(context, name, data)
     due, lifecycle = explain_node.lifecycle(plan, name)
     tables = (explain_node.replacements(context, name),)
     gaps = weakening(plan, removal=True, node=name)
-    return Explanation("node", name, (*says, *more, *due), data | consolidation | lifecycle, tables=tables, gaps=gaps)
+    return Explanation(
+        "node",
+        name,
+        (*says, *more, *due),
+        data | consolidation | lifecycle,
+        tables=tables,
+        gaps=gaps,
+    )
 
 
 _STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {

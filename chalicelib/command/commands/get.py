@@ -1,7 +1,7 @@
 """`outscaler get THING CLUSTER [NAME …]`: shows the stored state, with kubectl's habits.
 
-Nothing is computed here; `outscaler plan` says what would happen next. Nodes and pods are those of the last decision in
-the table, so no command needs access to the cluster.
+Nothing is computed here; `outscaler plan` says what would happen next. Nodes and pods are those of
+the last decision in the table, so no command needs access to the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ import msgspec
 from chalicelib.command import stored_rows
 from chalicelib.command.arguments import duration, not_one_of, unknown
 from chalicelib.command.output import emit, one_line, row_line, warn, with_local_times
-from chalicelib.command.store_access import add_table_argument, only_cluster, open_store, stored_policy
+from chalicelib.command.store_access import (
+    add_table_argument,
+    only_cluster,
+    open_store,
+    stored_policy,
+)
 from chalicelib.command.stored_rows import Listing, Row, StoredCluster
 from chalicelib.model.errors import BadInput
 from chalicelib.record import views
@@ -54,8 +59,13 @@ THINGS = (
         ("groups", "group", "gr"),
         lambda store, name: stored_rows.groups(StoredCluster.read(store, name, entries=200)),
     ),
-    Thing(("nodes", "node", "no"), lambda store, name: stored_rows.nodes(StoredCluster.read(store, name))),
-    Thing(("pods", "pod", "po"), lambda store, name: stored_rows.pods(StoredCluster.read(store, name))),
+    Thing(
+        ("nodes", "node", "no"),
+        lambda store, name: stored_rows.nodes(StoredCluster.read(store, name)),
+    ),
+    Thing(
+        ("pods", "pod", "po"), lambda store, name: stored_rows.pods(StoredCluster.read(store, name))
+    ),
     Thing(("operations", "operation", "op"), stored_rows.operations),
     Thing(("policy", "policies")),
     Thing(("breaker", "brake")),
@@ -71,15 +81,31 @@ def thing_named(word: str) -> Thing | None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add THING, CLUSTER, NAME, -l, -w and --table."""
-    words = ", ".join("|".join(dict.fromkeys(thing.names)) for thing in THINGS if thing.name != "breaker")
-    parser.add_argument(
-        "what", nargs="?", metavar="THING", type=_what, default="clusters", help=f"{words}, breaker (default: clusters)"
+    words = ", ".join(
+        "|".join(dict.fromkeys(thing.names)) for thing in THINGS if thing.name != "breaker"
     )
     parser.add_argument(
-        "name", nargs="?", default="", metavar="CLUSTER", help="the cluster; may be omitted where there is only one"
+        "what",
+        nargs="?",
+        metavar="THING",
+        type=_what,
+        default="clusters",
+        help=f"{words}, breaker (default: clusters)",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations")
-    keys = "groups: machine, name, provider, spot, state, zone; nodes: decision, due, group, machine, spot, zone"
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="CLUSTER",
+        help="the cluster; may be omitted where there is only one",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations"
+    )
+    keys = (
+        "groups: machine, name, provider, spot, state, zone; nodes: decision, due, group, machine, "
+        "spot, zone"
+    )
     parser.add_argument(
         "-l",
         "--selector",
@@ -87,7 +113,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help=f"only rows with (=) or without (!=) these values, separated by commas ({keys})",
     )
-    parser.add_argument("-w", "--watch", action="store_true", help="then print rows that change, until Ctrl-C")
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="then print rows that change, until Ctrl-C"
+    )
     parser.add_argument(
         "--interval",
         type=duration(_SHORTEST, _LONGEST, " from 1s to 1h, such as 10s"),
@@ -103,8 +131,12 @@ def _what(text: str) -> str:
     word, slash, name = text.partition("/")
     thing = thing_named(word)
     if thing is None:
-        further = tuple(name for thing in THINGS for name in thing.names[1:] if name not in _OLD_WORDS)
-        raise argparse.ArgumentTypeError(not_one_of(word, tuple(thing.name for thing in THINGS), further))
+        further = tuple(
+            name for thing in THINGS for name in thing.names[1:] if name not in _OLD_WORDS
+        )
+        raise argparse.ArgumentTypeError(
+            not_one_of(word, tuple(thing.name for thing in THINGS), further)
+        )
     if word in _OLD_WORDS:
         sys.stderr.write(f"note: {word} is an old word; write {_OLD_WORDS[word]}\n")
     return f"{thing.name}{slash}{name}"
@@ -136,7 +168,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
-    """Return the listing with the rows that the arguments name. Raises BadInput for a name that is no row's."""
+    """Return the listing with the rows that the arguments name. Raises BadInput for
+    a name that is no row's."""
     rows = listing.rows
     if names:
         known = {alias for row in rows for alias in (row.name, *row.aliases)}
@@ -147,7 +180,9 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
     if not selector:
         return msgspec.structs.replace(listing, rows=rows)
     rows = selected(rows, selector, listing.labels, listing.kind)
-    return msgspec.structs.replace(listing, rows=rows, empty=f"no {listing.kind} has {one_line(selector)}")
+    return msgspec.structs.replace(
+        listing, rows=rows, empty=f"no {listing.kind} has {one_line(selector)}"
+    )
 
 
 def _print(listing: Listing, output: str) -> None:
@@ -165,7 +200,11 @@ def _full_name(listing: Listing, row: Row) -> str:
 def _show_one(store: Store, thing: Thing, cluster: str, args: argparse.Namespace) -> int:
     """Print the policy or the circuit breaker, which are no tables."""
     if args.watch or args.selector or args.names:
-        given = next(flag for flag, value in (("-w", args.watch), ("-l", args.selector), ("NAME", True)) if value)
+        given = next(
+            flag
+            for flag, value in (("-w", args.watch), ("-l", args.selector), ("NAME", True))
+            if value
+        )
         raise BadInput(given, f"belongs to tables, and {thing.name} is none", "take it out")
     if args.output == "name":
         sys.stdout.write(f"{thing.name}/{cluster}\n")
@@ -199,20 +238,26 @@ def _show_policy(store: Store, cluster: str, output: str) -> None:
 
 
 def selected(rows: Sequence[Row], selector: str, keys: Sequence[str], kind: str) -> tuple[Row, ...]:
-    """Return the rows that a label selector such as `provider=exoscale,state!=steady` selects. Raises BadInput for a
-    key that these rows do not have."""
+    """Return the rows that a label selector such as `provider=exoscale,state!=steady` selects.
+    Raises BadInput for a key that these rows do not have."""
     for part in filter(None, selector.split(",")):
         name, negated, value = (text.strip() for text in _split(part))
         if name not in keys:
             raise BadInput("-l", f"{kind}s have no {name[:40]!r}", f"select by {', '.join(keys)}")
-        rows = [row for row in rows if any(_same(value, own) for own in row.labels[name]) is not bool(negated)]
+        rows = [
+            row
+            for row in rows
+            if any(_same(value, own) for own in row.labels[name]) is not bool(negated)
+        ]
     return tuple(rows)
 
 
 def _split(part: str) -> tuple[str, str, str]:
     name, equals, value = part.partition("=")
     if not equals:
-        raise BadInput("-l", f"{part[:60]!r} is not KEY=VALUE", "write it like state=steady,provider!=exoscale")
+        raise BadInput(
+            "-l", f"{part[:60]!r} is not KEY=VALUE", "write it like state=steady,provider!=exoscale"
+        )
     return name.removesuffix("!"), name[-1:] if name.endswith("!") else "", value.removeprefix("=")
 
 
@@ -224,9 +269,12 @@ def _same(one: str, other: str) -> bool:
 # -- -w
 
 
-def watch(read: Callable[[], Listing], output: str, wait: Callable[[], None], rounds: int | None = None) -> int:
-    """Print the listing, then each row that is new or has changed, and the names of those that are gone. A row is an
-    object on one line with -o json. rounds: how often it is read; None: until the process is interrupted. Returns 0."""
+def watch(
+    read: Callable[[], Listing], output: str, wait: Callable[[], None], rounds: int | None = None
+) -> int:
+    """Print the listing, then each row that is new or has changed, and the names of those that are
+    gone. A row is an object on one line with -o json. rounds: how often it is read; None: until the
+    process is interrupted. Returns 0."""
     before: dict[str, Row] | None = None
     widths: list[int] = []
     while rounds is None or rounds > 0:
@@ -238,7 +286,9 @@ def watch(read: Callable[[], Listing], output: str, wait: Callable[[], None], ro
             warn(f"the table cannot be read now, trying again: {error}")
         else:
             changed = tuple(
-                row for row in listing.rows if before is None or _compared(before.get(row.name)) != row.compared
+                row
+                for row in listing.rows
+                if before is None or _compared(before.get(row.name)) != row.compared
             )
             gone = sorted(set(before or ()) - {row.name for row in listing.rows})
             part = msgspec.structs.replace(listing, rows=changed)

@@ -1,10 +1,13 @@
-"""`outscaler import FILE…`: converts another autoscaler's configuration into one policy document on standard output.
+"""`outscaler import FILE…`: converts another autoscaler's configuration into one policy
+document on standard output.
 
-It reads Cluster Autoscaler's configuration in any of its forms (docs/from-cluster-autoscaler.md), and settings of
-Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
+It reads Cluster Autoscaler's configuration in any of its forms
+(docs/from-cluster-autoscaler.md), and settings of Huawei Cloud CCE's autoscaler add-on and
+HorizontalNodeAutoscaler objects, from files only.
 
-Settings that could not be converted, and fields that the document still lacks, are reported on standard error and, for
-YAML, in comments before the document. `outscaler validate` checks whether the document is complete.
+Settings that could not be converted, and fields that the document still lacks, are reported on
+standard error and, for YAML, in comments before the document. `outscaler validate` checks whether
+the document is complete.
 """
 
 from __future__ import annotations
@@ -58,13 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values or command line; or settings of CCE's add-on "
+        help="Cluster Autoscaler's manifest, Helm values or command line; or settings of CCE's "
+        "add-on "
         "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
-    parser.add_argument("--command", default="", metavar="TEXT", help="Cluster Autoscaler's command line itself")
-    parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
-    parser.add_argument("--workload", default="", metavar="NS/NAME", help="which of several autoscalers in the files")
+    parser.add_argument(
+        "--command", default="", metavar="TEXT", help="Cluster Autoscaler's command line itself"
+    )
+    parser.add_argument(
+        "--name", default="", help="the cluster's name (default: its id, where a file says it)"
+    )
+    parser.add_argument(
+        "--workload",
+        default="",
+        metavar="NS/NAME",
+        help="which of several autoscalers in the files",
+    )
     parser.add_argument("--container", default="", metavar="NAME", help="which of its containers")
     parser.add_argument(
         "--env",
@@ -73,30 +86,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a variable whose value no file has; repeatable",
     )
-    parser.add_argument("--image-version", default="", metavar="1.29", help="the release whose defaults count")
     parser.add_argument(
-        "--inline-priorities", action="store_true", help="write the priority ConfigMap's literal names as priorities"
+        "--image-version", default="", metavar="1.29", help="the release whose defaults count"
     )
-    parser.add_argument("--region", default="", help="the region of alicloud or CCE, the zone of exoscale")
+    parser.add_argument(
+        "--inline-priorities",
+        action="store_true",
+        help="write the priority ConfigMap's literal names as priorities",
+    )
+    parser.add_argument(
+        "--region", default="", help="the region of alicloud or CCE, the zone of exoscale"
+    )
     add_secret_arguments(parser)
-    parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
-    parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with the vendor's keys")
+    parser.add_argument(
+        "--kubeconfig-secret",
+        default="",
+        metavar="NAME",
+        help="secret with the cluster's kubeconfig",
+    )
+    parser.add_argument(
+        "--credentials-secret", default="", metavar="NAME", help="secret with the vendor's keys"
+    )
     parser.add_argument("--cluster-id", default="", metavar="ID", help="CCE: the cluster's id")
-    parser.add_argument("--project-id", default="", metavar="ID", help="CCE: the id of its project in that region")
+    parser.add_argument(
+        "--project-id", default="", metavar="ID", help="CCE: the id of its project in that region"
+    )
     parser.add_argument(
         "--time-zone",
         default="UTC",
         metavar="ZONE",
         help="CCE: the zone of the crons of the objects (default: UTC)",
     )
-    parser.add_argument("--report", default="", metavar="FILE", help="write the report to this file, too")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if something has no counterpart here")
-    parser.add_argument("--skip-unknown", action="store_true", help="report unknown flags instead of refusing them")
+    parser.add_argument(
+        "--report", default="", metavar="FILE", help="write the report to this file, too"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if something has no counterpart here"
+    )
+    parser.add_argument(
+        "--skip-unknown", action="store_true", help="report unknown flags instead of refusing them"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert the files and return 0 once a document is printed; with --strict 1 where something is not here. Raises
-    BadInput for files that cannot be read or have mistakes."""
+    """Convert the files and return 0 once a document is printed; with --strict 1 where something is
+    not here. Raises BadInput for files that cannot be read or have mistakes."""
     judge = settings_here()
     if judge.notice:
         warn(judge.notice)
@@ -110,7 +144,9 @@ def run(args: argparse.Namespace) -> int:
     if args.command:
         texts[COMMAND] = args.command
     if not texts:
-        raise BadInput("outscaler import", "one is required: FILE, - for standard input, or --command", "")
+        raise BadInput(
+            "outscaler import", "one is required: FILE, - for standard input, or --command", ""
+        )
     autoscaler = read_autoscaler(
         texts,
         workload=args.workload,
@@ -131,7 +167,11 @@ def _texts(files: list[str]) -> dict[str, str]:
             raise BadInput(place, "is named twice", "name each file once")
         texts[place] = read_document(file, MAX_BYTES, "settings")
         if _POLICY.search(texts[place]):
-            raise BadInput(place, "is an Outscaler policy already", f"run outscaler validate {shlex.quote(file)}")
+            raise BadInput(
+                place,
+                "is an Outscaler policy already",
+                f"run outscaler validate {shlex.quote(file)}",
+            )
     return texts
 
 
@@ -153,16 +193,20 @@ def _print(document: dict[str, Any], text: str, comments: Sequence[str], output:
         sys.stdout.write("".join(f"# {line}\n" for line in comments) + text)
 
 
-# -- Cluster Autoscaler ----------------------------------------------------------------------------------------------
+# -- Cluster Autoscaler ----------------------------------------------------------------------------
 
 
-def _import_autoscaler(autoscaler: AutoscalerInput, arguments: ImportArguments, args: argparse.Namespace) -> int:
+def _import_autoscaler(
+    autoscaler: AutoscalerInput, arguments: ImportArguments, args: argparse.Namespace
+) -> int:
     """Print the document and its report. Raises InputErrors for unknown words and mistakes."""
     import yaml
 
     converted = convert(autoscaler, arguments, skip_unknown=args.skip_unknown)
     document = converted.document
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    text = yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
     lines = [*_table(converted.rows), *_summary(converted, text)]
     print("\n".join(lines), file=sys.stderr)
     if args.report:
@@ -183,12 +227,15 @@ def _table(rows: Sequence[Row]) -> list[str]:
         place = f"{row.source}:{row.line}" if row.line else row.source
         cells = (row.path, row.text, f"({place})" if place else "")
         text = "  ".join(one_line(cell) for cell in cells if cell)
-        lines.append(f"{row.verdict:<{verdict_width}}  {one_line(row.word):<{word_width}}  {text}".rstrip())
+        lines.append(
+            f"{row.verdict:<{verdict_width}}  {one_line(row.word):<{word_width}}  {text}".rstrip()
+        )
     return lines
 
 
 def _summary(converted: Converted, text: str) -> list[str]:
-    """Return the number of rows by verdict, a line for all that is missing with its remedy, and the next command."""
+    """Return the number of rows by verdict, a line for all that is missing with its
+    remedy, and the next command."""
     counted: Counter[Verdict] = Counter(row.verdict for row in converted.rows)
     del counted[Verdict.READ]
     counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])
@@ -197,7 +244,10 @@ def _summary(converted: Converted, text: str) -> list[str]:
         load_document(text, "document")
     except InputErrors as error:
         missing += [str(problem).partition(": ")[2] for problem in error.problems]
-    missing += [": ".join(filter(None, (row.verdict, row.word, row.text))) for row in incomplete(converted.rows)]
+    missing += [
+        ": ".join(filter(None, (row.verdict, row.word, row.text)))
+        for row in incomplete(converted.rows)
+    ]
     if converted.secrets:
         secrets = ", ".join(converted.secrets)
         missing.append(f"create the secrets {secrets}: rows `{Verdict.TO_STORE}` have the commands")
@@ -209,18 +259,21 @@ def _summary(converted: Converted, text: str) -> list[str]:
     ]
 
 
-# -- Huawei Cloud CCE ------------------------------------------------------------------------------------------------
+# -- Huawei Cloud CCE ------------------------------------------------------------------------------
 
 
 def _import_cce(texts: dict[str, str], arguments: ImportArguments, output: str) -> int:
-    """Print the policy, with what it still lacks on standard error and in comments. Raises BadInput, InputErrors."""
+    """Print the policy, with what it still lacks on standard error and in comments.
+    Raises BadInput, InputErrors."""
     import yaml
 
     policy, warnings = assemble(sort_documents(texts), arguments)
     text = dump(policy)
     lacking: list[str] = []
     try:
-        warnings += tuple(warning.partition(": ")[2] for warning in load_document(text, "document")[1])
+        warnings += tuple(
+            warning.partition(": ")[2] for warning in load_document(text, "document")[1]
+        )
     except InputErrors as error:
         lacking = [_with_flag(problem) for problem in error.problems]
     for warning in warnings:
@@ -228,7 +281,9 @@ def _import_cce(texts: dict[str, str], arguments: ImportArguments, output: str) 
     for problem in lacking:
         warn(f"not complete: {problem}")
     comments = [f"Imported settings of {policy.name}. Review them, then the plans in mode shadow."]
-    comments += [f"Note: {warning}" for warning in warnings] + [f"Not complete: {problem}" for problem in lacking]
+    comments += [f"Note: {warning}" for warning in warnings] + [
+        f"Not complete: {problem}" for problem in lacking
+    ]
     _print(yaml.safe_load(text), text, [one_line(comment) for comment in comments], output)
     return 0
 

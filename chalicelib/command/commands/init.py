@@ -1,8 +1,9 @@
 """`outscaler init`: asks five questions and prints a first policy document, in mode shadow.
 
-Every answer may be an argument instead, so that scripts can use it. The document is one that `outscaler validate`
-accepts; nothing is stored, and no secret is asked for. Its secrets are parameters of SSM, unless an argument says
-Secrets Manager; the commands that store them are printed.
+Every answer may be an argument instead, so that scripts can use it. The document is one that
+`outscaler validate` accepts; nothing is stored, and no secret is asked for. Its secrets are
+parameters of SSM, unless an argument says Secrets Manager; the commands that store them are
+printed.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _TRIES = 5
 
 
 class InitQuestion(msgspec.Struct, frozen=True):
-    """A question. argument: the option that answers it; text: the prompt, empty where it depends on the provider;
-    default: of an empty answer."""
+    """A question. argument: the option that answers it; text: the prompt, empty where it depends on
+    the provider; default: of an empty answer."""
 
     argument: str
     text: str
@@ -39,9 +40,10 @@ class InitQuestion(msgspec.Struct, frozen=True):
 
 
 class ProviderStart(msgspec.Struct, frozen=True):
-    """The first settings of a provider. keys: asked for, in order; prompt: says what they are; credentials: whether it
-    needs a secret of its own; more: settings that are secrets, key -> suffix of the secret's name; options: defaults of
-    the vendor's own autoscaler that differ, written out; priced: whether its groups have prices without the policy."""
+    """The first settings of a provider. keys: asked for, in order; prompt: says what they are;
+    credentials: whether it needs a secret of its own; more: settings that are secrets, key ->
+    suffix of the secret's name; options: defaults of the vendor's own autoscaler that differ,
+    written out; priced: whether its groups have prices without the policy."""
 
     keys: tuple[str, ...]
     prompt: str
@@ -52,8 +54,12 @@ class ProviderStart(msgspec.Struct, frozen=True):
 
 
 STARTS = {
-    "alicloud": ProviderStart(("region", "nodes"), "Region and one scaling group, such as cn-hangzhou 1:10:asg-…"),
-    "clusterapi": ProviderStart(("clusterName",), "Name of Cluster API's Cluster", credentials=False, priced=False),
+    "alicloud": ProviderStart(
+        ("region", "nodes"), "Region and one scaling group, such as cn-hangzhou 1:10:asg-…"
+    ),
+    "clusterapi": ProviderStart(
+        ("clusterName",), "Name of Cluster API's Cluster", credentials=False, priced=False
+    ),
     "cherryservers": ProviderStart(
         ("clusterName", "nodes"),
         "Name of the cluster in the machines' tags and one pool, such as prod 0:10:pool1",
@@ -69,12 +75,14 @@ STARTS = {
 
 
 _CONSOLIDATION = """\
-  # Consolidation drains or replaces nodes that cost too much. In mode shadow, outscaler plan and outscaler cost show
+  # Consolidation drains or replaces nodes that cost too much. In mode shadow, outscaler plan and \
+outscaler cost show
   # what it would save, and nothing is changed.
   # consolidation: {mode: shadow}
 """
 _LIFECYCLE = """\
-  # Nodes that are old or defined otherwise now are replaced, within the disruption budgets; repair is for sick ones.
+  # Nodes that are old or defined otherwise now are replaced, within the disruption budgets; \
+repair is for sick ones.
   # nodeLifecycle: {maxNodeAge: 720h, drift: replace}
 """
 _SPOT = """\
@@ -100,17 +108,21 @@ QUESTIONS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add an argument per question, and the file."""
-    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="a new file (default: standard output)")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", type=Path, help="a new file (default: standard output)"
+    )
     parser.add_argument("--name", help="the cluster's name")
     parser.add_argument("--provider", help="the provider of its node groups")
-    parser.add_argument("--location", help="the provider's region, zone or cluster, as the question says")
+    parser.add_argument(
+        "--location", help="the provider's region, zone or cluster, as the question says"
+    )
     add_secret_arguments(parser)
     parser.add_argument("--max-nodes", metavar="N", help="most nodes in all; 0 for no limit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask what is not given, and print or write the document. Returns 0; raises BadInput for an answer that cannot be
-    used, where no terminal can be asked again."""
+    """Ask what is not given, and print or write the document. Returns 0; raises BadInput for an
+    answer that cannot be used, where no terminal can be asked again."""
     if args.file is not None and args.file.exists():
         raise BadInput(str(args.file), "exists already", "name a new file")
     if args.secret_prefix is None and (notice := settings_here().notice):
@@ -129,13 +141,15 @@ def run(args: argparse.Namespace) -> int:
         file = str(args.file)
     file = shlex.quote(file)
     sys.stderr.write("".join(f"Store: {store_command(secret)}\n" for secret in _secrets(text)))
-    sys.stderr.write(f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n")
+    sys.stderr.write(
+        f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n"
+    )
     return 0
 
 
 def document(answers: dict[str, str], secret_store: str) -> str:
-    """Return the document of the answers, one per question. secret_store: one of SECRET_STORES. Raises BadInput where
-    validate would refuse it."""
+    """Return the document of the answers, one per question. secret_store: one of SECRET_STORES.
+    Raises BadInput where validate would refuse it."""
     import yaml
 
     name, provider = answers["name"], answers["provider"]
@@ -169,17 +183,24 @@ def _secrets(text: str) -> list[str]:
 
 
 def _answer(question: InitQuestion, argument: str | None, before: dict[str, str]) -> str:
-    """Return the answer: the argument, otherwise what a person at a terminal writes. before: the earlier answers."""
+    """Return the answer: the argument, otherwise what a person at a terminal writes.
+    before: the earlier answers."""
     text = question.text or STARTS[before["provider"]].prompt
     place = f"--{question.argument.replace('_', '-')}"
-    default = settings_here().deployment.secret_prefix if question.default == _OF_DEPLOYMENT else question.default
+    default = (
+        settings_here().deployment.secret_prefix
+        if question.default == _OF_DEPLOYMENT
+        else question.default
+    )
     if argument is not None:
         _check(question.argument, argument, before, place)
         return argument
     if not sys.stdin.isatty():
         if default:
             return default
-        raise BadInput(place, "is not given, and standard input is not a terminal", f"give it: {text}")
+        raise BadInput(
+            place, "is not given, and standard input is not a terminal", f"give it: {text}"
+        )
     for _ in range(_TRIES):
         sys.stderr.write(f"{text}{f' [{default}]' if default else ''}: ")
         sys.stderr.flush()
@@ -199,10 +220,20 @@ def _answer(question: InitQuestion, argument: str | None, before: dict[str, str]
 def _check(argument: str, answer: str, before: dict[str, str], place: str) -> None:
     """Raise BadInput for an answer that cannot be used."""
     if argument == "provider" and answer not in STARTS:
-        raise BadInput(place, f"{answer[:60]!r} is not a provider", f"write one of {', '.join(STARTS)}")
+        raise BadInput(
+            place, f"{answer[:60]!r} is not a provider", f"write one of {', '.join(STARTS)}"
+        )
     if argument == "max_nodes" and not (answer.isascii() and answer.isdigit() and len(answer) < 7):
-        raise BadInput(place, f"{answer[:60]!r} is not a number of nodes", "write a number such as 100, or 0")
-    if argument == "location" and len(answer.split()) != len(keys := STARTS[before["provider"]].keys):
+        raise BadInput(
+            place, f"{answer[:60]!r} is not a number of nodes", "write a number such as 100, or 0"
+        )
+    if argument == "location" and len(answer.split()) != len(
+        keys := STARTS[before["provider"]].keys
+    ):
         raise BadInput(place, f"is not {len(keys)} words", f"write {' and '.join(keys)}")
     if argument == "name" and not re.match(DNS_LABEL.form()["pattern"], answer):
-        raise BadInput(place, f"{answer[:60]!r} is not a cluster's name", "use small letters, digits and inner dashes")
+        raise BadInput(
+            place,
+            f"{answer[:60]!r} is not a cluster's name",
+            "use small letters, digits and inner dashes",
+        )

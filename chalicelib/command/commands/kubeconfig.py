@@ -1,7 +1,8 @@
-"""`outscaler kubeconfig`: makes the kubeconfig that the deployment stores, of a service account's token.
+"""`outscaler kubeconfig`: makes the kubeconfig that the deployment stores, of a
+service account's token.
 
-A workstation's kubeconfig often needs a login program, and it is a person's. The functions need the address and the CA
-of the same cluster with the token of Outscaler's own service account.
+A workstation's kubeconfig often needs a login program, and it is a person's. The functions need the
+address and the CA of the same cluster with the token of Outscaler's own service account.
 """
 
 from __future__ import annotations
@@ -41,9 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECRET",
         help="the Secret with the service account's token (default: outscaler-token)",
     )
-    parser.add_argument("--namespace", default="kube-system", help="its namespace (default: kube-system)")
+    parser.add_argument(
+        "--namespace", default="kube-system", help="its namespace (default: kube-system)"
+    )
     add_cluster_arguments(parser, "the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)")
-    parser.add_argument("--server", default="", metavar="URL", help="another address of the same API server")
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="another address of the same API server"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,17 +83,26 @@ def run(args: argparse.Namespace) -> int:
 def _token(kube: KubeClient, namespace: str, secret: str) -> str:
     place = f"Secret {namespace}/{secret}"
     try:
-        stored = kube.read(f"/api/v1/namespaces/{path_segment(namespace)}/secrets/{path_segment(secret)}", _TokenSecret)
+        stored = kube.read(
+            f"/api/v1/namespaces/{path_segment(namespace)}/secrets/{path_segment(secret)}",
+            _TokenSecret,
+        )
     except NotFound:
         raise BadInput(place, "does not exist", _MANIFESTS) from None
     except Forbidden:
-        raise BadInput(place, "may not be read with this kubeconfig", "use an administrator's kubeconfig") from None
+        raise BadInput(
+            place, "may not be read with this kubeconfig", "use an administrator's kubeconfig"
+        ) from None
     if stored.type != TYPE:
         raise BadInput(place, f"is not of type {TYPE}", _MANIFESTS)
     try:
-        token = base64.b64decode((stored.data or {}).get("token", ""), validate=True).decode("ascii")
+        token = base64.b64decode((stored.data or {}).get("token", ""), validate=True).decode(
+            "ascii"
+        )
     except (binascii.Error, UnicodeDecodeError):
         token = ""
     if not token:
-        raise BadInput(place, "has no token yet", "the cluster writes it within seconds; repeat the command")
+        raise BadInput(
+            place, "has no token yet", "the cluster writes it within seconds; repeat the command"
+        )
     return token

@@ -1,7 +1,8 @@
-"""`outscaler manifests NAME…`: prints the manifests of what stands in a cluster, for `kubectl apply -f -`.
+"""`outscaler manifests NAME…`: prints the manifests of what stands in a cluster,
+for `kubectl apply -f -`.
 
-They are the files of infra/kubernetes, which the wheel carries beside this package. Their comments say what may have to
-be replaced before they are applied.
+They are the files of infra/kubernetes, which the wheel carries beside this package. Their comments
+say what may have to be replaced before they are applied.
 """
 
 from __future__ import annotations
@@ -36,22 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="+",
         metavar="NAME",
-        help="rbac: account, rights and status of a scaled cluster; rbac-capi: rights to Cluster API's objects in one "
-        "namespace; rbac-capi-all: in all; rbac-bootstrap-tokens: to make bootstrap tokens of Cherry Servers; token: "
+        help="rbac: account, rights and status of a scaled cluster; rbac-capi: rights to Cluster "
+        "API's objects in one "
+        "namespace; rbac-capi-all: in all; rbac-bootstrap-tokens: to make bootstrap tokens of "
+        "Cherry Servers; token: "
         "the account's token; watcher: the watcher",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the manifests, as a List of kubectl for json and yaml. Returns 0; raises BadInput for another name, and
-    where the installation has none."""
+    """Print the manifests, as a List of kubectl for json and yaml. Returns 0; raises BadInput for
+    another name, and where the installation has none."""
     import yaml
 
     texts = [_text(named(name, FILES, "NAME", "manifest")) for name in dict.fromkeys(args.names)]
     if args.output == "table":
         sys.stdout.write("---\n".join(texts))
         return 0
-    items: list[Any] = [document for text in texts for document in yaml.safe_load_all(text) if document]
+    items: list[Any] = [
+        document for text in texts for document in yaml.safe_load_all(text) if document
+    ]
     emit(args.output, {"apiVersion": "v1", "kind": "List", "items": items}, list)
     return 0
 
@@ -70,4 +75,8 @@ def _text(file: str) -> str:
     for folder in FOLDERS:
         if (folder / file).is_file():
             return (folder / file).read_text("utf-8")
-    raise BadInput("outscaler manifests", f"this installation has no {file}", "pip install --force-reinstall outscaler")
+    raise BadInput(
+        "outscaler manifests",
+        f"this installation has no {file}",
+        "pip install --force-reinstall outscaler",
+    )

@@ -1,7 +1,9 @@
-"""`outscaler notify test|open|dead CLUSTER`: sends a test message to each destination, or shows what is remembered.
+"""`outscaler notify test|open|dead CLUSTER`: sends a test message to each destination, or
+shows what is remembered.
 
-The test is sent with the caller's own AWS credentials and not by the deployment's function. It shows that destinations,
-secrets and filters are right; the function's rights are part of the deployment.
+The test is sent with the caller's own AWS credentials and not by the deployment's
+function. It shows that destinations, secrets and filters are right; the function's rights
+are part of the deployment.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.output import Table, emit
-from chalicelib.command.store_access import add_table_argument, open_store, stored_policy, table_name
+from chalicelib.command.store_access import (
+    add_table_argument,
+    open_store,
+    stored_policy,
+    table_name,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.timestamps import format_time
@@ -30,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=tuple(_KINDS),
-        help="test: send a test message to each destination; open: conditions that are open or wait to be; dead: "
+        help="test: send a test message to each destination; open: conditions that are open or "
+        "wait to be; dead: "
         "messages that could not be delivered",
     )
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
@@ -51,9 +59,13 @@ def _test(store: Store, args: argparse.Namespace) -> int:
     name, kind, now = args.name, "notifications.test", time.time()
     settings = load(stored_policy(store, name).text, place=name)[0].notifications
     if settings is None or not settings.destinations:
-        raise BadInput(name, "its policy has no destinations", "write spec.notifications, and apply the policy")
+        raise BadInput(
+            name, "its policy has no destinations", "write spec.notifications, and apply the policy"
+        )
     text = f"a test message of outscaler notify test {name}; nothing is wrong"
-    condition = NoticeCondition(kind, kind, NoticeSeverity.INFO, text, command=f"outscaler notify open {name}")
+    condition = NoticeCondition(
+        kind, kind, NoticeSeverity.INFO, text, command=f"outscaler notify open {name}"
+    )
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
     stack, deployment = stack_of(table_name(args)), settings_of(store).deployment
     channels = channels_of(SecretsManagerReader(), deployment, stack=stack)(name)
@@ -70,7 +82,9 @@ def _test(store: Store, args: argparse.Namespace) -> int:
 
 def _open(store: Store, args: argparse.Namespace) -> int:
     state = _state(store, args)
-    notices = sorted(state.notices.values(), key=lambda notice: (not notice.opened_at, notice.since))
+    notices = sorted(
+        state.notices.values(), key=lambda notice: (not notice.opened_at, notice.since)
+    )
     data = {
         "name": args.name,
         "conditions": [
@@ -95,7 +109,9 @@ def _open(store: Store, args: argparse.Namespace) -> int:
         )
         for notice in notices
     )
-    table = Table(("type", "severity", "since", "sent", "message"), rows, empty="no condition is open")
+    table = Table(
+        ("type", "severity", "since", "sent", "message"), rows, empty="no condition is open"
+    )
     waiting = [f"{len(state.messages)} messages wait for delivery"] if state.messages else []
     emit(args.output, data, lambda: [table, *waiting])
     return 0
@@ -116,7 +132,12 @@ def _dead(store: Store, args: argparse.Namespace) -> int:
         for message in messages
     ]
     rows = tuple(
-        (message.condition.type, format_time(message.at), ", ".join(message.left), message.condition.message)
+        (
+            message.condition.type,
+            format_time(message.at),
+            ", ".join(message.left),
+            message.condition.message,
+        )
         for message in messages
     )
     table = Table(("type", "at", "not delivered to", "message"), rows, empty="no message is lost")
@@ -131,4 +152,8 @@ def _state(store: Store, args: argparse.Namespace) -> NoticeState:
     return load_state(store.notices().load(args.name)[0])
 
 
-_KINDS: dict[str, Callable[[Store, argparse.Namespace], int]] = {"test": _test, "open": _open, "dead": _dead}
+_KINDS: dict[str, Callable[[Store, argparse.Namespace], int]] = {
+    "test": _test,
+    "open": _open,
+    "dead": _dead,
+}

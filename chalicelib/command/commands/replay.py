@@ -1,7 +1,8 @@
-"""`outscaler replay`: makes a recorded plan again, shows what another policy would have done, also over days.
+"""`outscaler replay`: makes a recorded plan again, shows what another policy would
+have done, also over days.
 
-Reads only. Each decision is planned from its own recorded state: what another policy would have changed in one decision
-is not carried into the next one.
+Reads only. Each decision is planned from its own recorded state: what another policy would have
+changed in one decision is not carried into the next one.
 """
 
 from __future__ import annotations
@@ -38,23 +39,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DECISION",
         help="the plan's id, as outscaler history shows it, or a file; omit it for a span of days",
     )
-    parser.add_argument("--cluster", default="", metavar="NAME", help="the cluster; required for a span of days")
+    parser.add_argument(
+        "--cluster", default="", metavar="NAME", help="the cluster; required for a span of days"
+    )
     parser.add_argument(
         "--from",
         dest="place",
         default=os.environ.get(DECISIONS, ""),
         metavar="PLACE",
-        help=f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})",
+        help=(
+            f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})"
+        ),
     )
     parser.add_argument(
-        "--with-policy", type=Path, metavar="FILE", help="compare with the plans that this policy would have made"
+        "--with-policy",
+        type=Path,
+        metavar="FILE",
+        help="compare with the plans that this policy would have made",
     )
     parser.add_argument(
-        "--since", type=_AGO, default=None, metavar="DURATION", help="a span: from so long ago on, such as 7d or 36h"
+        "--since",
+        type=_AGO,
+        default=None,
+        metavar="DURATION",
+        help="a span: from so long ago on, such as 7d or 36h",
     )
-    parser.add_argument("--until", type=_AGO, default=0.0, metavar="DURATION", help="until so long ago (default: now)")
     parser.add_argument(
-        "--limit", type=_count, default=10_000, metavar="N", help="at most so many decisions of a span (default: 10000)"
+        "--until",
+        type=_AGO,
+        default=0.0,
+        metavar="DURATION",
+        help="until so long ago (default: now)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_count,
+        default=10_000,
+        metavar="N",
+        help="at most so many decisions of a span (default: 10000)",
     )
 
 
@@ -66,7 +88,11 @@ def run(args: argparse.Namespace) -> int:
     if args.decision:
         return _show_decision(args, other)
     if not args.cluster:
-        raise BadInput("outscaler replay", "names no decision", "give DECISION, or --cluster NAME and --since 7d")
+        raise BadInput(
+            "outscaler replay",
+            "names no decision",
+            "give DECISION, or --cluster NAME and --since 7d",
+        )
     return show_span(args, _reader(args), other)
 
 
@@ -89,7 +115,9 @@ def _show_decision(args: argparse.Namespace, other: OtherPolicy | None) -> int:
         "differs": list(replayed.parts),
         "why": replayed.why,
     }
-    sentence = f"The same plan as recorded, byte for byte ({header.plan}, release {header.release})."
+    sentence = (
+        f"The same plan as recorded, byte for byte ({header.plan}, release {header.release})."
+    )
     if not replayed.same:
         why = f" {replayed.why[:1].upper()}{replayed.why[1:]}." if replayed.why else ""
         sentence = f"Not the recorded plan: {', '.join(replayed.parts)} differ.{why}"
@@ -108,7 +136,11 @@ def _show_decision(args: argparse.Namespace, other: OtherPolicy | None) -> int:
         emit(
             args.output,
             verdict | {"comparison": compare.as_document(pair)},
-            lambda: [*compare.as_blocks(pair), "First: the recorded policy. Second: the given one.", sentence],
+            lambda: [
+                *compare.as_blocks(pair),
+                "First: the recorded policy. Second: the given one.",
+                sentence,
+            ],
         )
     return 0 if replayed.same else _FINDING
 
@@ -129,7 +161,10 @@ def _read(args: argparse.Namespace) -> tuple[bytes, str]:
     raise BadInput(
         args.decision,
         f"is neither a file nor a decision in {args.place}",
-        "outscaler history NAME --kind plan shows ids; only plans with changes are recorded, and only for some days",
+        (
+            "outscaler history NAME --kind plan shows ids; only plans with changes are recorded, "
+            "and only for some days"
+        ),
     )
 
 
@@ -137,7 +172,11 @@ def _reader(args: argparse.Namespace) -> DecisionReader:
     from chalicelib.replay.decision_place import reader
 
     if not args.place:
-        raise BadInput("--from", f"is not given, and {DECISIONS} is not set", "give s3://BUCKET/PREFIX or a folder")
+        raise BadInput(
+            "--from",
+            f"is not given, and {DECISIONS} is not set",
+            "give s3://BUCKET/PREFIX or a folder",
+        )
     return reader(args.place)
 
 

@@ -1,7 +1,7 @@
 """`outscaler resume CLUSTER`: ends pauses before their time, or puts another mode in force.
 
-It clears no back-off, no circuit breaker and no timer: the first pass decides with everything that is remembered, and
-spec.maxDisruption limits it. What it is expected to do is printed before.
+It clears no back-off, no circuit breaker and no timer: the first pass decides with everything that
+is remembered, and spec.maxDisruption limits it. What it is expected to do is printed before.
 """
 
 from __future__ import annotations
@@ -30,19 +30,23 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add CLUSTER, the parts, --mode, the arguments of the check before mode active, and --table."""
+    """Add CLUSTER, the parts, --mode, the arguments of the check before
+    mode active, and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     add_part_arguments(parser, "resume")
     parser.add_argument(
-        "--mode", dest="wanted", choices=MODES, help="store a version of the policy with this mode, too"
+        "--mode",
+        dest="wanted",
+        choices=MODES,
+        help="store a version of the policy with this mode, too",
     )
     apply.add_gate_arguments(parser)
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """End the pauses that the arguments name, all of them without a part or a group. Returns 0, also where there was
-    none."""
+    """End the pauses that the arguments name, all of them without a part or a group. Returns 0,
+    also where there was none."""
     store, part = open_store(args), part_of(args)
 
     def is_meant(pause: Pause) -> bool:
@@ -51,16 +55,26 @@ def run(args: argparse.Namespace) -> int:
     stored = stored_policy(store, args.name)
     before = store.pauses.current(args.name)
     if args.group:
-        args.group = check_group(store, args.name, args.group, {pause.group for pause in before if pause.group})
+        args.group = check_group(
+            store, args.name, args.group, {pause.group for pause in before if pause.group}
+        )
     ended = tuple(pause for pause in before if is_meant(pause))
     decision, problem = load_decision(store, args.name)
     if problem:
         warn(problem)
     if args.wanted:
-        apply.put_in_force(args, store, with_mode(stored.text, args.wanted), f"{args.name} with mode {args.wanted}")
-    remaining = store.pauses.change(args.name, lambda now: tuple(pause for pause in now if not is_meant(pause)))
+        apply.put_in_force(
+            args, store, with_mode(stored.text, args.wanted), f"{args.name} with mode {args.wanted}"
+        )
+    remaining = store.pauses.change(
+        args.name, lambda now: tuple(pause for pause in now if not is_meant(pause))
+    )
     for pause in ended:
-        facts = {"part": pause.part.value, "was until": format_time(pause.until), "reason": pause.reason}
+        facts = {
+            "part": pause.part.value,
+            "was until": format_time(pause.until),
+            "reason": pause.reason,
+        }
         note(store, args.name, "resume", facts, group=pause.group)
     data = {
         "name": args.name,
@@ -68,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
         "pauses": [as_json(pause_view(pause)) for pause in remaining],
         "expected": {
             "at": format_time(decision.at),
-            "grow": [{"group": up.group, "from": up.from_size, "to": up.to_size} for up in decision.plan.scale_ups],
+            "grow": [
+                {"group": up.group, "from": up.from_size, "to": up.to_size}
+                for up in decision.plan.scale_ups
+            ],
             "remove": [removal.node for removal in decision.plan.removals],
         }
         if decision is not None
@@ -80,7 +97,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(
-    args: argparse.Namespace, ended: tuple[Pause, ...], remaining: tuple[Pause, ...], decision: LastDecision | None
+    args: argparse.Namespace,
+    ended: tuple[Pause, ...],
+    remaining: tuple[Pause, ...],
+    decision: LastDecision | None,
 ) -> list[str]:
     lines = [f"{args.name}: {len(ended)} pause{'' if len(ended) == 1 else 's'} ended"]
     if not ended and not args.wanted:
@@ -88,11 +108,25 @@ def _lines(
     if remaining:
         lines.append(f"still paused: {len(remaining)} (outscaler get clusters shows them)")
     if decision is not None:
-        growth = ", ".join(f"{up.group} {up.from_size} -> {up.to_size}" for up in decision.plan.scale_ups) or "nothing"
+        growth = (
+            ", ".join(
+                f"{up.group} {up.from_size} -> {up.to_size}" for up in decision.plan.scale_ups
+            )
+            or "nothing"
+        )
         nodes = [removal.node for removal in decision.plan.removals]
-        removals = ", ".join(nodes[:10]) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "") or "nothing"
+        removals = (
+            ", ".join(nodes[:10]) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
+            or "nothing"
+        )
         lines += [
-            f"by the last decision, {format_time(decision.at)}, the next pass grows {growth} and removes {removals};",
-            f"spec.maxDisruption limits it; outscaler pause {args.name} --reason TEXT stops it again",
+            (
+                f"by the last decision, {format_time(decision.at)}, the next pass grows {growth} "
+                f"and removes {removals};"
+            ),
+            (
+                f"spec.maxDisruption limits it; outscaler pause {args.name} --reason TEXT stops it "
+                "again"
+            ),
         ]
     return lines

@@ -1,7 +1,9 @@
-"""`outscaler retry CLUSTER group G`, `node X`, `operation ID`: ends a wait before its time, after its cause is removed.
+"""`outscaler retry CLUSTER group G`, `node X`, `operation ID`: ends a wait before its time,
+after its cause is removed.
 
-Counters stay, so another failure waits longer than the last one. The circuit breaker is not released, and nothing is
-forced: the next pass decides as always. It is woken where the deployment's queue is known.
+Counters stay, so another failure waits longer than the last one. The circuit breaker is not
+released, and nothing is forced: the next pass decides as always. It is woken where the
+deployment's queue is known.
 """
 
 from __future__ import annotations
@@ -40,23 +42,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="a node group that waits or rests, a node whose removal failed, or an operation that waits for a step",
+        help=(
+            "a node group that waits or rests, a node whose removal failed, or an operation that "
+            "waits for a step"
+        ),
     )
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """End the wait and request a pass. Returns 0. Raises BadInput where nothing waits under that name."""
+    """End the wait and request a pass. Returns 0. Raises BadInput where
+    nothing waits under that name."""
     store, cluster, kind = open_store(args), args.cluster, args.kind
     stored_policy(store, cluster)
     was = _KINDS[kind](store, args)
     name = args.name
     group, operation = name if kind == "group" else "", name if kind == "operation" else ""
-    note(store, cluster, "retry", {"kind": kind, "name": name, "was": was}, group=group, operation=operation)
+    note(
+        store,
+        cluster,
+        "retry",
+        {"kind": kind, "name": name, "was": was},
+        group=group,
+        operation=operation,
+    )
     woken = _wake(store, args)
     when = "now" if woken else "with the next pass, within scanInterval"
     data = {"cluster": cluster, "kind": kind, "name": name, "was": was, "woken": woken}
-    emit(args.output, data, lambda: [f"{cluster}: {kind} {name} is tried again {when}; it waited {was}"])
+    emit(
+        args.output,
+        data,
+        lambda: [f"{cluster}: {kind} {name} is tried again {when}; it waited {was}"],
+    )
     return 0
 
 
@@ -82,7 +99,12 @@ def _ends(memory: GroupMemory) -> list[float]:
     """Return when the waits of a group end."""
     backoff = [memory.backoff.until] if memory.backoff is not None else []
     renewals = (renewal.until for renewal in memory.renewals.values())
-    return [*backoff, memory.repair_after, *renewals, *(part.until for part in memory.undelivered.values())]
+    return [
+        *backoff,
+        memory.repair_after,
+        *renewals,
+        *(part.until for part in memory.undelivered.values()),
+    ]
 
 
 def _node(store: Store, args: argparse.Namespace) -> str:
@@ -114,21 +136,32 @@ def _operation(store: Store, args: argparse.Namespace) -> str:
     try:
         store.operations.hasten(args.cluster, args.name)
     except OperationClaimed as error:
-        raise BadInput(args.name, f"a step of it runs now ({error})", "repeat it when the step has ended") from None
+        raise BadInput(
+            args.name, f"a step of it runs now ({error})", "repeat it when the step has ended"
+        ) from None
     except OperationFinished as error:
-        raise BadInput(args.name, f"is over ({error})", f"see outscaler history {args.cluster}") from None
+        raise BadInput(
+            args.name, f"is over ({error})", f"see outscaler history {args.cluster}"
+        ) from None
     return f"until {format_time(due_at)}" if due_at else "for its first step"
 
 
 def _not_waiting(args: argparse.Namespace, waiting: Iterable[str], problem: str) -> BadInput:
     names = sorted(waiting)
     near = get_close_matches(args.name, names, n=1)
-    remedy = f"waiting: {', '.join(names[:10])}" if names else f"none waits; outscaler get {args.kind}s {args.cluster}"
-    return BadInput(f"{args.kind} {args.name[:100]}", problem, f"did you mean {near[0]}?" if near else remedy)
+    remedy = (
+        f"waiting: {', '.join(names[:10])}"
+        if names
+        else f"none waits; outscaler get {args.kind}s {args.cluster}"
+    )
+    return BadInput(
+        f"{args.kind} {args.name[:100]}", problem, f"did you mean {near[0]}?" if near else remedy
+    )
 
 
 def _wake(store: Store, args: argparse.Namespace) -> bool:
-    """Request a pass, or the operation's step; False where the queues are not known or not reachable."""
+    """Request a pass, or the operation's step; False where the queues are
+    not known or not reachable."""
     from chalicelib.dispatch.senders import NotSent
 
     table = table_name(args)
@@ -136,9 +169,13 @@ def _wake(store: Store, args: argparse.Namespace) -> bool:
         if args.kind != "operation":
             return request_pass(table, args.cluster)
         operation = store.operations.get(args.cluster, args.name)
-        return operation is None or request_step(table, args.cluster, args.name, operation.spec.provider)
+        return operation is None or request_step(
+            table, args.cluster, args.name, operation.spec.provider
+        )
     except NotSent as error:
-        warn(f"{args.cluster}: no pass could be requested ({error}); the next scheduled pass follows")
+        warn(
+            f"{args.cluster}: no pass could be requested ({error}); the next scheduled pass follows"
+        )
         return False
 
 

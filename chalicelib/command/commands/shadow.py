@@ -1,7 +1,7 @@
 """`outscaler shadow NAME`: compares a cluster in mode shadow with the autoscaler that acts there.
 
-`outscaler shadow accept NAME ID` records that an operator has looked at a disagreement, and `accept NAME/NODE` at all
-removals of a node; the gate then does not count them.
+`outscaler shadow accept NAME ID` records that an operator has looked at a disagreement, and `accept
+NAME/NODE` at all removals of a node; the gate then does not count them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="NAME",
-        help="the cluster; or accept NAME ID, or accept NAME/NODE, to record that a disagreement was looked at",
+        help=(
+            "the cluster; or accept NAME ID, or accept NAME/NODE, to record that a disagreement "
+            "was looked at"
+        ),
     )
     add_since_argument(parser)
     add_table_argument(parser)
@@ -47,7 +50,10 @@ def add_since_argument(parser: argparse.ArgumentParser) -> None:
         type=duration(_SHORTEST, LONGEST, " up to 30d, such as 7d or 36h", days=True),
         default=LONGEST,
         metavar="DURATION",
-        help="figures from the day on that is so long ago, such as 7d or 36h (default and maximum: 30d)",
+        help=(
+            "figures from the day on that is so long ago, such as 7d or 36h (default and maximum: "
+            "30d)"
+        ),
     )
 
 
@@ -57,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     if first == ACCEPT and rest:
         return _accept(args, *_named(rest))
     if rest:
-        raise BadInput("outscaler shadow", f"takes one cluster, but {rest[0]!r} is given too", "write one name")
+        raise BadInput(
+            "outscaler shadow", f"takes one cluster, but {rest[0]!r} is given too", "write one name"
+        )
     return show(open_store(args), first, args)
 
 
@@ -77,7 +85,9 @@ def _named(words: list[str]) -> tuple[str, str]:
     name, slash, node = words[0].partition("/")
     if (slash and len(words) > 1) or (not slash and len(words) != 2) or len(words) > 2:
         raise BadInput(
-            "outscaler shadow accept", "needs one cluster with one node or one id", "write NAME/NODE, or NAME ID"
+            "outscaler shadow accept",
+            "needs one cluster with one node or one id",
+            "write NAME/NODE, or NAME ID",
         )
     return name, node or words[-1]
 
@@ -93,18 +103,25 @@ def _accept(args: argparse.Namespace, name: str, word: str) -> int:
     matches = _disagreements(name, ledger, what)
     accepted = rows.accepted(name)
     if what not in accepted and len(accepted) >= MOST_ACCEPTED:
-        raise BadInput(name, f"has {MOST_ACCEPTED} accepted results", "find their common cause instead")
+        raise BadInput(
+            name, f"has {MOST_ACCEPTED} accepted results", "find their common cause instead"
+        )
     rows.accept(name, what, now)
     note(store, name, ACCEPT, {"accepted": what}, at=now)
     results = [shadow_view.match_data(match, {what: now}) for match in matches]
     data = {"name": name, "accepted": what, "at": format_time(now), "results": results}
     lines = [f"accepted: {shadow_table.sentence(match)}" for match in matches]
-    emit(args.output, data, lambda: ["\n".join((*lines, f"outscaler shadow {name} shows what is left"))])
+    emit(
+        args.output,
+        data,
+        lambda: ["\n".join((*lines, f"outscaler shadow {name} shows what is left"))],
+    )
     return 0
 
 
 def _whole_name(name: str, ledger: Ledger | None, word: str) -> str:
-    """Return the node of this text in the table, or the word. Raises BadInput where it may be several nodes."""
+    """Return the node of this text in the table, or the word. Raises BadInput where
+    it may be several nodes."""
     from chalicelib.command.shadow_table import node_texts
 
     texts = node_texts(ledger) if ledger else {}

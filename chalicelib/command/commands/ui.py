@@ -1,7 +1,8 @@
-"""`outscaler ui`: shows the status page of a deployment in the browser, read with the caller's own AWS credentials.
+"""`outscaler ui`: shows the status page of a deployment in the browser, read with the
+caller's own AWS credentials.
 
-The page is served on the loopback address of this machine, until Ctrl-C or half an hour without a request. It changes
-nothing: every page ends with the command that shows the same.
+The page is served on the loopback address of this machine, until Ctrl-C or half an hour without a
+request. It changes nothing: every page ends with the command that shows the same.
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ IDLE = 1800.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --port, --no-open, --hosted, --api, --cluster and --table."""
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port (default: a free one)")
     parser.add_argument(
-        "--no-open", action="store_true", help="print the address and open no browser, as for an SSH tunnel"
+        "--port", type=_port, default=0, metavar="N", help="the port (default: a free one)"
     )
     parser.add_argument(
-        "--hosted", action="store_true", help="open the page that the deployment serves, with a session of eight hours"
+        "--no-open",
+        action="store_true",
+        help="print the address and open no browser, as for an SSH tunnel",
+    )
+    parser.add_argument(
+        "--hosted",
+        action="store_true",
+        help="open the page that the deployment serves, with a session of eight hours",
     )
     parser.add_argument(
         "--api",
@@ -40,12 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help=f"with --hosted: the deployment's API (default: ${API}, else that of outscaler login)",
     )
-    parser.add_argument("--cluster", default="", metavar="NAME", help="with --hosted: the session shows this one only")
+    parser.add_argument(
+        "--cluster",
+        default="",
+        metavar="NAME",
+        help="with --hosted: the session shows this one only",
+    )
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page, or open the hosted one. Returns 0 after half an hour without a request; Ctrl-C ends it, too."""
+    """Serve the page, or open the hosted one. Returns 0 after half an hour without a
+    request; Ctrl-C ends it, too."""
     if args.hosted:
         from chalicelib.command.commands.ui import link_of
 
@@ -60,16 +73,24 @@ def run(args: argparse.Namespace) -> int:
 
     store = open_store(args)
     deployment = known_settings(store)
-    store.policies.names()  # a wrong table, region or credential is an error now, and not a page later
+    # a wrong table, region or credential is an error now, and not a page later
+    store.policies.names()
     try:
         server = PageServer(
-            args.port, lambda request, links: respond(store, request, time.time(), links, deployment), time.monotonic
+            args.port,
+            lambda request, links: respond(store, request, time.time(), links, deployment),
+            time.monotonic,
         )
     except OSError as error:
-        raise BadInput("--port", f"{args.port}: {error.strerror}", "choose another port, or leave it out") from None
+        raise BadInput(
+            "--port", f"{args.port}: {error.strerror}", "choose another port, or leave it out"
+        ) from None
     with server:
         sys.stdout.write(f"{server.address}\n")
-        sys.stdout.write("The address works once. Ctrl-C ends the page; it ends after 30 minutes without a request.\n")
+        sys.stdout.write(
+            "The address works once. Ctrl-C ends the page; it ends after 30 minutes without a "
+            "request.\n"
+        )
         sys.stdout.flush()
         if not args.no_open:
             _open(server.address)
@@ -95,10 +116,14 @@ def _port(text: str) -> int:
 
 
 def link_of(api: str, cluster: str) -> str:
-    """Return the address that opens the page. api: the address of the API, "" for that of the environment or of the
-    kept deployment. cluster: "" for all. Raises BadInput, ApiFailure."""
+    """Return the address that opens the page. api: the address of the API, "" for that of the
+    environment or of the kept deployment. cluster: "" for all. Raises BadInput, ApiFailure."""
     login, api = login_here(), api or ("" if chosen_stage() else os.environ.get(API, ""))
-    of_login = (login.api or endpoint_of(login.stack, login.region)) if login is not None and not api else ""
+    of_login = (
+        (login.api or endpoint_of(login.stack, login.region))
+        if login is not None and not api
+        else ""
+    )
     base = (api or of_login).rstrip("/")
     if not base:
         raise BadInput(
@@ -107,7 +132,9 @@ def link_of(api: str, cluster: str) -> str:
             "give the URL that the deployment prints",
         )
     if _scheme(base) != "https":
-        raise BadInput("--api", f"{base[:100]!r} is not an HTTPS address", "give the URL of the API")
+        raise BadInput(
+            "--api", f"{base[:100]!r} is not an HTTPS address", "give the URL of the API"
+        )
     path = f"/clusters/{quote(cluster, safe='')}/session" if cluster else "/ui/session"
     answer = post(f"{base}{path}")
     try:

@@ -1,8 +1,10 @@
-"""`outscaler uninstall CLUSTER`: takes Outscaler out of a cluster, so that nothing of it stays there.
+"""`outscaler uninstall CLUSTER`: takes Outscaler out of a cluster, so that
+nothing of it stays there.
 
-Its steps are in an order in which nothing is written again: the mode becomes off, open operations end, the lease keeps
-passes away, then taints, cordons, annotations, marks and tokens are removed, claims are released, and the policy is
-archived. It can be repeated. It never deletes a machine. Without --yes it shows what it would do.
+Its steps are in an order in which nothing is written again: the mode becomes off, open operations
+end, the lease keeps passes away, then taints, cordons, annotations, marks and tokens are removed,
+claims are released, and the policy is archived. It can be repeated. It never deletes a machine.
+Without --yes it shows what it would do.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from chalicelib.store import Lease, Store, StoredPolicy
 
 LONGEST = 25 * 60.0
-"""Seconds to wait for open operations, which is longer than any of them may take without a new attempt."""
+"""Seconds to wait for open operations, which is longer than any of them may
+take without a new attempt."""
 _PAUSE = 5.0
 _LEASE = 900.0
 _MANIFESTS = "outscaler manifests"
@@ -45,8 +48,8 @@ class UninstallClock(msgspec.Struct, frozen=True):
 
 
 class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
-    """The result. done: whether anything was changed. version: of the archived policy, 0 where there was none. claims:
-    released groups."""
+    """The result. done: whether anything was changed. version: of the archived policy, 0 where
+    there was none. claims: released groups."""
 
     name: str
     done: bool
@@ -59,28 +62,39 @@ class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the cluster, its kubeconfigs, and what to leave."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
-    parser.add_argument("--yes", action="store_true", help="do it; without it, only show what would be done")
+    parser.add_argument(
+        "--yes", action="store_true", help="do it; without it, only show what would be done"
+    )
     add_cluster_arguments(
         parser,
         "the cluster, with rights to patch nodes (default: $KUBECONFIG, otherwise ~/.kube/config)",
         "the cluster of Cluster API's objects, if another",
     )
-    parser.add_argument("--without-cluster", action="store_true", help="the cluster does not exist any more")
+    parser.add_argument(
+        "--without-cluster", action="store_true", help="the cluster does not exist any more"
+    )
     parser.add_argument(
         "--foreign",
         action="store_true",
-        help="also remove taints of removals that another autoscaler has left behind; stop that autoscaler first",
+        help=(
+            "also remove taints of removals that another autoscaler has left behind; stop that "
+            "autoscaler first"
+        ),
     )
     parser.add_argument(
-        "--keep-soft-taints", action="store_true", help="leave soft taints to another autoscaler that is at work"
+        "--keep-soft-taints",
+        action="store_true",
+        help="leave soft taints to another autoscaler that is at work",
     )
-    parser.add_argument("--keep-status", action="store_true", help="do not name the status ConfigMap as a remainder")
+    parser.add_argument(
+        "--keep-status", action="store_true", help="do not name the status ConfigMap as a remainder"
+    )
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Uninstall, or show what would be done. Returns 0, or 1 where something could not be removed. Raises BadInput for
-    a cluster that the table does not have."""
+    """Uninstall, or show what would be done. Returns 0, or 1 where something could not be removed.
+    Raises BadInput for a cluster that the table does not have."""
     return uninstall(args, UninstallClock(time.time, time.sleep))
 
 
@@ -120,7 +134,11 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
         failures=tuple(cleanup.failures) if cleanup else (),
     )
     rest = _remainder(args, policy, result, prefix)
-    emit(args.output, msgspec.to_builtins(result) | {"remains": rest}, lambda: _blocks(result, rest, _repeated(args)))
+    emit(
+        args.output,
+        msgspec.to_builtins(result) | {"remains": rest},
+        lambda: _blocks(result, rest, _repeated(args)),
+    )
     return 1 if result.failures else 0
 
 
@@ -129,20 +147,28 @@ def _policy_of(latest_policy: StoredPolicy) -> Policy | None:
     from chalicelib.policy.load import load
 
     try:
-        return load(latest_policy.text, place=f"{latest_policy.name} version {latest_policy.version}")[0]
+        return load(
+            latest_policy.text, place=f"{latest_policy.name} version {latest_policy.version}"
+        )[0]
     except BadInput as error:
         warn(f"{error}; the policy is archived without being read")
         return None
 
 
 def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
-    """Return what looks for and removes the rest, in the places that the policy uses; everywhere where there is none
-    that can be read. Raises BadInput where a kubeconfig is missing."""
+    """Return what looks for and removes the rest, in the places that the policy uses; everywhere
+    where there is none that can be read. Raises BadInput where a kubeconfig is missing."""
     from chalicelib.command.cluster_cleanup import ClusterCleanup
-    from chalicelib.command.doctor.needed_rules import capi_namespaces, makes_tokens, management_access
+    from chalicelib.command.doctor.needed_rules import (
+        capi_namespaces,
+        makes_tokens,
+        management_access,
+    )
     from chalicelib.command.live_cluster import connected_by_file
 
-    management = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else None
+    management = (
+        connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else None
+    )
     if management is None and policy is not None and management_access(policy) is not None:
         raise BadInput(
             "--management-kubeconfig",
@@ -161,8 +187,8 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
 
 
 def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | None) -> StoredPolicy:
-    """Put a version with mode off in force and return it. The document loses its comments; the version before keeps
-    them."""
+    """Put a version with mode off in force and return it. The document loses its comments; the
+    version before keeps them."""
     from chalicelib.command.policy_files import text_values, written
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
@@ -179,9 +205,13 @@ def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | No
     off, _ = load(text, place=name)
     form, version = compiled(off, text), stored_policy.version
     try:
-        store.policies.put(name, text, digest(text), version, webhook=off.webhook.secret, compiled=form)
+        store.policies.put(
+            name, text, digest(text), version, webhook=off.webhook.secret, compiled=form
+        )
     except PolicyChanged as error:
-        raise BadInput(name, f"another version was stored in the meantime ({error})", "repeat it") from None
+        raise BadInput(
+            name, f"another version was stored in the meantime ({error})", "repeat it"
+        ) from None
     current = store.policies.current(name)
     if current is None:
         raise BadInput(name, "the policy was archived in the meantime", "repeat it")
@@ -207,7 +237,8 @@ def _wait_for_operations(store: Store, name: str, clock: UninstallClock) -> None
 
 
 def _lease(store: Store, name: str, clock: UninstallClock) -> Lease:
-    """Acquire the cluster's lease, so that no pass writes meanwhile. Raises LeaseHeld after the longest lease."""
+    """Acquire the cluster's lease, so that no pass writes meanwhile. Raises LeaseHeld
+    after the longest lease."""
     from chalicelib.store.errors import LeaseHeld
 
     until = clock.now() + _LEASE
@@ -221,7 +252,8 @@ def _lease(store: Store, name: str, clock: UninstallClock) -> Lease:
 
 
 def _repeated(args: argparse.Namespace) -> str:
-    """Return the command line that does what this one has shown: with the same cluster, tables and limits."""
+    """Return the command line that does what this one has shown: with the same
+    cluster, tables and limits."""
     words = ["outscaler", "uninstall", args.name, "--yes"]
     for name in ("kubeconfig", "context", "management_kubeconfig", "table", "policy_table"):
         if value := getattr(args, name):
@@ -231,42 +263,71 @@ def _repeated(args: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uninstalled, prefix: str) -> list[str]:
-    """Return what the command may not remove, as commands where there are any. prefix: of the deployment's secrets."""
+def _remainder(
+    args: argparse.Namespace, policy: Policy | None, uninstalled: Uninstalled, prefix: str
+) -> list[str]:
+    """Return what the command may not remove, as commands where there are any. prefix: of
+    the deployment's secrets."""
     from chalicelib.command.cluster_cleanup import EXPIRED
 
     rest = _roles(policy, keep_status=args.keep_status)
-    tokens = [leftover.name.partition("/")[2] for leftover in uninstalled.cluster if EXPIRED in leftover.what]
+    tokens = [
+        leftover.name.partition("/")[2]
+        for leftover in uninstalled.cluster
+        if EXPIRED in leftover.what
+    ]
     if tokens:
-        rest.append(f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # expired tokens")
+        rest.append(
+            f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # "
+            "expired tokens"
+        )
     if policy and policy.kubernetes.watcher_secret:
         rest.append(f"{_MANIFESTS} watcher | kubectl delete -f - --ignore-not-found")
         rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
         options = policy.options if policy else Options()
         rest.append(
-            f"kubectl -n {options.namespace} delete configmap {options.status_config_map_name} --ignore-not-found"
+            f"kubectl -n {options.namespace} delete configmap {options.status_config_map_name} "
+            "--ignore-not-found"
         )
     secrets = f"{prefix}{args.name}/"
-    rest.append(f"aws ssm get-parameters-by-path --recursive --path /{secrets}  # then delete-parameter for each")
-    rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
+    rest.append(
+        f"aws ssm get-parameters-by-path --recursive --path /{secrets}  # then delete-parameter "
+        "for each"
+    )
+    rest.append(
+        f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then "
+        "delete-secret for each"
+    )
     rest.append(f"the deployment, if this was its last cluster: {DOCS}/uninstall.md")
     return rest
 
 
 def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
-    """Return the commands that delete the roles which the policy needs, with their accounts and tokens. A role in
-    another namespace than its file says is named, because `-f` would delete another one."""
+    """Return the commands that delete the roles which the policy needs, with their
+    accounts and tokens. A role in another namespace than its file says is named, because
+    `-f` would delete another one."""
     from chalicelib.command.commands.manifests import manifest_name
-    from chalicelib.command.doctor.needed_rules import ALL_FILES, MANAGEMENT, WORKLOAD_FILE, needed_rules
+    from chalicelib.command.doctor.needed_rules import (
+        ALL_FILES,
+        MANAGEMENT,
+        WORKLOAD_FILE,
+        needed_rules,
+    )
 
     tail = "--ignore-not-found"
-    account = f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
-    whole = {file: f"{_MANIFESTS} {manifest_name(file)} | kubectl delete -f - {tail}" for file in ALL_FILES}
+    account = (
+        f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
+    )
+    whole = {
+        file: f"{_MANIFESTS} {manifest_name(file)} | kubectl delete -f - {tail}"
+        for file in ALL_FILES
+    }
     whole[WORKLOAD_FILE] += "  # service account, roles, status"
     if keep_status:
         whole[WORKLOAD_FILE] = (
-            f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n kube-system delete "
+            f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n "
+            "kube-system delete "
             f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of {_MANIFESTS} rbac"
         )
     commands = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
@@ -276,7 +337,8 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
         file, role = rule.source.file, rule.source.role
         if rule.is_moved:
             named = (
-                f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of {_MANIFESTS} {manifest_name(file)}"
+                f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of {_MANIFESTS} "
+                f"{manifest_name(file)}"
             )
             commands[f"{there}{named}"] = f"kubectl {there}{named}"
         else:
@@ -291,20 +353,28 @@ def _blocks(uninstalled: Uninstalled, rest: list[str], repeated: str) -> list[Bl
     blocks: list[Block] = [
         Table(
             ("kind", "name", "what"),
-            tuple((leftover.kind, leftover.name, ", ".join(leftover.what)) for leftover in uninstalled.cluster),
+            tuple(
+                (leftover.kind, leftover.name, ", ".join(leftover.what))
+                for leftover in uninstalled.cluster
+            ),
             title="Removed from the cluster" if done else "Would be removed from the cluster",
             empty="nothing of Outscaler is in the cluster",
         )
     ]
     if uninstalled.claims:
-        blocks.append(f"Claims {'released' if done else 'that would be released'}: {', '.join(uninstalled.claims)}")
+        blocks.append(
+            f"Claims {'released' if done else 'that would be released'}: "
+            f"{', '.join(uninstalled.claims)}"
+        )
     if uninstalled.failures:
         rows = tuple((failure.kind, failure.name, failure.why) for failure in uninstalled.failures)
         blocks.append(Table(("kind", "name", "why not"), rows, title="Not removed"))
     if not done:
         outcome = f"nothing is changed. Next: {repeated}"
     elif uninstalled.failures:
-        outcome = "the mode is off; the policy stays until everything is removed. Repeat the command"
+        outcome = (
+            "the mode is off; the policy stays until everything is removed. Repeat the command"
+        )
     elif uninstalled.version:
         outcome = f"version {uninstalled.version} of the policy is archived"
     else:

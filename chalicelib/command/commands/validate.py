@@ -1,7 +1,8 @@
-"""`outscaler validate FILE…`: checks each document and warns of settings that may not do what their author expects.
+"""`outscaler validate FILE…`: checks each document and warns of settings that may not do
+what their author expects.
 
-Needs neither AWS nor a cluster: what a deployment permits is as `outscaler login` has kept it. Mistakes and warnings go
-to standard error, the result per file to standard output.
+Needs neither AWS nor a cluster: what a deployment permits is as `outscaler login` has kept it.
+Mistakes and warnings go to standard error, the result per file to standard output.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ class FileVerdict(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add FILE… and --strict."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="policy document, or - for standard input")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="policy document, or - for standard input"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 if there are warnings")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Validate the files. Returns 2 if a document is invalid, 1 if --strict and one has warnings, otherwise 0."""
+    """Validate the files. Returns 2 if a document is invalid, 1 if --strict and one
+    has warnings, otherwise 0."""
     if notice := settings_here().notice:
         warn(notice)
     verdicts = _names_once([_verdict(file) for file in args.files])
@@ -49,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
             "name": verdict.name,
             "valid": not verdict.problems,
             "problems": [
-                {"place": bad.place, "problem": bad.problem, "remedy": bad.remedy} for bad in verdict.problems
+                {"place": bad.place, "problem": bad.problem, "remedy": bad.remedy}
+                for bad in verdict.problems
             ],
             "warnings": list(verdict.warnings),
         }
@@ -76,7 +81,8 @@ def _verdict(file: str) -> FileVerdict:
 
 
 def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
-    """Return one mistake for a configuration of Cluster Autoscaler, in the place of one for each of its keys."""
+    """Return one mistake for a configuration of Cluster Autoscaler, in the place of
+    one for each of its keys."""
     from chalicelib.command.importers.read_autoscaler import form_of
 
     form = form_of(place_of(file), text)
@@ -92,7 +98,10 @@ def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
         before = first.setdefault(verdict.name, verdict.file) if verdict.name else verdict.file
         problems = verdict.problems
         if before != verdict.file:
-            place, problem = f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}"
+            place, problem = (
+                f"{verdict.file}: metadata.name",
+                f"{verdict.name} is already in {before}",
+            )
             problems = (*problems, BadInput(place, problem, "one document per cluster"))
         checked.append(msgspec.structs.replace(verdict, problems=problems))
     return checked

@@ -1,5 +1,5 @@
-"""Checks of a cluster as it is: what the planner does not simulate, nodes of no vendor, startup taints, spot nodes, and
-what the first passes in mode active would remove."""
+"""Checks of a cluster as it is: what the planner does not simulate, nodes of no vendor, startup
+taints, spot nodes, and what the first passes in mode active would remove."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ _SCHEMES = {
     "clusterapi": ("",),
 }
 """Beginnings of providerIDs; an empty one: any, since the infrastructure decides."""
-_OWN_TAINTS = ("node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "node.cloudprovider.kubernetes.io/")
+_OWN_TAINTS = (
+    "node.kubernetes.io/",
+    "ToBeDeletedBy",
+    "DeletionCandidateOf",
+    "node.cloudprovider.kubernetes.io/",
+)
 _LIMITED = (
     ReasonCode.PARALLELISM,
     ReasonCode.DISRUPTION_BUDGET,
@@ -60,17 +65,29 @@ def check_simulation(context: DoctorContext) -> Iterator[Finding]:
 
 def check_provider_ids(context: DoctorContext) -> Iterator[Finding]:
     """DR24: nodes without a providerID of a provider in the policy."""
-    beginnings = tuple(scheme for name in context.policy.providers for scheme in _SCHEMES.get(name, ("",)))
+    beginnings = tuple(
+        scheme for name in context.policy.providers for scheme in _SCHEMES.get(name, ("",))
+    )
     nodes = context.required_snapshot.nodes
     missing = [node.name for node in nodes if not node.provider_id]
-    foreign = [node.name for node in nodes if node.provider_id and not node.provider_id.startswith(beginnings)]
-    for names, what in ((missing, "no providerID"), (foreign, "a providerID of no provider in the policy")):
+    foreign = [
+        node.name
+        for node in nodes
+        if node.provider_id and not node.provider_id.startswith(beginnings)
+    ]
+    for names, what in (
+        (missing, "no providerID"),
+        (foreign, "a providerID of no provider in the policy"),
+    ):
         if names and beginnings:
-            yield finding("DR24", f"{len(names)} nodes have {what}: {first_names(names)}", nodes=names[:200])
+            yield finding(
+                "DR24", f"{len(names)} nodes have {what}: {first_names(names)}", nodes=names[:200]
+            )
 
 
 def check_startup_taints(context: DoctorContext) -> Iterator[Finding]:
-    """DR25: taints that only young nodes carry, and that the policy does not know as startup taints."""
+    """DR25: taints that only young nodes carry, and that the policy does
+    not know as startup taints."""
     now, nodes, options = context.clock(), context.required_snapshot.nodes, context.policy.options
     known = (*options.startup_taint, *options.startup_taint_prefix, *_OWN_TAINTS)
     old = [node for node in nodes if not _is_young(node, now)]
@@ -90,7 +107,12 @@ def _is_young(node: Node, now: float) -> bool:
 def check_apis(context: DoctorContext) -> Iterator[Finding]:
     """DR26: API versions that the cluster does not serve."""
     for path, query, severity, words in (
-        ("/apis/policy/v1", None, Severity.ERROR, "policy v1: disruption budgets and evictions are missing"),
+        (
+            "/apis/policy/v1",
+            None,
+            Severity.ERROR,
+            "policy v1: disruption budgets and evictions are missing",
+        ),
         (
             "/apis/storage.k8s.io/v1/csistoragecapacities",
             {"limit": "1"},
@@ -110,17 +132,26 @@ def check_expander(context: DoctorContext) -> Iterator[Finding]:
     untainted = [
         group.id
         for group in groups
-        if group.template is not None and announces_device(group.template) and not group.template.taints
+        if group.template is not None
+        and announces_device(group.template)
+        and not group.template.taints
     ]
-    if expanders[:1] in (("price",), ("least-cost",), ("priority",)) or len(untainted) in (0, len(groups)):
+    if expanders[:1] in (("price",), ("least-cost",), ("priority",)) or len(untainted) in (
+        0,
+        len(groups),
+    ):
         return
     chain = ", ".join(expanders)
-    text = f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for ordinary pods"
+    text = (
+        f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for "
+        "ordinary pods"
+    )
     yield finding("DR31", text, groups=untainted)
 
 
 def check_spot(context: DoctorContext) -> Iterator[Finding]:
-    """DR33: spot groups and nodes, while the policy does not say that interruptions are acted on."""
+    """DR33: spot groups and nodes, while the policy does not say that
+    interruptions are acted on."""
     if context.policy.spot is not None:
         return
     snapshot = context.required_snapshot
@@ -133,7 +164,8 @@ def check_spot(context: DoctorContext) -> Iterator[Finding]:
 
 
 def check_zones(context: DoctorContext) -> Iterator[Finding]:
-    """DR34: groups whose new nodes may be in one of several zones, while pods or volumes need a certain one."""
+    """DR34: groups whose new nodes may be in one of several zones, while pods or
+    volumes need a certain one."""
     snapshot = context.required_snapshot
     if not _uses_zones(snapshot):
         return
@@ -141,13 +173,16 @@ def check_zones(context: DoctorContext) -> Iterator[Finding]:
     by_id = {node.provider_id: node for node in snapshot.nodes if node.provider_id}
     elsewhere = {zone_label(node) for node in snapshot.nodes}
     for group in snapshot.groups:
-        machines = (by_name.get(instance.node) or by_id.get(instance.id) for instance in group.instances)
+        machines = (
+            by_name.get(instance.node) or by_id.get(instance.id) for instance in group.instances
+        )
         nodes = [node for node in machines if node is not None]
         zones = zones_of_group(group, nodes, None, GroupMemory(), elsewhere, context.clock())
         if zones:
             named = ", ".join(zone or "others" for zone in zones)
             text = (
-                f"new nodes of group {group.id} may be in any of several zones ({named}): pods that need one of them"
+                f"new nodes of group {group.id} may be in any of several zones ({named}): pods "
+                "that need one of them"
                 " are promised nothing, and get one attempt at a time"
             )
             yield finding("DR34", text, group=group.id, zones=list(zones))
@@ -164,7 +199,10 @@ def _uses_zones(snapshot: Snapshot) -> bool:
 def _place_keys(pod: PodClass) -> set[str]:
     """Return the labels of nodes by which the place of a pod is limited."""
     terms = pod.required_affinity or ()
-    keys = {*pod.node_selector, *(requirement.key for term in terms for requirement in term.expressions)}
+    keys = {
+        *pod.node_selector,
+        *(requirement.key for term in terms for requirement in term.expressions),
+    }
     keys |= {spread.topology_key for spread in pod.spread}
     return keys | {term.topology_key for term in (*pod.pod_affinity, *pod.pod_anti_affinity)}
 
@@ -183,7 +221,9 @@ def check_removals(context: DoctorContext) -> Iterator[Finding]:
     if context.plan is None:
         return
     nodes = [removal.node for removal in context.plan.removals]
-    later = [verdict.node for verdict in context.plan.unremovable if verdict.reason.code in _LIMITED]
+    later = [
+        verdict.node for verdict in context.plan.unremovable if verdict.reason.code in _LIMITED
+    ]
     if nodes or later:
         more = f", then {len(later)} more within the limits" if later else ""
         text = f"first removals in mode active: {len(nodes)} nodes ({first_names(nodes)}){more}"

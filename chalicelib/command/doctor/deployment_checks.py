@@ -29,16 +29,19 @@ from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, read_keys, sign
 from chalicelib.snapshot.list_archive import watcher_key
 
-# -- secrets ---------------------------------------------------------------------------------------------------------
+# -- secrets ---------------------------------------------------------------------------------------
 
 Form = Callable[[Policy, str, str], object]
-"""(policy, text, place for messages) -> what is parsed; raises BadInput that quotes no part of the text."""
+"""(policy, text, place for messages) -> what is parsed; raises BadInput that
+quotes no part of the text."""
 
 
 def _kubeconfig(context: Callable[[Policy], str]) -> Form:
     def parse(policy: Policy, text: str, place: str) -> object:
         insecure = policy.kubernetes.allow_insecure_tls
-        return from_kubeconfig(text, context=context(policy), place=place, allow_insecure_tls=insecure)
+        return from_kubeconfig(
+            text, context=context(policy), place=place, allow_insecure_tls=insecure
+        )
 
     return parse
 
@@ -55,7 +58,9 @@ def _notices(_policy: Policy, text: str, place: str) -> object:
     try:
         return signature(text, "", "", b"")
     except ValueError:
-        raise BadInput(place, "is neither text nor whsec_ and base64", "store it as the receiver gave it") from None
+        raise BadInput(
+            place, "is neither text nor whsec_ and base64", "store it as the receiver gave it"
+        ) from None
 
 
 _MANAGEMENT = _kubeconfig(lambda policy: policy.providers["clusterapi"].get("context", ""))
@@ -84,12 +89,14 @@ FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
         ("notifications", "webhook", "secret"): _notices,
     }
 )
-"""The form of each secret, by the key that names it: what its user parses it as. Several keys share a use in the names
-of secrets (a watcher's key and a kubeconfig, for example), so the use does not say what a secret is."""
+"""The form of each secret, by the key that names it: what its user parses it as. Several keys
+share a use in the names of secrets (a watcher's key and a kubeconfig, for example), so the use
+does not say what a secret is."""
 
 
 def check_secrets(context: DoctorContext) -> Iterator[Finding]:
-    """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
+    """DR27: secrets that are missing, empty, or of a form that is not read.
+    No value is in a finding."""
     for path, name, _ in named_by(context.policy):
         place = ".".join(("spec", *path))
         create = store_command(name, exists=True)
@@ -99,7 +106,13 @@ def check_secrets(context: DoctorContext) -> Iterator[Finding]:
             if name in context.replaced:  # the checks of kubeconfigs look at the file
                 continue
             fix = f"add --secret {name}=FILE, so that its form is checked"
-            yield finding("DR27", f"{place_of(name)} is not given", severity=Severity.UNASKED, fix=fix, path=place)
+            yield finding(
+                "DR27",
+                f"{place_of(name)} is not given",
+                severity=Severity.UNASKED,
+                fix=fix,
+                path=place,
+            )
             continue
         except BadInput as error:
             message = f"secret {name} was not read: {error.problem}"
@@ -115,17 +128,23 @@ def check_secrets(context: DoctorContext) -> Iterator[Finding]:
             FORMS[path](context.policy, text, f"secret {name}")
         except BadInput as error:
             where = error.place if name in error.place else f"secret {name}"
-            yield finding("DR27", f"{where}: {error.problem}", fix=error.remedy or create, path=place)
+            yield finding(
+                "DR27", f"{where}: {error.problem}", fix=error.remedy or create, path=place
+            )
 
 
-# -- webhook ---------------------------------------------------------------------------------------------------------
+# -- webhook ---------------------------------------------------------------------------------------
 
 REASON = "OutscalerDoctor"
-"""The reason of the event that the check sends. No policy lists it, so the webhook counts it and requests no pass."""
+"""The reason of the event that the check sends. No policy lists it, so the webhook counts
+it and requests no pass."""
 _BOUNDS = ExchangeBounds(connect=5.0, read=10.0, total=15.0, bytes=2**16)
 _LOG = "look at the log of the function behind the API"
 _FIXES = {
-    401: "store the same secret for the sender and in the policy's webhook secret, and compare the clocks",
+    401: (
+        "store the same secret for the sender and in the policy's webhook secret, and compare the "
+        "clocks"
+    ),
     403: "remove the authoriser, or the resource policy, from the webhook's route",
     404: "apply the policy first, and compare the address with the deployment's",
     429: _LOG,
@@ -144,10 +163,16 @@ def check_webhook(context: DoctorContext) -> Iterator[Finding]:
     unasked = ("", "")
     if not context.webhook_url:
         if secret:
-            unasked = ("the webhook was not asked", f"give its address: --webhook {context.api or 'URL'}")
+            unasked = (
+                "the webhook was not asked",
+                f"give its address: --webhook {context.api or 'URL'}",
+            )
     elif not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
-        prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or PARAMETER + DEFAULT_PREFIX
+        prefix = (
+            context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0]
+            or PARAMETER + DEFAULT_PREFIX
+        )
         yield finding("DR28", text, fix=f"spec.webhook: {{secret: {prefix}{name}/webhook}}")
     else:
         try:
@@ -165,9 +190,18 @@ def check_webhook(context: DoctorContext) -> Iterator[Finding]:
 
 def _send_event(context: DoctorContext, key: bytes) -> Iterator[Finding]:
     name, now = context.policy.name, str(int(context.clock()))
-    event = {"kind": "Event", "reason": REASON, "type": "Normal", "message": "sent by outscaler doctor"}
+    event = {
+        "kind": "Event",
+        "reason": REASON,
+        "type": "Normal",
+        "message": "sent by outscaler doctor",
+    }
     body = json.dumps(event).encode()
-    headers = {"Content-Type": "application/json", TIMESTAMP: now, SIGNATURE: sign(key, name, now, body)}
+    headers = {
+        "Content-Type": "application/json",
+        TIMESTAMP: now,
+        SIGNATURE: sign(key, name, now, body),
+    }
     url = f"{context.webhook_url.rstrip('/')}/clusters/{quote(name, safe='')}/events"
     try:
         scheme = urlsplit(url).scheme
@@ -197,7 +231,7 @@ def _send_event(context: DoctorContext, key: bytes) -> Iterator[Finding]:
         yield finding("DR28", f"{url} is not the webhook of Outscaler")
 
 
-# -- volume ----------------------------------------------------------------------------------------------------------
+# -- volume ----------------------------------------------------------------------------------------
 
 MONTH = 30 * 86400.0
 POD, NODE = 7_900, 25_000

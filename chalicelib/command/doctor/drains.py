@@ -1,7 +1,7 @@
 """Checks of pods and PodDisruptionBudgets that hold their nodes for ever, whatever happens.
 
-A budget without an eviction at present is no finding by itself, because pods become ready again. Pods are counted by
-drain rule, from the planner's own verdicts.
+A budget without an eviction at present is no finding by itself, because pods become ready again.
+Pods are counted by drain rule, from the planner's own verdicts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _budget_findings(context: DoctorContext) -> Iterator[Finding]:
             bound = f"minAvailable {spec.min_available}"
             if spec.max_unavailable is not None:
                 bound = f"maxUnavailable {spec.max_unavailable}"
-            text += f" allows 0 disruptions and always will: {bound} of {status.expected_pods} replicas"
+            text += (
+                f" allows 0 disruptions and always will: {bound} of {status.expected_pods} replicas"
+            )
             yield finding("DR18", text, budget=budget.key, expectedPods=status.expected_pods)
         elif status.current_healthy == 0 < status.desired_healthy and (
             spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
@@ -133,11 +135,14 @@ def check_overlaps(context: DoctorContext) -> Iterator[Finding]:
             pods_by_names.setdefault(names, []).append(pod)
     for names, pods in list(pods_by_names.items())[:_MOST]:
         shown = ", ".join(pod.key for pod in pods[:3])
-        text = f"pods {shown} are under the budgets {' and '.join(names)}: the eviction API refuses them for good"
+        text = (
+            f"pods {shown} are under the budgets {' and '.join(names)}: the eviction API refuses "
+            "them for good"
+        )
         yield finding("DR19", text, budgets=list(names), pods=[pod.key for pod in pods[:_MOST]])
 
 
-# -- drain rules -----------------------------------------------------------------------------------------------------
+# -- drain rules -----------------------------------------------------------------------------------
 
 MANY = 0.25
 """Share of the nodes of node groups from which held nodes are a warning."""
@@ -146,17 +151,25 @@ _FIXES = {
     ReasonCode.CONTROLLER_NOT_FOUND: "delete the pods, or recreate their controllers",
     ReasonCode.MIN_REPLICAS: "add a replica, or set options.minReplicaCount to 0",
     ReasonCode.NOT_REPLICATED: "run the pods by a controller, or annotate them safe-to-evict: true",
-    ReasonCode.LOCAL_STORAGE: "annotate safe-to-evict-local-volumes, or set options.skipNodesWithLocalStorage: false",
-    ReasonCode.NOT_SAFE_TO_EVICT: "take off the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false",
+    ReasonCode.LOCAL_STORAGE: (
+        "annotate safe-to-evict-local-volumes, or set options.skipNodesWithLocalStorage: false"
+    ),
+    ReasonCode.NOT_SAFE_TO_EVICT: (
+        "take off the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false"
+    ),
     ReasonCode.KUBE_SYSTEM: "give the pods of kube-system disruption budgets",
     ReasonCode.NOT_ENOUGH_PDB: "loosen the disruption budgets",
 }
 
 
 def check_drains(context: DoctorContext) -> Iterator[Finding]:
-    """DR21: nodes that no drain can empty, by rule. DR22: nodes held by kube-system pods without a budget."""
+    """DR21: nodes that no drain can empty, by rule. DR22: nodes held by
+    kube-system pods without a budget."""
     grouped = {
-        instance.node for group in context.required_snapshot.groups for instance in group.instances if instance.node
+        instance.node
+        for group in context.required_snapshot.groups
+        for instance in group.instances
+        if instance.node
     }
     blocked = [verdict for verdict in _blocked_nodes(context) if verdict.node in grouped]
     if not blocked:
@@ -181,15 +194,21 @@ def check_drains(context: DoctorContext) -> Iterator[Finding]:
     system = by_rule.get(ReasonCode.KUBE_SYSTEM, [])
     if system:
         pods = list(dict.fromkeys(verdict.pod for verdict in system))
-        command = "kubectl -n kube-system create poddisruptionbudget NAME --selector=k8s-app=NAME --max-unavailable=1"
+        command = (
+            "kubectl -n kube-system create poddisruptionbudget NAME --selector=k8s-app=NAME "
+            "--max-unavailable=1"
+        )
         fix = "\n".join([QUESTIONS["DR22"].fix, *(f"# {pod}: {command}" for pod in pods[:3])])
-        text = f"pods of kube-system without a budget hold {len(system)} nodes: {', '.join(pods[:3])}"
+        text = (
+            f"pods of kube-system without a budget hold {len(system)} nodes: {', '.join(pods[:3])}"
+        )
         nodes = [verdict.node for verdict in system][:100]
         yield finding("DR22", text, fix=fix, pods=pods[:100], nodes=nodes)
 
 
 def _blocked_nodes(context: DoctorContext) -> Sequence[NodeVerdict]:
-    """Return the nodes that a pod blocks. Utilization does not count, since it may fall at any time."""
+    """Return the nodes that a pod blocks. Utilization does not count, since
+    it may fall at any time."""
     options = msgspec.structs.replace(
         context.policy.options,
         scale_down_enabled=True,
@@ -199,6 +218,14 @@ def _blocked_nodes(context: DoctorContext) -> Sequence[NodeVerdict]:
     )
     policy = msgspec.structs.replace(context.policy, options=options)
     plan, _ = plan_cluster(
-        context.required_snapshot, policy, Memory(), context.clock(), 0, assume_unneeded_for=UNNEEDED, wait=False
+        context.required_snapshot,
+        policy,
+        Memory(),
+        context.clock(),
+        0,
+        assume_unneeded_for=UNNEEDED,
+        wait=False,
     )
-    return [verdict for verdict in plan.unremovable if verdict.reason.code is ReasonCode.BLOCKED_BY_POD]
+    return [
+        verdict for verdict in plan.unremovable if verdict.reason.code is ReasonCode.BLOCKED_BY_POD
+    ]

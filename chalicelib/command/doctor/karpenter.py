@@ -1,8 +1,8 @@
 """Checks for Karpenter. Two programs that buy a node for one pod buy twice.
 
-It is found by its Lease in any namespace, its image, the add-on of a vendor's managed cluster, and its NodePools. Where
-it has NodePools, these decide: it is an error only if one of them makes nodes for pods for which one of the policy's
-groups would grow as well.
+It is found by its Lease in any namespace, its image, the add-on of a vendor's managed cluster, and
+its NodePools. Where it has NodePools, these decide: it is an error only if one of them makes nodes
+for pods for which one of the policy's groups would grow as well.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from chalicelib.providers.base import AddonReader
 _ADDON = "karpenter"
 _STOP = "remove Karpenter, or scale its Deployment to 0"
 _SHARE = (
-    "give the NodePools a taint or a required label that these groups do not have, set their limits to what they have, "
+    "give the NodePools a taint or a required label that these groups do not have, set their "
+    "limits to what they have, "
     "or remove Karpenter"
 )
 
 
 class SharedPod(msgspec.Struct, frozen=True):
-    """A class of pods for which a group would grow. pod: one of them. terms: what they ask of a node's labels."""
+    """A class of pods for which a group would grow. pod: one of them. terms: what
+    they ask of a node's labels."""
 
     pod: str
     group: str
@@ -49,14 +51,21 @@ class SharedPod(msgspec.Struct, frozen=True):
     terms: tuple[LabelRequirements, ...]
 
 
-def check_karpenter(context: DoctorContext, workloads: Sequence[RunningAutoscaler]) -> Iterator[Finding]:
-    """DR07: a Karpenter that buys for the pods of these groups. DR09: one that does not. workloads: of Karpenter."""
+def check_karpenter(
+    context: DoctorContext, workloads: Sequence[RunningAutoscaler]
+) -> Iterator[Finding]:
+    """DR07: a Karpenter that buys for the pods of these groups. DR09: one that does not.
+    workloads: of Karpenter."""
     signs, gaps = _signs(context, workloads)
     try:
         pools = read_pools(context.observer)
     except ClusterError as error:
         pools = ()
-        reason = "may not be read" if isinstance(error, Forbidden) else f"could not be read: {error.message}"
+        reason = (
+            "may not be read"
+            if isinstance(error, Forbidden)
+            else f"could not be read: {error.message}"
+        )
         gaps.append(f"NodePools of Karpenter {reason}")
     judged = [pool for pool in pools[:MOST_POOLS] if not pool.problem]
     if judged:
@@ -68,13 +77,19 @@ def check_karpenter(context: DoctorContext, workloads: Sequence[RunningAutoscale
     if malformed:
         gaps.append(f"NodePools of Karpenter could not be judged: {first_names(malformed)}")
     if len(pools) > MOST_POOLS:
-        gaps.append(f"there are more than {MOST_POOLS} NodePools of Karpenter, and the others were not judged")
+        gaps.append(
+            f"there are more than {MOST_POOLS} NodePools of Karpenter, and the others were not "
+            "judged"
+        )
     for gap in gaps:
         yield finding("DR07", gap, severity=Severity.UNASKED)
 
 
-def _signs(context: DoctorContext, workloads: Sequence[RunningAutoscaler]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return (kind, text) of each sign that Karpenter runs, the surest kind alone, and what could not be asked."""
+def _signs(
+    context: DoctorContext, workloads: Sequence[RunningAutoscaler]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return (kind, text) of each sign that Karpenter runs, the surest kind alone, and
+    what could not be asked."""
     leases, gaps = _leases(context)
     addons = []
     for name, provider in context.providers:
@@ -88,13 +103,15 @@ def _signs(context: DoctorContext, workloads: Sequence[RunningAutoscaler]) -> tu
     if leases:
         return [("lease", text) for text in leases], gaps
     if workloads:
-        return [("workload", f"{workload.place} has ready replicas") for workload in workloads], gaps
+        return [
+            ("workload", f"{workload.place} has ready replicas") for workload in workloads
+        ], gaps
     return [("add-on", text) for text in addons], gaps
 
 
 def _leases(context: DoctorContext) -> tuple[list[str], list[str]]:
-    """Return a text for each Lease of Karpenter that is held, and what could not be asked: all namespaces, or where
-    they may not be listed, its usual ones."""
+    """Return a text for each Lease of Karpenter that is held, and what could not be asked: all
+    namespaces, or where they may not be listed, its usual ones."""
     client, now = context.observer, context.clock()
     try:
         return [str(lease) for lease in held_leases(client, KARPENTER_LEASE, now)], []
@@ -110,7 +127,9 @@ def _leases(context: DoctorContext) -> tuple[list[str], list[str]]:
             continue
         if lease is not None:
             texts.append(str(lease))
-    return texts, [] if texts else ["leases of all namespaces may not be listed, so Karpenter's was not looked for"]
+    return texts, [] if texts else [
+        "leases of all namespaces may not be listed, so Karpenter's was not looked for"
+    ]
 
 
 # -- NodePools and groups
@@ -128,20 +147,30 @@ def _judge_pools(
         return
     name, example = next(iter(shared.items()))
     text = (
-        f"NodePools of Karpenter ({first_names(list(shared))}) make nodes for pods for which these groups grow as well"
+        f"NodePools of Karpenter ({first_names(list(shared))}) make nodes for pods for which these "
+        "groups grow as well"
     )
     if example is not None:
         text = f"{text}: NodePool {name} and group {example.group} for {example.pod}"
     severity = Severity.ERROR if permitted(context.policy).act else Severity.INFO
     fix = _SHARE if severity is Severity.ERROR else "nothing to do before mode active"
     yield finding(
-        "DR07", text, severity=severity, fix=fix, by="NodePools", shared=list(shared), pools=names, signs=texts
+        "DR07",
+        text,
+        severity=severity,
+        fix=fix,
+        by="NodePools",
+        shared=list(shared),
+        pools=names,
+        signs=texts,
     )
 
 
-def _shared_pools(context: DoctorContext, pools: Sequence[NodePool]) -> Mapping[str, SharedPod | None]:
-    """Return the NodePools that buy for pods of these groups, with an example; all that buy, without one, where the
-    cluster could not be read."""
+def _shared_pools(
+    context: DoctorContext, pools: Sequence[NodePool]
+) -> Mapping[str, SharedPod | None]:
+    """Return the NodePools that buy for pods of these groups, with an example; all that buy,
+    without one, where the cluster could not be read."""
     buying = [pool for pool in pools if pool.buys]
     if context.snapshot is None:
         return {pool.name: None for pool in buying}
@@ -155,8 +184,8 @@ def _shared_pools(context: DoctorContext, pools: Sequence[NodePool]) -> Mapping[
 
 
 def shared_pods(context: DoctorContext, snapshot: Snapshot) -> tuple[SharedPod, ...]:
-    """Return the classes of pods for which a group with room would grow, one of each kind of demand on nodes. Pods that
-    run on every node, or on one node alone, are none."""
+    """Return the classes of pods for which a group with room would grow, one of each kind of demand
+    on nodes. Pods that run on every node, or on one node alone, are none."""
     templates = _templates(context, snapshot)
     names_by_class: dict[int, str] = {}
     for pod in snapshot.pods:
@@ -181,8 +210,16 @@ def _templates(context: DoctorContext, snapshot: Snapshot) -> list[tuple[str, No
     for group in snapshot.groups:
         if not _has_room(group, snapshot.groups):
             continue
-        members = [nodes_by_name[instance.node] for instance in group.instances if instance.node in nodes_by_name]
-        model = settled_node(members, context.clock(), options) or group.template or next(iter(members), None)
+        members = [
+            nodes_by_name[instance.node]
+            for instance in group.instances
+            if instance.node in nodes_by_name
+        ]
+        model = (
+            settled_node(members, context.clock(), options)
+            or group.template
+            or next(iter(members), None)
+        )
         if model is not None:
             unpromised = group.options.unpromised_labels
             labels = {key: value for key, value in model.labels.items() if key not in unpromised}
@@ -197,17 +234,22 @@ def _has_room(group: NodeGroup, groups: Sequence[NodeGroup]) -> bool:
     pool = group.pool
     if pool is None or pool.max < 0:
         return True
-    size = sum(other.target for other in groups if other.pool is not None and other.pool.id == pool.id)
+    size = sum(
+        other.target for other in groups if other.pool is not None and other.pool.id == pool.id
+    )
     return size + pool.elsewhere < pool.max
 
 
 def _admits(node: Node, pod_class: PodClass) -> bool:
-    """Return whether an empty node of a group takes a pod: its labels, its taints and its size. One of unknown size
-    takes any."""
+    """Return whether an empty node of a group takes a pod: its labels, its taints and its size. One
+    of unknown size takes any."""
     if untolerated(pod_class.tolerations, node.taints) is not None or node.unschedulable:
         return False
     if not matches_node(pod_class, node.name, node.labels):
         return False
     if not node.allocatable:
         return True
-    return all(amount <= node.allocatable.get(resource, 0) for resource, amount in pod_class.requests.items())
+    return all(
+        amount <= node.allocatable.get(resource, 0)
+        for resource, amount in pod_class.requests.items()
+    )

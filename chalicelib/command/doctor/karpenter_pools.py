@@ -1,9 +1,11 @@
-"""NodePools of Karpenter: decodes them, and says which pods one of them admits, by the rules of Karpenter's scheduler.
+"""NodePools of Karpenter: decodes them, and says which pods one of them admits, by the rules
+of Karpenter's scheduler.
 
-A pod is admitted where it tolerates the taints of the NodePool, and where its node selector and one of its required
-terms agree with the requirements and labels of the NodePool. A label that the NodePool does not name is agreed to only
-if Karpenter gives it to nodes by itself, or if the pod asks for its absence. `minValues`, `weight` and startup taints
-keep no pod away. Objects are untrusted: whatever is not understood raises BadInput, and is then not judged.
+A pod is admitted where it tolerates the taints of the NodePool, and where its node selector and one
+of its required terms agree with the requirements and labels of the NodePool. A label that the
+NodePool does not name is agreed to only if Karpenter gives it to nodes by itself, or if the pod
+asks for its absence. `minValues`, `weight` and startup taints keep no pod away. Objects
+are untrusted: whatever is not understood raises BadInput, and is then not judged.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from chalicelib.command.doctor.running_autoscalers import RawObjects
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
-from chalicelib.model.label_values import ABSENT, ANYTHING, LabelRequirements, LabelValues, allowed_values
+from chalicelib.model.label_values import (
+    ABSENT,
+    ANYTHING,
+    LabelRequirements,
+    LabelValues,
+    allowed_values,
+)
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.quantity import parse_amount, quantity_text
@@ -33,8 +41,9 @@ MOST_POOLS = 100
 _MOST_REQUIREMENTS, _MOST_VALUES, _MOST_TAINTS = 200, 10_000, 200  # of one NodePool
 # Labels that every provider of Karpenter gives to its nodes by itself.
 _WELL_KNOWN = frozenset({
-    "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type", "node.kubernetes.io/windows-build",
-    "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+    "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build", "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
 })  # fmt: skip
 _OLD_NAMES = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
@@ -93,8 +102,9 @@ class _PoolObject(msgspec.Struct, frozen=True):
 
 
 class NodePool(msgspec.Struct, frozen=True):
-    """A NodePool of Karpenter. buys: whether it makes nodes for pods: it is not being deleted, has no fixed number of
-    nodes, and has reached none of its limits. problem: why it could not be judged, "" if it could."""
+    """A NodePool of Karpenter. buys: whether it makes nodes for pods: it is not being deleted,
+    has no fixed number of nodes, and has reached none of its limits. problem: why it could not
+    be judged, "" if it could."""
 
     name: str
     requirements: LabelRequirements = {}
@@ -103,8 +113,8 @@ class NodePool(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def admits(self, pod_class: PodClass, terms: Iterable[LabelRequirements]) -> bool:
-        """Return whether it would make a node for a pod. terms: what the pod asks of labels, one for each of its
-        alternatives (`alternatives`)."""
+        """Return whether it would make a node for a pod. terms: what the pod asks of labels, one
+        for each of its alternatives (`alternatives`)."""
         is_tolerated = untolerated(pod_class.tolerations, self.taints) is None
         return is_tolerated and any(self._agrees(requirements) for requirements in terms)
 
@@ -120,13 +130,14 @@ class NodePool(msgspec.Struct, frozen=True):
 
 
 def _is_given_by_karpenter(key: str) -> bool:
-    """Return whether nodes of Karpenter may have a label that their NodePool does not name: each of its providers has
-    further ones, under a domain with this word."""
+    """Return whether nodes of Karpenter may have a label that their NodePool does not name: each of
+    its providers has further ones, under a domain with this word."""
     return key in _WELL_KNOWN or "karpenter" in key.partition("/")[0]
 
 
 def alternatives(pod_class: PodClass) -> tuple[LabelRequirements, ...]:
-    """Return what a pod asks of the labels of a node, once per required term; () if no new node can have it."""
+    """Return what a pod asks of the labels of a node, once per required term; () if
+    no new node can have it."""
     selected = [Requirement(key, "In", (value,)) for key, value in pod_class.node_selector.items()]
     if pod_class.required_affinity is None:
         return (_combined(selected),)
@@ -150,8 +161,8 @@ class _ApiGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_pools(client: KubeClient) -> tuple[NodePool, ...]:
-    """Return the NodePools of a cluster, at most one more than are judged; () where it does not serve them. Raises
-    ClusterError."""
+    """Return the NodePools of a cluster, at most one more than are judged; () where it does not
+    serve them. Raises ClusterError."""
     try:
         version = client.read(f"/apis/{GROUP}", _ApiGroup).preferred_version.version
         return tuple(_read(client, f"/apis/{GROUP}/{path_segment(version)}/nodepools"))
@@ -184,14 +195,20 @@ def _pool(pool: _PoolObject) -> NodePool:
     requirements, taints = template.requirements or (), template.taints or ()
     labels = (spec.template.metadata.labels if spec.template.metadata is not None else None) or {}
     values = sum(len(requirement.values) for requirement in requirements)
-    if len(requirements) + len(labels) > _MOST_REQUIREMENTS or values > _MOST_VALUES or len(taints) > _MOST_TAINTS:
+    if (
+        len(requirements) + len(labels) > _MOST_REQUIREMENTS
+        or values > _MOST_VALUES
+        or len(taints) > _MOST_TAINTS
+    ):
         raise BadInput("spec.template", "has too many requirements, labels or taints", "shorten it")
     asked = [
         *requirements,
         *(Requirement(key, "In", (value,)) for key, value in labels.items()),
         Requirement(POOL_LABEL, "In", (meta.name,)),
     ]
-    is_full = _is_full(spec.limits or {}, (pool.status.resources if pool.status is not None else None) or {})
+    is_full = _is_full(
+        spec.limits or {}, (pool.status.resources if pool.status is not None else None) or {}
+    )
     return NodePool(
         meta.name[:253],
         _combined(asked),

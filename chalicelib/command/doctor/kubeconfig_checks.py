@@ -1,4 +1,6 @@
-"""Checks of the kubeconfig that the functions will use: its address, its login, the end of its token, and clocks."""
+"""Checks of the kubeconfig that the functions will use: its address, its login, the end
+of its token, and clocks.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ DAY = 86400.0
 TOKEN_SOON, CERTIFICATE_SOON = 7 * DAY, 30 * DAY
 """Seconds before its end at which a credential is a warning."""
 CLOCK_WARNING, CLOCK_ERROR = 30.0, 300.0
-"""Seconds of difference between clocks. Vendors refuse signatures at 15 minutes, the webhook at 5."""
+"""Seconds of difference between clocks. Vendors refuse signatures at 15
+minutes, the webhook at 5."""
 # Two times in a row are a certificate's validity (RFC 5280, 4.1.2.5): UTCTime or GeneralizedTime.
-_VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d|\x18\x0f)(\d{12}Z|\d{14}Z)")
+_VALIDITY = re.compile(
+    rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d|\x18\x0f)(\d{12}Z|\d{14}Z)"
+)
 _INSIDE = (".local", ".svc", ".internal", ".cluster.local")
 _DAMAGED: tuple[type[Exception], ...] = (yaml.YAMLError, *MALFORMED)
 _DAMAGED_TOKEN: tuple[type[Exception], ...] = (binascii.Error, ValueError, *MALFORMED)
@@ -40,16 +45,25 @@ def private_address(server: str) -> str:
     """Return why a function outside the cluster's network cannot reach that URL; "" if it may."""
     host = urlsplit(server).hostname or ""
     address = address_of(host)
-    private = address is not None and (address.is_private or address.is_loopback or address.is_link_local)
+    private = address is not None and (
+        address.is_private or address.is_loopback or address.is_link_local
+    )
     if private or host == "localhost" or host.endswith(_INSIDE):
-        return f"the API server {server} has a private address: functions outside its network cannot reach it"
+        return (
+            f"the API server {server} has a private address: functions outside its network cannot "
+            "reach it"
+        )
     return ""
 
 
 def check_address(context: DoctorContext) -> Iterator[Finding]:
     """DR01: an address that functions cannot reach."""
     for client in (context.workload, context.management):
-        if not context.vpc and client is not None and (problem := private_address(client.server()[0])):
+        if (
+            not context.vpc
+            and client is not None
+            and (problem := private_address(client.server()[0]))
+        ):
             yield finding("DR01", problem)
 
 
@@ -61,10 +75,16 @@ def check_login(context: DoctorContext) -> Iterator[Finding]:
         uses.append(f"exec plugin {str(plugin.get('command', ''))[:60]}")
     if isinstance(provider := user.get("auth-provider"), Mapping):
         uses.append(f"auth provider {str(provider.get('name', ''))[:60]}")
-    uses += [f"the file of {key}" for key in ("client-certificate", "client-key", "tokenFile") if user.get(key)]
+    uses += [
+        f"the file of {key}"
+        for key in ("client-certificate", "client-key", "tokenFile")
+        if user.get(key)
+    ]
     uses += ["the file of certificate-authority"] if cluster.get("certificate-authority") else []
     if uses:
-        yield finding("DR02", f"the kubeconfig uses {', '.join(uses)}, which functions do not have", uses=uses)
+        yield finding(
+            "DR02", f"the kubeconfig uses {', '.join(uses)}, which functions do not have", uses=uses
+        )
 
 
 def check_ends(context: DoctorContext) -> Iterator[Finding]:
@@ -81,7 +101,11 @@ def check_ends(context: DoctorContext) -> Iterator[Finding]:
 def _token_end(token: str, now: float) -> Iterator[Finding]:
     parts = token.split(".")
     try:
-        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)) if len(parts) == 3 else b""
+        claims = (
+            base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+            if len(parts) == 3
+            else b""
+        )
         decoded = msgspec.json.decode(claims, type=_Claims)
     except _DAMAGED_TOKEN:
         text = "the token is not a JWT: its end is not known"
@@ -101,7 +125,11 @@ def _certificate_end(data: str, now: float) -> Iterator[Finding]:
         return
     if match := _VALIDITY.search(der):
         digits = match[1].decode()
-        year = digits[:-11] if len(digits) == 15 else f"{'19' if digits[0] >= '5' else '20'}{digits[:2]}"
+        year = (
+            digits[:-11]
+            if len(digits) == 15
+            else f"{'19' if digits[0] >= '5' else '20'}{digits[:2]}"
+        )
         date = digits[-11:]
         end = f"{year}-{date[:2]}-{date[2:4]}T{date[4:6]}:{date[6:8]}:{date[8:10]}Z"
         yield from _credential_end("the client certificate", parse_time(end), now, CERTIFICATE_SOON)
@@ -149,7 +177,11 @@ def _current(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 def _named(document: Mapping[str, Any], section: str, name: object, key: str) -> Mapping[str, Any]:
     entries = document.get(section)
     for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(key), dict):
+        if (
+            isinstance(entry, dict)
+            and entry.get("name") == name
+            and isinstance(entry.get(key), dict)
+        ):
             content: Mapping[str, Any] = entry[key]
             return content
     return {}

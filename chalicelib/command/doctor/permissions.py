@@ -1,7 +1,8 @@
-"""Checks of RBAC: every verb that Outscaler uses in a cluster is asked for with a SelfSubjectAccessReview.
+"""Checks of RBAC: every verb that Outscaler uses in a cluster is asked for with a
+SelfSubjectAccessReview.
 
-A review stores nothing, and every authenticated user may create one. SelfSubjectRulesReviews are not used for the rows,
-because they do not tell a Role's rule from a ClusterRole's.
+A review stores nothing, and every authenticated user may create one. SelfSubjectRulesReviews are
+not used for the rows, because they do not tell a Role's rule from a ClusterRole's.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def _missing_rights(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iter
     if not missing:
         return
     place = f" in namespace {rule.namespace}" if rule.namespace else ""
-    text = f"{_grouped(missing)} is not allowed{place} in the {rule.place} cluster; needed for {rule.needed_for}"
+    text = (
+        f"{_grouped(missing)} is not allowed{place} in the {rule.place} cluster; needed for "
+        f"{rule.needed_for}"
+    )
     yield finding(
         "DR04",
         text,
@@ -101,7 +105,8 @@ def _remedy(rule: NeededRule) -> str:
     if rule.source.file != EVERYWHERE:
         return text
     return (
-        f"set namespace in providers.clusterapi, and {apply_command(NAMESPACED)}; only where the namespaces cannot be "
+        f"set namespace in providers.clusterapi, and {apply_command(NAMESPACED)}; only where the "
+        "namespaces cannot be "
         f"named: {text}"
     )
 
@@ -111,11 +116,15 @@ def _applied(role_file: RoleFile) -> str:
         return apply_command(role_file.file)
     name = manifest_name(role_file.file)
     words = " and ".join(f"{needed} in place of {written}" for written, needed in role_file.edits)
-    return f"outscaler manifests {name} > {name}.yaml, write {words} into it, then kubectl apply -f {name}.yaml"
+    return (
+        f"outscaler manifests {name} > {name}.yaml, write {words} into it, then kubectl apply -f "
+        f"{name}.yaml"
+    )
 
 
 def _grouped(rights: Sequence[tuple[str, str]]) -> str:
-    """Return rights as text, with the resources of the same verbs together. rights: (resource, verb)."""
+    """Return rights as text, with the resources of the same verbs together.
+    rights: (resource, verb)."""
     verbs: dict[str, list[str]] = {}
     for resource, verb in dict.fromkeys(rights):
         verbs.setdefault(resource, []).append(verb)
@@ -133,14 +142,17 @@ def rule_yaml(rule: NeededRule) -> str:
 
 
 def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Severity:
-    """Optional lists make verdicts less certain. Rights to change count once the policy is active."""
+    """Optional lists make verdicts less certain. Rights to change count
+    once the policy is active."""
     if not rule.required or (rule.acts and not acts):
         return Severity.WARNING
     listed = rule.verbs == ("list",) and rule.place == WORKLOAD
     return Severity.WARNING if listed and _OPTIONAL.issuperset(resources) else Severity.ERROR
 
 
-def _is_allowed(client: KubeClient, group: str, resource: str, verb: str, namespace: str, name: str) -> bool:
+def _is_allowed(
+    client: KubeClient, group: str, resource: str, verb: str, namespace: str, name: str
+) -> bool:
     plural, _, subresource = resource.partition("/")
     attributes = {
         "group": group,
@@ -174,14 +186,26 @@ def check_superfluous(context: DoctorContext) -> Iterator[Finding]:
     yield from _dangerous_rights(context)
     # Rights to Cluster API's objects of all namespaces, where the policy names some.
     clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
-    removals = [rule for rule in needed_rules(context.policy) if rule.source.file == NAMESPACED and rule.acts]
+    removals = [
+        rule
+        for rule in needed_rules(context.policy)
+        if rule.source.file == NAMESPACED and rule.acts
+    ]
     for rule in removals[-1:]:
         client = clients[rule.place]
-        if client is None or not _is_allowed(client, rule.group, rule.resources[0], rule.verbs[-1], "", ""):
+        if client is None or not _is_allowed(
+            client, rule.group, rule.resources[0], rule.verbs[-1], "", ""
+        ):
             return
         names = ", ".join(capi_namespaces(context.policy))
-        text = f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}"
-        fix = f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}"
+        text = (
+            f"may also change machines of all namespaces in the {rule.place} cluster; the policy "
+            f"names {names}"
+        )
+        fix = (
+            f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding "
+            f"{rule.source.role}"
+        )
         yield finding("DR05", text, fix=fix, superfluous=[f"{rule.verbs[-1]} {rule.resources[0]}"])
 
 
@@ -205,11 +229,14 @@ def _dangerous_rights(context: DoctorContext) -> Iterator[Finding]:
 
 def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
     pairs = ((group, rule.api_groups), (resource, rule.resources), (verb, rule.verbs))
-    return not rule.resource_names and all(bool({word, "*"} & set(words or ())) for word, words in pairs)
+    return not rule.resource_names and all(
+        bool({word, "*"} & set(words or ())) for word, words in pairs
+    )
 
 
 def check_admission(context: DoctorContext) -> Iterator[Finding]:
-    """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
+    """DR04: whether admission accepts a taint, asked by a dry run on one
+    node, which stores nothing."""
     if not context.probe:
         text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
         yield _unasked(text, "--probe-writes asks with dry runs, which may call webhooks")

@@ -1,4 +1,6 @@
-"""Runs the checks in order, within a time budget. A check that cannot be asked is UNASKED, and never counts as good."""
+"""Runs the checks in order, within a time budget. A check that cannot be asked is UNASKED,
+and never counts as good.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError, publish
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check. run: returns findings with one of the ids, empty where nothing is wrong; may raise OutscalerError, which
-    becomes one UNASKED finding per id."""
+    """A check. run: returns findings with one of the ids, empty where nothing is wrong; may raise
+    OutscalerError, which becomes one UNASKED finding per id."""
 
     ids: tuple[str, ...]
     run: Callable[[DoctorContext], Iterable[Finding]]
@@ -86,8 +88,8 @@ def examine(
     budget: float = BUDGET,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> tuple[Finding, ...]:
-    """Return the findings, worst first, in the order of the checks. only: subjects or ids, empty for all. Raises
-    BadInput for a word in `only` that no check has."""
+    """Return the findings, worst first, in the order of the checks. only: subjects or ids, empty
+    for all. Raises BadInput for a word in `only` that no check has."""
     until = monotonic() + budget
     fix = "correct the kubeconfig, the credentials or the network path, and repeat the command"
     findings = [
@@ -107,7 +109,9 @@ def examine(
         try:
             findings += list(check.run(context))
         except _FAILED as error:
-            findings += _unasked(check, str(error) if isinstance(error, OutscalerError) else published_name(error))
+            findings += _unasked(
+                check, str(error) if isinstance(error, OutscalerError) else published_name(error)
+            )
     return tuple(sorted(findings, key=lambda result: _RANK[result.severity]))
 
 
@@ -122,10 +126,17 @@ def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
     known = {*subjects(), *(check_id for check in CHECKS for check_id in check.ids)}
     for word in only:
         if word not in known:
-            raise BadInput("--only", f"{word[:40]!r} is not a check", f"known: {', '.join(subjects())}, or an id")
+            raise BadInput(
+                "--only",
+                f"{word[:40]!r} is not a check",
+                f"known: {', '.join(subjects())}, or an id",
+            )
     return tuple(check for check in CHECKS if check.subject in only or set(check.ids) & set(only))
 
 
 def _unasked(check: Check, reason: str) -> list[Finding]:
     fix = "repeat the command when that is corrected"
-    return [finding(check_id, f"not checked: {reason}", severity=Severity.UNASKED, fix=fix) for check_id in check.ids]
+    return [
+        finding(check_id, f"not checked: {reason}", severity=Severity.UNASKED, fix=fix)
+        for check_id in check.ids
+    ]

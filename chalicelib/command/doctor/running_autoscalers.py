@@ -1,5 +1,5 @@
-"""Reads what other autoscalers run in a cluster, by their Leases and workloads, and judges whether they act on the same
-groups as the policy."""
+"""Reads what other autoscalers run in a cluster, by their Leases and workloads, and judges whether
+they act on the same groups as the policy."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class HeldLease(msgspec.Struct, frozen=True):
 
 
 class RunningAutoscaler(msgspec.Struct, frozen=True):
-    """A workload of another autoscaler. place: kind namespace/name. image, words: its image and its command line.
-    owner: kind and name of the object that has made it, "" for none."""
+    """A workload of another autoscaler. place: kind namespace/name. image, words: its image and its
+    command line. owner: kind and name of the object that has made it, "" for none."""
 
     place: str
     image: str
@@ -134,8 +134,12 @@ class RunningAutoscaler(msgspec.Struct, frozen=True):
 
 
 def held_lease(client: KubeClient, namespace: str, name: str, now: float) -> HeldLease | None:
-    """Return a Lease with a holder; None where it is free, old or not there. Raises ClusterError."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{path_segment(namespace)}/leases/{path_segment(name)}"
+    """Return a Lease with a holder; None where it is free, old or not
+    there. Raises ClusterError."""
+    path = (
+        f"/apis/coordination.k8s.io/v1/namespaces/{path_segment(namespace)}/leases/"
+        f"{path_segment(name)}"
+    )
     try:
         lease = client.read(path, _LeaseObject)
     except NotFound:
@@ -174,7 +178,9 @@ def _held(lease: _LeaseObject, namespace: str, name: str, now: float) -> HeldLea
 
 def named_leases(autoscaler: RunningAutoscaler) -> tuple[str, ...]:
     """Return the names of the Leases that its command line gives."""
-    names = (word.removeprefix(LEASE_NAME) for word in autoscaler.words if word.startswith(LEASE_NAME))
+    names = (
+        word.removeprefix(LEASE_NAME) for word in autoscaler.words if word.startswith(LEASE_NAME)
+    )
     return tuple(name for name in names if _NAME.fullmatch(name))
 
 
@@ -182,8 +188,10 @@ def named_leases(autoscaler: RunningAutoscaler) -> tuple[str, ...]:
 
 
 def running_workloads(client: KubeClient) -> tuple[tuple[RunningAutoscaler, ...], tuple[str, ...]]:
-    """Return workloads of other autoscalers with ready replicas, and one text per list that could not be read."""
-    by_program: dict[tuple[str, tuple[str, ...]], RunningAutoscaler] = {}  # a Deployment before its pods
+    """Return workloads of other autoscalers with ready replicas, and one text per
+    list that could not be read."""
+    # a Deployment before its pods
+    by_program: dict[tuple[str, tuple[str, ...]], RunningAutoscaler] = {}
     gaps: list[str] = []
     for kind, path in (
         ("Deployment", "/apis/apps/v1/deployments"),
@@ -214,12 +222,16 @@ def _autoscalers(kind: str, client: KubeClient, path: str) -> Iterator[RunningAu
             for container in containers if runs else ():
                 words = (*(container.command or ()), *(container.args or ()))
                 if _is_autoscaler(container.image, words):
-                    place, owner = f"{kind} {meta.namespace}/{meta.name}", _owner(meta.owner_references or ())
+                    place, owner = (
+                        f"{kind} {meta.namespace}/{meta.name}",
+                        _owner(meta.owner_references or ()),
+                    )
                     yield RunningAutoscaler(place, container.image, words, owner)
 
 
 def _owner(references: Sequence[_Owner]) -> str:
-    """Return kind and name of the first owner; "" for none, and for one that is not named as Kubernetes names are."""
+    """Return kind and name of the first owner; "" for none, and for one that is not named
+    as Kubernetes names are."""
     for owner in references[:1]:
         if _KIND.fullmatch(owner.kind) and _NAME.fullmatch(owner.name):
             return f"{owner.kind} {owner.name}"
@@ -234,8 +246,8 @@ def _is_autoscaler(image: str, words: Sequence[str]) -> bool:
 
 
 def _is_karpenter(image: str) -> bool:
-    """Return whether a part of the image's path has the word. The registry's address before it and the tag after it are
-    names that anybody chooses."""
+    """Return whether a part of the image's path has the word. The registry's address before it and
+    the tag after it are names that anybody chooses."""
     first, _, rest = image.partition("@")[0].partition("/")
     has_registry = rest and ("." in first or ":" in first or first == "localhost")
     path = rest if has_registry else image.partition("@")[0]
@@ -243,7 +255,8 @@ def _is_karpenter(image: str) -> bool:
 
 
 def cluster_autoscaler_arguments(autoscaler: RunningAutoscaler) -> tuple[Argument, ...] | None:
-    """Return the flags of a Cluster Autoscaler, None where it is another program or its words cannot be read."""
+    """Return the flags of a Cluster Autoscaler, None where it is another program or
+    its words cannot be read."""
     words = tuple(Word(autoscaler.place, word) for word in autoscaler.words)
     try:
         runs = invocations_of_words(words, autoscaler.place, {})
@@ -263,17 +276,29 @@ def cluster_autoscaler_arguments(autoscaler: RunningAutoscaler) -> tuple[Argumen
 
 
 def active(
-    context: DoctorContext, what: str, how: str, workloads: Sequence[RunningAutoscaler], stop: str = _STOP
+    context: DoctorContext,
+    what: str,
+    how: str,
+    workloads: Sequence[RunningAutoscaler],
+    stop: str = _STOP,
 ) -> Finding:
-    """Return DR07: an error only if it acts on the same groups, and this policy acts, too. workloads: those that may be
-    meant. stop: how it is stopped, where no workload is known."""
+    """Return DR07: an error only if it acts on the same groups, and this policy acts, too.
+    workloads: those that may be meant. stop: how it is stopped, where no workload is known."""
     same = not workloads or any(has_same_groups(context, workload) for workload in workloads)
     severity = Severity.ERROR if same and permitted(context.policy).act else Severity.INFO
-    text = f"{what}: another autoscaler is at work {'on the same groups' if same else 'on other groups'}"
+    text = (
+        f"{what}: another autoscaler is at work "
+        f"{'on the same groups' if same else 'on other groups'}"
+    )
     fix = _how_to_stop(workloads[0]) if workloads else stop
     fix = fix if same else "nothing to do"
     return finding(
-        "DR07", text, severity=severity, fix=fix, by=how, workloads=[workload.place for workload in workloads]
+        "DR07",
+        text,
+        severity=severity,
+        fix=fix,
+        by=how,
+        workloads=[workload.place for workload in workloads],
     )
 
 
@@ -281,7 +306,8 @@ _SCALED = {"Deployment": "deploy", "StatefulSet": "sts"}
 
 
 def _how_to_stop(autoscaler: RunningAutoscaler) -> str:
-    """Return how an autoscaler is stopped. A Pod has no size: what has made it must go, or it comes again."""
+    """Return how an autoscaler is stopped. A Pod has no size: what has made it
+    must go, or it comes again."""
     kind, _, place = autoscaler.place.partition(" ")
     namespace, _, name = place.partition("/")
     if kind in _SCALED:
@@ -295,7 +321,8 @@ def _how_to_stop(autoscaler: RunningAutoscaler) -> str:
 
 
 def has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
-    """Return whether its command line names one of this policy's groups, or none, so that it may act on all."""
+    """Return whether its command line names one of this policy's groups, or none,
+    so that it may act on all."""
     named = re.findall(r"--nodes[= ](?:\d+:\d+:)(\S+)", " ".join(running.words))
     if not named or context.snapshot is None:
         return True

@@ -1,9 +1,9 @@
-"""Builds one policy from settings of Huawei Cloud CCE's `autoscaler` add-on (its `custom` block) and from
-HorizontalNodeAutoscaler objects, with warnings for its author.
+"""Builds one policy from settings of Huawei Cloud CCE's `autoscaler` add-on (its `custom` block)
+and from HorizontalNodeAutoscaler objects, with warnings for its author.
 
-A missing key has the add-on's default, which is written out where Outscaler's default differs: scale-in off, ten
-minutes' pause after a removal, limits of the whole cluster. Settings without a counterpart, and unknown ones, are
-reported. An object with a mistake is never imported partially.
+A missing key has the add-on's default, which is written out where Outscaler's default differs:
+scale-in off, ten minutes' pause after a removal, limits of the whole cluster. Settings without a
+counterpart, and unknown ones, are reported. An object with a mistake is never imported partially.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _LONGEST_NAME = 100
 
 
 class CceDocument(msgspec.Struct, frozen=True):
-    """One relevant document. place: the file's name. cluster_id: of an add-on that names its cluster."""
+    """One relevant document. place: the file's name. cluster_id: of an
+    add-on that names its cluster."""
 
     place: str
     content: Mapping[str, Any]
@@ -48,9 +49,11 @@ class CceDocuments(msgspec.Struct, frozen=True):
 
 
 def sort_documents(texts: Mapping[str, str]) -> CceDocuments:
-    """Sort place -> text, as JSON or as YAML with any number of documents, by the kind of its documents.
+    """Sort place -> text, as JSON or as YAML with any number of documents, by
+    the kind of its documents.
 
-    Raises BadInput for a file that cannot be read as either, and for one without relevant documents.
+    Raises BadInput for a file that cannot be read as either, and for one
+    without relevant documents.
     """
     addons: list[CceDocument] = []
     objects: list[CceDocument] = []
@@ -66,20 +69,28 @@ def sort_documents(texts: Mapping[str, str]) -> CceDocuments:
                 addons.append(addon)
             elif not isinstance(document.content, Mapping):
                 others[f"{place}: something that is not an object"] = None
-            elif kind.lower() != "addon" and "addonTemplateName" not in mapping(content.get("spec")):
+            elif kind.lower() != "addon" and "addonTemplateName" not in mapping(
+                content.get("spec")
+            ):
                 others[f"{place}: {kind[:60] or 'an object without a kind'}"] = None
         if len(addons) + len(objects) == relevant:
             raise BadInput(
                 place,
-                "holds no Cluster Autoscaler, no settings of CCE's add-on and no HorizontalNodeAutoscaler objects",
-                "give Cluster Autoscaler's manifest (kubectl -n kube-system get deploy,sts,ds,cm -o yaml), values or "
-                "command line; or of CCE the answer of GET /api/v3/addons, its custom block, or the objects",
+                (
+                    "holds no Cluster Autoscaler, no settings of CCE's add-on and no "
+                    "HorizontalNodeAutoscaler objects"
+                ),
+                "give Cluster Autoscaler's manifest (kubectl -n kube-system get deploy,sts,ds,cm "
+                "-o yaml), values or "
+                "command line; or of CCE the answer of GET /api/v3/addons, its custom block, or "
+                "the objects",
             )
     return CceDocuments(tuple(addons), tuple(objects), tuple(others))
 
 
 def _addon_document(place: str, content: Mapping[str, Any], kind: str) -> CceDocument | None:
-    """Return settings in any wrapper: an item of the list of add-ons, its values, or its block `custom` alone."""
+    """Return settings in any wrapper: an item of the list of add-ons, its values, or
+    its block `custom` alone."""
     spec = mapping(content.get("spec"))
     if kind.lower() == "addon" or (not kind and "addonTemplateName" in spec):
         if spec.get("addonTemplateName") != _ADDON:
@@ -93,14 +104,19 @@ def _addon_document(place: str, content: Mapping[str, Any], kind: str) -> CceDoc
 
 
 def assemble(documents: CceDocuments, arguments: ImportArguments) -> tuple[Policy, tuple[str, ...]]:
-    """Return (policy, warnings). The mode is shadow, so that an operator reviews the policy before it acts.
+    """Return (policy, warnings). The mode is shadow, so that an operator reviews
+    the policy before it acts.
 
-    The policy lacks values that were not given; reading it reports them. Raises InputErrors for objects with mistakes,
-    and for settings of two clusters.
+    The policy lacks values that were not given; reading it reports them. Raises InputErrors for
+    objects with mistakes, and for settings of two clusters.
     """
     if len(documents.addons) > 1:
         first, second = (addon.place for addon in documents.addons[:2])
-        raise BadInput(second, f"holds settings of the add-on, and so does {first}", "import one cluster at a time")
+        raise BadInput(
+            second,
+            f"holds settings of the add-on, and so does {first}",
+            "import one cluster at a time",
+        )
     warnings = [f"{other}: passed over" for other in documents.others]
     addon_cluster = ""
     if documents.addons:
@@ -108,7 +124,11 @@ def assemble(documents: CceDocuments, arguments: ImportArguments) -> tuple[Polic
         addon = read_addon(document.content, document.place)
         addon_cluster = document.cluster_id or addon.cluster_id
         warnings += addon.warnings
-        if addon.scale_up.unschedulable_pods or addon.scale_up.rules or addon.options.scale_down_enabled:
+        if (
+            addon.scale_up.unschedulable_pods
+            or addon.scale_up.rules
+            or addon.options.scale_down_enabled
+        ):
             warnings.append(
                 "the vendor's add-on is switched on: switch it off (scaleUpUnscheduledPodEnabled, "
                 "scaleUpUtilizationEnabled, scaleDownEnabled) before the mode is active"
@@ -116,13 +136,20 @@ def assemble(documents: CceDocuments, arguments: ImportArguments) -> tuple[Polic
     else:
         # The interval is not a decision about nodes, and ten seconds would multiply the passes.
         interval = Policy(name="").scan_interval
-        addon = msgspec.structs.replace(read_addon({}, "the add-on's defaults"), scan_interval=interval)
-        warnings.append("no settings of the add-on are given: its defaults are written out, removals off among them")
+        addon = msgspec.structs.replace(
+            read_addon({}, "the add-on's defaults"), scan_interval=interval
+        )
+        warnings.append(
+            "no settings of the add-on are given: its defaults are written out, removals off among "
+            "them"
+        )
     rules, rule_warnings = _read_rules(documents.objects, arguments.time_zone)
     warnings += rule_warnings
     cluster_id = arguments.cluster_id or addon_cluster
     if addon_cluster and cluster_id != addon_cluster:
-        warnings.append(f"the settings are those of cluster {addon_cluster}, and --cluster-id says {cluster_id}")
+        warnings.append(
+            f"the settings are those of cluster {addon_cluster}, and --cluster-id says {cluster_id}"
+        )
     name = arguments.name or (cluster_id if DNS_LABEL.match(cluster_id) else "imported")
     if not arguments.name:
         warnings.append(f"the cluster is called {name}; --name says otherwise")
@@ -130,7 +157,8 @@ def assemble(documents: CceDocuments, arguments: ImportArguments) -> tuple[Polic
     if documents.objects:
         scale_up = msgspec.structs.replace(scale_up, horizontal_node_autoscalers=False)
         warnings.append(
-            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count in addition to these rules"
+            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count in "
+            "addition to these rules"
         )
     settings = {
         "clusterId": cluster_id,
@@ -150,11 +178,14 @@ def assemble(documents: CceDocuments, arguments: ImportArguments) -> tuple[Polic
     return policy, tuple(warnings)
 
 
-# -- rules -----------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
-def _read_rules(documents: Sequence[CceDocument], time_zone: str) -> tuple[tuple[Rule, ...], list[str]]:
-    """Return (rules, warnings). time_zone: of their cron expressions; the objects do not contain one.
+def _read_rules(
+    documents: Sequence[CceDocument], time_zone: str
+) -> tuple[tuple[Rule, ...], list[str]]:
+    """Return (rules, warnings). time_zone: of their cron expressions; the
+    objects do not contain one.
 
     Raises InputErrors with every mistake of every object, each with the file and the object's name.
     """
@@ -173,7 +204,9 @@ def _read_rules(documents: Sequence[CceDocument], time_zone: str) -> tuple[tuple
         if rule_object.disabled:
             warnings.append(f"{where}: is disabled, so that its rules are not carried over")
         elif not rule_object.problems:
-            warnings += [f"{where}: {warning}" for warning in _add_rules(rule_object, time_zone, rules)]
+            warnings += [
+                f"{where}: {warning}" for warning in _add_rules(rule_object, time_zone, rules)
+            ]
     if problems:
         raise InputErrors(tuple(problems))
     return tuple(rules.values()), warnings
@@ -187,7 +220,8 @@ def _add_rules(rule_object: RuleObject, time_zone: str, rules: dict[str, Rule]) 
         name = _unique_name(rule.name, rule_object.name, rules)
         if name != rule.name:
             yield (
-                f"rule {rule.name}: is called {name} in the policy, where names are unique and have "
+                f"rule {rule.name}: is called {name} in the policy, where names are unique and "
+                "have "
                 "no spaces and slashes"
             )
         zone = time_zone if rule.cron else "UTC"
@@ -195,16 +229,19 @@ def _add_rules(rule_object: RuleObject, time_zone: str, rules: dict[str, Rule]) 
 
 
 def _unique_name(rule_name: str, object_name: str, rules: Mapping[str, Rule]) -> str:
-    """Return the rule's own name if it is valid; otherwise prefixed with its object's name and followed by a number."""
+    """Return the rule's own name if it is valid; otherwise prefixed with its object's name
+    and followed by a number."""
     name = _NOT_IN_NAMES.sub("-", rule_name)[:_LONGEST_NAME]
     if name not in rules:
         return name
     prefixed = _NOT_IN_NAMES.sub("-", f"{object_name}.{name}")[: _LONGEST_NAME - 4]
-    candidates = (prefixed if number == 1 else f"{prefixed}-{number}" for number in range(1, 10_000))
+    candidates = (
+        prefixed if number == 1 else f"{prefixed}-{number}" for number in range(1, 10_000)
+    )
     return next(candidate for candidate in candidates if candidate not in rules)
 
 
-# -- the add-on ------------------------------------------------------------------------------------------------------
+# -- the add-on ------------------------------------------------------------------------------------
 
 _MINUTE = 60.0
 _LONGEST = 20 * 365 * 86400.0
@@ -222,12 +259,17 @@ class AddonSettings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-# -- values of the add-on --------------------------------------------------------------------------------------------
+# -- values of the add-on --------------------------------------------------------------------------
 
 
 def _refused(value: Any, expected: str) -> BadInput:
-    """Return the error for an invalid value; its text is left out where it is long or no plain value."""
-    shown = quote(str(value)) if isinstance(value, str | int | float | bool) and len(str(value)[:99]) < 99 else "it"
+    """Return the error for an invalid value; its text is left out where it
+    is long or no plain value."""
+    shown = (
+        quote(str(value))
+        if isinstance(value, str | int | float | bool) and len(str(value)[:99]) < 99
+        else "it"
+    )
     return BadInput("", f"{shown} is not {expected}")
 
 
@@ -270,7 +312,8 @@ def _share(value: Any) -> float:
 
 
 def _percent(value: Any) -> int:
-    """Convert a share above 0 to whole percent, rounded up, so that a rule never acts earlier than before."""
+    """Convert a share above 0 to whole percent, rounded up, so that a rule never
+    acts earlier than before."""
     percent = math.ceil(round(_share(value) * 100, 6))
     if not percent:
         raise _refused(value, "a number above 0, up to 1")
@@ -311,17 +354,18 @@ def _interval(value: Any) -> float:
 
 
 def _maximum(scale: int) -> _Read:
-    """Return the reader of a resource's maximum in the cluster; a value not above zero means no limit."""
+    """Return the reader of a resource's maximum in the cluster; a value not
+    above zero means no limit."""
     count = _whole(-1)
     return lambda value: (0, number * scale) if (number := count(value)) > 0 else None
 
 
-# -- keys of the add-on ----------------------------------------------------------------------------------------------
+# -- keys of the add-on ----------------------------------------------------------------------------
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """One key. field: of Options or ScaleUp. default: the add-on's, as the reader returns it; None: undocumented, so
-    Outscaler's default applies."""
+    """One key. field: of Options or ScaleUp. default: the add-on's, as the reader returns it; None:
+    undocumented, so Outscaler's default applies."""
 
     name: str
     field: str
@@ -337,12 +381,19 @@ _OPTIONS = (
     _Key("scaleDownUtilizationThreshold", "scale_down_utilization_threshold", _share, 0.5),
     _Key("scaleDownUnneededTime", "scale_down_unneeded_time", _minutes, 10 * _MINUTE),
     _Key("scaleDownUnreadyTime", "scale_down_unready_time", _minutes, 20 * _MINUTE),
-    _Key("unremovableNodeRecheckTimeout", "unremovable_node_recheck_timeout", _minutes, 5 * _MINUTE),
+    _Key(
+        "unremovableNodeRecheckTimeout", "unremovable_node_recheck_timeout", _minutes, 5 * _MINUTE
+    ),
     _Key("scaleDownDelayAfterAdd", "scale_down_delay_after_add", _minutes, 10 * _MINUTE),
     _Key("scaleDownDelayAfterDelete", "scale_down_delay_after_delete", _minutes, 10 * _MINUTE),
     _Key("scaleDownDelayAfterFailure", "scale_down_delay_after_failure", _minutes, 3 * _MINUTE),
     _Key("ignoreDaemonSetsUtilization", "ignore_daemonsets_utilization", _boolean, default=False),
-    _Key("skipNodesWithCustomControllerPods", "skip_nodes_with_custom_controller_pods", _boolean, default=True),
+    _Key(
+        "skipNodesWithCustomControllerPods",
+        "skip_nodes_with_custom_controller_pods",
+        _boolean,
+        default=True,
+    ),
     _Key("maxNodeProvisionTime", "max_node_provision_time", _minutes, 15 * _MINUTE),
     _Key("maxGracefulTerminationFlag", "max_graceful_termination_sec", _whole(0, 86400 * 365), 600),
     _Key("initialNodeGroupBackoffDuration", "initial_node_group_backoff_duration", _duration),
@@ -368,14 +419,25 @@ _EXPANDERS = {
     "priority": _BY_PRIORITY,
     "priority-ratio": _BY_PRIORITY,
 }
-_NO_COUNTERPART = ("newEphemeralVolumesPodScaleUpDelay", "resetUnNeededWhenScaleUp", "ignoreLocalVolumeNodeAffinity")
+_NO_COUNTERPART = (
+    "newEphemeralVolumesPodScaleUpDelay",
+    "resetUnNeededWhenScaleUp",
+    "ignoreLocalVolumeNodeAffinity",
+)
 _SINGLE = (_PARALLEL_DRAIN, _MOST_EMPTY, _MOST_REMOVED, _MOST_DRAINED, _SCAN_INTERVAL)
-KEYS = frozenset({*(key.name for key in (*_OPTIONS, *_SCALE_UP, *_SINGLE)), *_NO_COUNTERPART, "expander", "cluster_id"})
+KEYS = frozenset(
+    {
+        *(key.name for key in (*_OPTIONS, *_SCALE_UP, *_SINGLE)),
+        *_NO_COUNTERPART,
+        "expander",
+        "cluster_id",
+    }
+)
 
 
 def read_addon(custom: Mapping[str, Any], place: str) -> AddonSettings:
-    """Convert the settings in `custom`; never raises: an unusable setting keeps its default and is reported at
-    `place`."""
+    """Convert the settings in `custom`; never raises: an unusable setting keeps its default
+    and is reported at `place`."""
     warnings: list[str] = []
 
     def warn(name: str, text: str) -> None:
@@ -395,7 +457,10 @@ def read_addon(custom: Mapping[str, Any], place: str) -> AddonSettings:
     if options.get("scale_down_enabled") and options["scale_down_delay_after_add"] > 0:
         warn(
             "scaleDownDelayAfterAdd",
-            "groups that keep growing hold up all removals for so long; where both are on, the vendor advises 0",
+            (
+                "groups that keep growing hold up all removals for so long; where both are on, the "
+                "vendor advises 0"
+            ),
         )
     cluster = custom.get("cluster_id")
     return AddonSettings(
@@ -418,7 +483,11 @@ def _value(key: _Key, custom: Mapping[str, Any], warn: _Warn) -> Any:
     try:
         return key.read(custom[key.name])
     except BadInput as error:
-        counts = "the default here stays" if key.default is None else "the add-on's default is written instead"
+        counts = (
+            "the default here stays"
+            if key.default is None
+            else "the add-on's default is written instead"
+        )
         warn(key.name, f"{error.problem}; {counts}")
         return key.default
 
@@ -429,19 +498,31 @@ def _expander(custom: Mapping[str, Any], warn: _Warn) -> tuple[str, ...]:
     if name not in _EXPANDERS:
         warn("expander", "is not one of the add-on's; its default, priority, is written instead")
     elif name == "priority-ratio":
-        warn("expander", "priority-ratio has no counterpart here; priority, least-waste, random is written instead")
+        warn(
+            "expander",
+            (
+                "priority-ratio has no counterpart here; priority, least-waste, random is written "
+                "instead"
+            ),
+        )
     return _EXPANDERS.get(name, _BY_PRIORITY)
 
 
 def _parallelism(custom: Mapping[str, Any], warn: _Warn) -> dict[str, int]:
-    """Return how many nodes are removed at once. Without parallelDrain, idle nodes are removed together and all others
-    one by one."""
+    """Return how many nodes are removed at once. Without parallelDrain, idle nodes are removed
+    together and all others one by one."""
     parallel_drain = _value(_PARALLEL_DRAIN, custom, warn)
-    most_empty, most_removed = _value(_MOST_EMPTY, custom, warn), _value(_MOST_REMOVED, custom, warn)
+    most_empty, most_removed = (
+        _value(_MOST_EMPTY, custom, warn),
+        _value(_MOST_REMOVED, custom, warn),
+    )
     most_drained = _value(_MOST_DRAINED, custom, warn)
     newer_counts = parallel_drain or _MOST_EMPTY.name not in custom
     if most_empty != most_removed and {_MOST_EMPTY.name, _MOST_REMOVED.name} <= custom.keys():
-        other, switch = (_MOST_EMPTY if newer_counts else _MOST_REMOVED), "true" if parallel_drain else "false"
+        other, switch = (
+            (_MOST_EMPTY if newer_counts else _MOST_REMOVED),
+            "true" if parallel_drain else "false",
+        )
         warn(other.name, f"is not carried over: with parallelDrain {switch} the other one counts")
     return {
         "max_scale_down_parallelism": most_removed if newer_counts else most_empty,

@@ -1,7 +1,8 @@
 """Describes the pools' definitions in a cloud-config of Cherry Servers.
 
-The file stays a secret, so that its mistakes are not visible in the policy. The report names them before a server is
-bought. It has no value of cloudinit and of keys: the reader of the input leaves them out.
+The file stays a secret, so that its mistakes are not visible in the policy. The report
+names them before a server is bought. It has no value of cloudinit and of keys: the reader
+of the input leaves them out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from chalicelib.policy.diagnostics import closest
 _DEFAULT = "default"
 _HEADER = re.compile(r'\s*\[\s*([A-Za-z]{1,40})\s*(?:"([^"\n]{1,100})")?\s*\]\s*\Z')
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{0,60})\s*=\s*(.{0,200})\Z")
-_FIELD = re.compile(r"\{\{-?\s*\.(?:ClusterName|NodeGroup|RandString8)\s*-?\}\}")  # of a hostname, filled in per server
+# of a hostname, filled in per server
+_FIELD = re.compile(r"\{\{-?\s*\.(?:ClusterName|NodeGroup|RandString8)\s*-?\}\}")
 _SHOWN = (
     "cluster-name",
     "project-id",
@@ -50,10 +52,19 @@ class _Section(msgspec.Struct):
         return ", ".join(f"{key} {self.settings[key][0]}" for key in keys if key in self.settings)
 
 
-def describe_cloud_config(config: FileMount | None, pool_names: Sequence[str], draft: Draft) -> None:
-    """Add rows about the sections of the cloud-config. config: None where the input does not have its text."""
+def describe_cloud_config(
+    config: FileMount | None, pool_names: Sequence[str], draft: Draft
+) -> None:
+    """Add rows about the sections of the cloud-config. config: None where the
+    input does not have its text."""
     if config is None or config.text is None:
-        draft.row("", "cloud-config", Verdict.TOLD, "", "its text is not in the input, so that it is not checked here")
+        draft.row(
+            "",
+            "cloud-config",
+            Verdict.TOLD,
+            "",
+            "its text is not in the input, so that it is not checked here",
+        )
         return
     pools, common = _sections(config.text)
     if common is not None and _DEFAULT in pools:
@@ -76,12 +87,16 @@ def describe_cloud_config(config: FileMount | None, pool_names: Sequence[str], d
 def names_cluster(config: FileMount) -> bool:
     """Return whether each section of the cloud-config that counts names the cluster."""
     pools, common = _sections(config.text or "")
-    sections = [*pools.values(), *([common] if common is not None and _DEFAULT not in pools else [])]
+    sections = [
+        *pools.values(),
+        *([common] if common is not None and _DEFAULT not in pools else []),
+    ]
     return bool(sections) and all("cluster-name" in section.settings for section in sections)
 
 
 def _sections(text: str) -> tuple[dict[str, _Section], _Section | None]:
-    """Return (pool -> section, the section [Global]). Equal sections are one, in which later values count."""
+    """Return (pool -> section, the section [Global]). Equal sections are one, in
+    which later values count."""
     pools: dict[str, _Section] = {}
     common: _Section | None = None
     current: _Section | None = None
@@ -110,18 +125,35 @@ def _describe(section: _Section, place: str, draft: Draft) -> None:
             text = f"is not a key of a cloud-config{f': write {known}' if known else ''}"
             draft.row(place, word, Verdict.TOLD, "", text)
         elif remedy_for(_FIELD.sub("", value) if key == "hostname-pattern" else value):
-            draft.row(place, word, Verdict.TOLD, "", f"{key} is {value}: a placeholder; write the real value")
+            draft.row(
+                place,
+                word,
+                Verdict.TOLD,
+                "",
+                f"{key} is {value}: a placeholder; write the real value",
+            )
     if names := section.values_of(_INHERITED):
-        draft.row(place, names, Verdict.TOLD, "", "outscaler doctor asks the vendor whether they exist")
+        draft.row(
+            place, names, Verdict.TOLD, "", "outscaler doctor asks the vendor whether they exist"
+        )
 
 
 def _compare(section: _Section, default: _Section, place: str, draft: Draft) -> None:
-    """Report where a pool differs from the default in a way that Cluster Autoscaler treats otherwise."""
+    """Report where a pool differs from the default in a way that Cluster
+    Autoscaler treats otherwise."""
     absent = [key for key in _INHERITED if key in default.settings and key not in section.settings]
     if absent:
-        text = f"leaves out {', '.join(absent)}: Cluster Autoscaler sent empty values; here those of default count"
+        text = (
+            f"leaves out {', '.join(absent)}: Cluster Autoscaler sent empty values; here those of "
+            "default count"
+        )
         draft.row(place, f"line {section.line}: {section.title}", Verdict.TOLD, "", text)
-    project, default_project = (pool.settings.get("project-id", ("", 0)) for pool in (section, default))
+    project, default_project = (
+        pool.settings.get("project-id", ("", 0)) for pool in (section, default)
+    )
     if project[0] and project[0] != default_project[0]:
-        text = "differs from that of default, which Cluster Autoscaler used for every pool; here it counts"
+        text = (
+            "differs from that of default, which Cluster Autoscaler used for every pool; here it "
+            "counts"
+        )
         draft.row(place, f"line {project[1]}: project-id", Verdict.TOLD, "", text)

@@ -1,8 +1,8 @@
 """Reads the words of a command line as pflag, the flag library of Cluster Autoscaler, reads them.
 
-A policy would otherwise state what the author meant and not what ran: `--f false` is true for a boolean. Words that an
-example's author left for the reader to fill in, such as `[ASG_ID]` or `${CLUSTER_NAME}`, are mistakes; all are reported
-at once, because an example has several.
+A policy would otherwise state what the author meant and not what ran: `--f false` is true for a
+boolean. Words that an example's author left for the reader to fill in, such as `[ASG_ID]` or
+`${CLUSTER_NAME}`, are mistakes; all are reported at once, because an example has several.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import quote
 
 MOST_WORDS = 5_000
-_GO_BOOLEANS = frozenset({"1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"})
+_GO_BOOLEANS = frozenset(
+    {"1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"}
+)
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -41,7 +43,11 @@ class CommandLine(msgspec.Struct, frozen=True):
 def read_command_line(words: Sequence[Word]) -> CommandLine:
     """Read the words after the program's name."""
     if len(words) > MOST_WORDS:
-        problem = BadInput(words[0].place, f"has more than {MOST_WORDS} words", "give the autoscaler's command alone")
+        problem = BadInput(
+            words[0].place,
+            f"has more than {MOST_WORDS} words",
+            "give the autoscaler's command alone",
+        )
         return CommandLine(problems=(problem,))
     reader = _Reader(words)
     while reader.at < len(words):
@@ -92,7 +98,10 @@ class _Reader:
         if flag not in SHORT or (value and not value[0].isdigit() and value[0] not in "=+-"):
             name = flag_name(word.text.lstrip("-").partition("=")[0])
             remedy = f"write -{word.text}" if name in KNOWN else "write long flags with --"
-            problem = f"{quote(word.text)} is a row of short flags, with which Cluster Autoscaler does not start"
+            problem = (
+                f"{quote(word.text)} is a row of short flags, with which Cluster Autoscaler does "
+                "not start"
+            )
             self._problem(word, problem, remedy)
         elif value:
             self._add(word, flag, value.removeprefix("="))
@@ -100,13 +109,18 @@ class _Reader:
             self._with_next_word(word, flag, needed=True)
 
     def _with_next_word(self, word: Word, flag: str, *, needed: bool) -> None:
-        """Take the next word, whatever it is. A flag of no release takes it only if it is not a flag."""
+        """Take the next word, whatever it is. A flag of no release takes it
+        only if it is not a flag."""
         following = self.words[self.at].text if self.at < len(self.words) else None
         if following is not None and (needed or not following.startswith("-")):
             self.at += 1
             self.arguments.append(Argument(word.place, f"{word.text} {following}", flag, following))
         elif needed:
-            self._problem(word, f"{quote(word.text)} needs a value and is the last word", f"write {word.text}=VALUE")
+            self._problem(
+                word,
+                f"{quote(word.text)} needs a value and is the last word",
+                f"write {word.text}=VALUE",
+            )
         else:
             self._add(word, flag, None)
 
@@ -115,7 +129,10 @@ class _Reader:
             text = "a word without a flag, which Cluster Autoscaler passes over"
             self.remarks.append(Remark(word.place, quote(word.text), Verdict.NO_EFFECT, text))
             return
-        text = f"Cluster Autoscaler read this as true; write {switch.word}={word.text} if {word.text} was meant"
+        text = (
+            f"Cluster Autoscaler read this as true; write {switch.word}={word.text} if {word.text} "
+            "was meant"
+        )
         self.arguments[-1] = msgspec.structs.replace(switch, read_as=text)
         text = f"a word that {switch.word} does not take"
         self.remarks.append(Remark(word.place, word.text, Verdict.TOLD, text))
@@ -127,7 +144,7 @@ class _Reader:
         self.problems.append(BadInput(word.place, problem, remedy))
 
 
-# -- placeholders ----------------------------------------------------------------------------------------------------
+# -- placeholders ----------------------------------------------------------------------------------
 
 _RENDER = "render it first: helm template"
 _SHELL_NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,100})")
@@ -153,7 +170,8 @@ def remedy_for(text: str, flag: str = "") -> str:
 def placeholder_problems(
     arguments: Sequence[Argument], variables: Iterable[Variable], *, of_shell: bool = False
 ) -> list[BadInput]:
-    """Return one mistake for each value that has a placeholder, of all flags and of the variables that count.
+    """Return one mistake for each value that has a placeholder, of all flags and of
+    the variables that count.
 
     of_shell: `$(…)` is the output of a command, which is unknown.
     """
@@ -173,7 +191,11 @@ def placeholder_problems(
         if (remedy := remedy_for(value, flag))
     ]
     problems += [
-        BadInput(f"{argument.place}: --{argument.flag[:100]}", f"{quote(value)} runs a command", "write its output")
+        BadInput(
+            f"{argument.place}: --{argument.flag[:100]}",
+            f"{quote(value)} runs a command",
+            "write its output",
+        )
         for argument in arguments
         if of_shell and ("$(" in (value := argument.value or "") or "`" in value)
     ]
@@ -181,18 +203,21 @@ def placeholder_problems(
 
 
 def template_problems(file: str, text: str) -> list[BadInput]:
-    """Return one mistake for each line of a Helm template, whose text is not YAML before it is rendered. The line is
-    not quoted: it may have a secret."""
+    """Return one mistake for each line of a Helm template, whose text is not YAML before it is
+    rendered. The line is not quoted: it may have a secret."""
     lines = (
         line
         for line, written in enumerate(text.splitlines(), 1)
         if "{{" in written and not written.lstrip().startswith("#")
     )
-    return [BadInput(f"{file}:{line}", "has a template of Helm", _RENDER) for line in lines][:MOST_PROBLEMS]
+    return [BadInput(f"{file}:{line}", "has a template of Helm", _RENDER) for line in lines][
+        :MOST_PROBLEMS
+    ]
 
 
 def filled_in(text: str, environment: Mapping[str, str]) -> str:
-    """Return a template of envsubst with variables of the command line in the place of `${NAME}`."""
+    """Return a template of envsubst with variables of the command line in the place of
+    `${NAME}`."""
     for name, value in environment.items():
         if not is_secret_name(name):
             text = text.replace(f"${{{name}}}", value)

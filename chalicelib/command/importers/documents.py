@@ -1,4 +1,6 @@
-"""Reads the documents of an input file with the line of every value, so that a report can name `deploy.yaml:31`."""
+"""Reads the documents of an input file with the line of every value, so that a report
+can name `deploy.yaml:31`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _REMEDY = "give the objects that matter alone"
 
 
 class Located(msgspec.Struct, frozen=True):
-    """One document. file: of the input. content: as decoded. lines: path of keys and indices -> line, empty for
-    JSON."""
+    """One document. file: of the input. content: as decoded. lines: path of keys and indices
+    -> line, empty for JSON."""
 
     file: str
     content: Any
@@ -53,8 +55,10 @@ def located_documents(file: str, text: str) -> list[Located]:
 def _read(file: str, text: str) -> list[tuple[Any, yaml.Node | None]]:
     try:
         content = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
-        size = _size(content)  # from Python 3.12 on the decoder nests deeper than Python code can recurse
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
+        # from Python 3.12 on the decoder nests deeper than Python code can recurse
+        size = _size(content)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # ValueError: a number of thousands of digits
         pass
     else:
         if size > MOST_VALUES:
@@ -62,13 +66,16 @@ def _read(file: str, text: str) -> list[tuple[Any, yaml.Node | None]]:
         return [(content, None)]
     try:
         return [*documents_with_nodes(text, deepest=DEEPEST, most=MOST_VALUES)]
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        # TypeError: a list as a key
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else file
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
         if isinstance(error, Excess):
             raise BadInput(where, f"is {what}", _REMEDY) from None
-        raise BadInput(where, f"is neither JSON nor YAML ({what[:200]})", "correct it there") from None
+        raise BadInput(
+            where, f"is neither JSON nor YAML ({what[:200]})", "correct it there"
+        ) from None
 
 
 def _size(value: Any) -> int:
@@ -98,7 +105,8 @@ def _flatten(file: str, content: Any, node: yaml.Node | None, documents: list[Lo
 
 
 def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int]) -> None:
-    block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")  # its text begins in the next line
+    # its text begins in the next line
+    block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
     lines[path] = node.start_mark.line + (2 if block else 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -112,7 +120,7 @@ def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int]) -> None:
             _note_lines(value, (*path, str(at)), lines)
 
 
-# -- parts of objects, whose types nothing has checked ---------------------------------------------------------------
+# -- parts of objects, whose types nothing has checked ---------------------------------------------
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -138,7 +146,8 @@ def kind_of(document: Mapping[str, Any]) -> str:
 
 
 def name_of(document: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (namespace, name); the namespace is that of Cluster Autoscaler's own manifests where none is written."""
+    """Return (namespace, name); the namespace is that of Cluster Autoscaler's own
+    manifests where none is written."""
     metadata = mapping(document.get("metadata"))
     return text_of(metadata.get("namespace")) or DEFAULT_NAMESPACE, text_of(metadata.get("name"))
 

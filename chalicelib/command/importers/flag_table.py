@@ -1,7 +1,8 @@
-"""What becomes of every flag that any release of Cluster Autoscaler has had, and defaults that differ by release.
+"""What becomes of every flag that any release of Cluster Autoscaler has had, and
+defaults that differ by release.
 
-Most rows are derived from policy/options.py, so that a flag cannot have one meaning in a document and another in an
-import. The tables here name the flags whose translation differs from that.
+Most rows are derived from policy/options.py, so that a flag cannot have one meaning in a document
+and another in an import. The tables here name the flags whose translation differs from that.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Fate(StrEnum):
 
 
 class KnownFlag(msgspec.Struct, frozen=True):
-    """One flag. option: how its value is read. becomes: the flag that it is renamed to. reason: text of its row."""
+    """One flag. option: how its value is read. becomes: the flag that it is renamed to.
+    reason: text of its row."""
 
     flag: str
     fate: Fate
@@ -56,7 +58,16 @@ _REASONS = {
 _FAMILIES = (
     (("leader-elect",), "one pass per cluster is ensured by a lease in the table"),
     (
-        ("v", "vmodule", "log", "alsolog", "stderrthreshold", "one-output", "skip-", "add-dir-header"),
+        (
+            "v",
+            "vmodule",
+            "log",
+            "alsolog",
+            "stderrthreshold",
+            "one-output",
+            "skip-",
+            "add-dir-header",
+        ),
         "about the log of a process in the cluster",
     ),
     (("gce-", "bulk-mig"), "about a provider that Outscaler does not have"),
@@ -75,7 +86,9 @@ _SPECIAL = (
     KnownFlag("unregistered-node-removal-time", Fate.RENAMED, becomes="max-node-provision-time"),
     KnownFlag("max-grateful-termination-sec", Fate.RENAMED, becomes="max-graceful-termination-sec"),
     KnownFlag(MAX_EMPTY_BULK_DELETE, Fate.RENAMED, becomes="max-scale-down-parallelism"),
-    KnownFlag("scale-down-trial-interval", Fate.NOTHING, reason="removals are considered in every pass"),
+    KnownFlag(
+        "scale-down-trial-interval", Fate.NOTHING, reason="removals are considered in every pass"
+    ),
     *(
         KnownFlag(flag, Fate.ALWAYS, FLAGS["parallel-scale-up"], reason="it is always so here")
         for flag in ("verify-unschedulable-pods", "filter-out-schedulable-pods-uses-packing")
@@ -88,7 +101,9 @@ _SPECIAL = (
 def _derived(option: OptionDefinition) -> KnownFlag:
     reason = option.note or _REASONS.get(option.status, "")
     if option.status is Status.MEANINGLESS:
-        reason = next((text for starts, text in _FAMILIES if option.flag.startswith(starts)), reason)
+        reason = next(
+            (text for starts, text in _FAMILIES if option.flag.startswith(starts)), reason
+        )
     return KnownFlag(option.flag, _FATES[option.status], option, reason=reason)
 
 
@@ -97,12 +112,15 @@ KNOWN: dict[str, KnownFlag] = {option.flag: _derived(option) for option in FLAGS
 }
 
 
-# -- how flags take values ------------------------------------------------------------------------------------------
+# -- how flags take values -------------------------------------------------------------------------
 
 SHORT = frozenset({"v"})  # the only flag of Cluster Autoscaler with a form of one dash
-# A boolean never takes the next word. The switch of clusterapi is no option, so that the table has no type for it.
+# A boolean never takes the next word. The switch of clusterapi is no option, so that the
+# table has no type for it.
 BOOLEANS = {"clusterapi-cloud-config-authoritative"} | {
-    flag for flag, known in KNOWN.items() if known.option is not None and known.option.kind.name == "true or false"
+    flag
+    for flag, known in KNOWN.items()
+    if known.option is not None and known.option.kind.name == "true or false"
 }
 PATHS = frozenset({"kubeconfig", "cloud-config"})  # a path in a container, which nothing here opens
 
@@ -117,30 +135,33 @@ def nearest(flag: str) -> str:
     return closest(flag, KNOWN)
 
 
-# -- releases -------------------------------------------------------------------------------------------------------
+# -- releases --------------------------------------------------------------------------------------
 
 Version = tuple[int, int] | None
 _RELEASE = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,4})(?![0-9])")
 
 
 def release_of(image: str, image_version: str) -> Version:
-    """Return (major, minor) of --image-version if it is given, otherwise of the image's tag, of which forks of vendors
-    keep the first two numbers; None without a release.
+    """Return (major, minor) of --image-version if it is given, otherwise of the image's tag, of
+    which forks of vendors keep the first two numbers; None without a release.
 
     Raises BadInput for an --image-version that is not a release.
     """
     tag = image.partition("@")[0].rsplit("/", 1)[-1].partition(":")[2]
     match = _RELEASE.match(image_version or tag)
     if match is None and image_version:
-        raise BadInput("--image-version", f"{quote(image_version)} is not a release", "write it like 1.29")
+        raise BadInput(
+            "--image-version", f"{quote(image_version)} is not a release", "write it like 1.29"
+        )
     return (int(match[1]), int(match[2])) if match else None
 
 
 class ReleaseDefault(msgspec.Struct, frozen=True):
-    """A default of the releases from `since` to `until`, both inclusive, that differs from Outscaler's.
+    """A default of the releases from `since` to `until`, both inclusive, that
+    differs from Outscaler's.
 
-    An import writes it out, because it decides which nodes are bought or removed. The figures are those of the source
-    of each release.
+    An import writes it out, because it decides which nodes are bought or removed. The figures are
+    those of the source of each release.
     """
 
     flag: str
@@ -156,10 +177,18 @@ _BLOCKING = "blocking-system-pod-distruption-timeout"
 # In the order of the document.
 RELEASE_DEFAULTS = (
     ReleaseDefault(
-        "expander", (1, 32), "expander", "random", "was the default until 1.32; least-waste leaves less unused capacity"
+        "expander",
+        (1, 32),
+        "expander",
+        "random",
+        "was the default until 1.32; least-waste leaves less unused capacity",
     ),
     ReleaseDefault(
-        "expendable-pods-priority-cutoff", (1, 3), "expendablePodsPriorityCutoff", 0, "was the default until 1.3"
+        "expendable-pods-priority-cutoff",
+        (1, 3),
+        "expendablePodsPriorityCutoff",
+        0,
+        "was the default until 1.3",
     ),
     ReleaseDefault(
         "scale-down-delay-after-delete",
@@ -169,10 +198,18 @@ RELEASE_DEFAULTS = (
         "the scan interval was the default until 1.14",
     ),
     ReleaseDefault(
-        "max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"
+        "max-total-unready-percentage",
+        (1, 1),
+        "maxTotalUnreadyPercentage",
+        33,
+        "was the default until 1.1",
     ),
     ReleaseDefault(
-        "max-graceful-termination-sec", (0, 6), "maxGracefulTerminationSec", 60, "was the default until 0.6"
+        "max-graceful-termination-sec",
+        (0, 6),
+        "maxGracefulTerminationSec",
+        60,
+        "was the default until 0.6",
     ),
     ReleaseDefault(
         "cordon-node-before-terminating",
@@ -211,5 +248,9 @@ def release_defaults(
 
 
 def order_of(option: str) -> int:
-    """Return the position of an option in the document: the defaults of the table first, others as given."""
-    return next((at for at, row in enumerate(RELEASE_DEFAULTS) if row.option == option), len(RELEASE_DEFAULTS))
+    """Return the position of an option in the document: the defaults of the
+    table first, others as given."""
+    return next(
+        (at for at, row in enumerate(RELEASE_DEFAULTS) if row.option == option),
+        len(RELEASE_DEFAULTS),
+    )

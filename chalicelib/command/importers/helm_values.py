@@ -1,8 +1,9 @@
 """Reads values of Cluster Autoscaler's Helm chart, as its templates make a command line of them.
 
-Values state the same settings as flags under other names. Each value becomes the flag that the chart renders, so that
-the translation of flags is the only one. The charts 1.x and 9.x are read alike. Values of variables and files stay in
-the cluster; their names say which secrets the policy needs.
+Values state the same settings as flags under other names. Each value becomes the flag that the
+chart renders, so that the translation of flags is the only one. The charts 1.x and 9.x are read
+alike. Values of variables and files stay in the cluster; their names say which secrets the policy
+needs.
 """
 
 from __future__ import annotations
@@ -37,36 +38,55 @@ _MOST_ENTRIES = 1_000
 _INDEX = re.compile(r"[0-9]{1,6}\Z")
 
 _OF_PODS = """
-    additionalLabels affinity containerSecurityContext deployment dnsConfig dnsPolicy extraObjects fullnameOverride
-    global hostNetwork initContainers kubeTargetVersionOverride livenessProbe nameOverride nodeSelector podAnnotations
-    podDisruptionBudget podLabels priorityClassName priorityConfigMapAnnotations rbac replicaCount resources
-    revisionHistoryLimit securityContext service serviceAccount startupProbe terminationGracePeriodSeconds tolerations
+    additionalLabels affinity containerSecurityContext deployment dnsConfig dnsPolicy extraObjects \
+fullnameOverride
+    global hostNetwork initContainers kubeTargetVersionOverride livenessProbe nameOverride \
+nodeSelector podAnnotations
+    podDisruptionBudget podLabels priorityClassName priorityConfigMapAnnotations rbac replicaCount \
+resources
+    revisionHistoryLimit securityContext service serviceAccount startupProbe \
+terminationGracePeriodSeconds tolerations
     topologySpreadConstraints updateStrategy vpa
 """
 _OF_OTHER_PROVIDERS = """
-    autoscalingGroupsnamePrefix awsAccessKeyID awsRegion awsSecretAccessKey azureClientID azureClientSecret
-    azureClusterName azureEnableForceDelete azureNodeResourceGroup azureResourceGroup azureSubscriptionID azureTenantID
-    azureUseManagedIdentityExtension azureUseWorkloadIdentityExtension azureUserAssignedIdentityID azureVMType
-    civoApiKey civoApiUrl civoClusterID civoRegion kwokConfigMapName magnumCABundlePath magnumClusterName
+    autoscalingGroupsnamePrefix awsAccessKeyID awsRegion awsSecretAccessKey azureClientID \
+azureClientSecret
+    azureClusterName azureEnableForceDelete azureNodeResourceGroup azureResourceGroup \
+azureSubscriptionID azureTenantID
+    azureUseManagedIdentityExtension azureUseWorkloadIdentityExtension azureUserAssignedIdentityID \
+azureVMType
+    civoApiKey civoApiUrl civoClusterID civoRegion kwokConfigMapName magnumCABundlePath \
+magnumClusterName
     sslCertHostPath sslCertPath
 """
 _WITHOUT_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(_OF_PODS.split(), "about a process in the cluster, which does not exist here"),
     "serviceMonitor": "metrics of Outscaler are not scraped from a pod",
-    "prometheusRule": "not carried over: rules for Outscaler's own metrics are written by the operator",
+    "prometheusRule": (
+        "not carried over: rules for Outscaler's own metrics are written by the operator"
+    ),
     **dict.fromkeys(_OF_OTHER_PROVIDERS.split(), "about a provider that Outscaler does not have"),
 }
-_CREDENTIALS: Mapping[str, tuple[str, ...]] = {  # provider -> variables that a Secret of its own has
+# provider -> variables that a Secret of its own has
+_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "alicloud": ("ACCESS_KEY_ID", "ACCESS_KEY_SECRET"),
     "cherryservers": ("CHERRY_AUTH_TOKEN",),
     "exoscale": ("EXOSCALE_API_KEY", "EXOSCALE_API_SECRET"),
 }
-_EXOSCALE_KEYS = {"EXOSCALE_API_KEY": "api-key", "EXOSCALE_API_SECRET": "api-secret", "EXOSCALE_ZONE": "api-zone"}
+_EXOSCALE_KEYS = {
+    "EXOSCALE_API_KEY": "api-key",
+    "EXOSCALE_API_SECRET": "api-secret",
+    "EXOSCALE_ZONE": "api-zone",
+}
 _MODES = {  # of clusterAPIMode -> the flags that the chart renders
     "incluster-incluster": (),
     "incluster-kubeconfig": ("cloud-config",),
     "kubeconfig-incluster": ("kubeconfig", "clusterapi-cloud-config-authoritative"),
-    "kubeconfig-kubeconfig": ("kubeconfig", "cloud-config", "clusterapi-cloud-config-authoritative"),
+    "kubeconfig-kubeconfig": (
+        "kubeconfig",
+        "cloud-config",
+        "clusterapi-cloud-config-authoritative",
+    ),
     "single-kubeconfig": ("kubeconfig",),
 }
 _KUBECONFIG_PATHS = {
@@ -83,19 +103,26 @@ _FILES = "files of the container; a flag that names one decides what is stored"
 
 
 def is_helm_values(values: Mapping[str, Any]) -> bool:
-    """Return whether these are values of the autoscaler's chart, or of a chart that has it below its name."""
+    """Return whether these are values of the autoscaler's chart, or of a chart
+    that has it below its name."""
     return "kind" not in values and not (
         _HELM_KEYS.isdisjoint(values) and _HELM_KEYS.isdisjoint(mapping(values.get(SUB_CHART)))
     )
 
 
 def read_helm_values(
-    place: str, document: Mapping[str, Any], lines: Mapping[Path, int], *, namespace: str, image_version: str
+    place: str,
+    document: Mapping[str, Any],
+    lines: Mapping[Path, int],
+    *,
+    namespace: str,
+    image_version: str,
 ) -> AutoscalerInput:
     """Return the configuration that the values describe.
 
-    lines: path of keys -> line; may be empty. namespace: of the release, kube-system if it is empty. image_version: the
-    release that counts instead of the image's tag. Raises InputErrors for templates and for values that deploy nothing.
+    lines: path of keys -> line; may be empty. namespace: of the release, kube-system if it is
+    empty. image_version: the release that counts instead of the image's tag. Raises InputErrors for
+    templates and for values that deploy nothing.
     """
     values: Mapping[str, Any] = document
     root: Path = ()
@@ -108,7 +135,9 @@ def read_helm_values(
         names = ", ".join(others[:8]) + (", …" if len(others) > 8 else "")
         reader.remark((), Verdict.NO_EFFECT, "values of other charts", word=names)
     discovery = mapping(values.get("autoDiscovery"))
-    if not values.get("autoscalingGroups") and not any(discovery.get(key) for key in _DISCOVERY_KEYS):
+    if not values.get("autoscalingGroups") and not any(
+        discovery.get(key) for key in _DISCOVERY_KEYS
+    ):
         reader.problem(
             (),
             "these values deploy no autoscaler: autoscalingGroups and autoDiscovery are both empty",
@@ -137,13 +166,19 @@ def read_helm_values(
 
 
 class _ValuesReader:
-    """Collects flags, variables, files and remarks of the values, with the place of each and all mistakes.
+    """Collects flags, variables, files and remarks of the values, with the place
+    of each and all mistakes.
 
     root: path of the chart's values in the file.
     """
 
     def __init__(
-        self, file: str, lines: Mapping[Path, int], root: Path, values: Mapping[str, Any], namespace: str
+        self,
+        file: str,
+        lines: Mapping[Path, int],
+        root: Path,
+        values: Mapping[str, Any],
+        namespace: str,
     ) -> None:
         self._file, self._lines, self._root = file, lines, root
         self.values, self.namespace = values, namespace
@@ -167,7 +202,9 @@ class _ValuesReader:
                 near = closest(name, (*_READERS, *_READ_TOGETHER, *_WITHOUT_EFFECT))
                 self.remark((name,), Verdict.UNKNOWN, f"did you mean {near}?" if near else "")
         if "cloudProvider" not in self.values:
-            self._argument((), "cloud-provider", "aws", word="no cloudProvider: aws, the chart's default")
+            self._argument(
+                (), "cloud-provider", "aws", word="no cloudProvider: aws, the chart's default"
+            )
         self._read_topology()
         self._read_variables()
         self._read_credentials()
@@ -178,7 +215,7 @@ class _ValuesReader:
         word = f"--namespace={self.namespace}"
         self._argument((), "namespace", self.namespace, word=word, read_as=text)
 
-    # -- single values -----------------------------------------------------------------------------------------------
+    # -- single values -----------------------------------------------------------------------------
 
     def read_provider(self, path: Path, value: Any) -> None:
         """Add the provider's flag."""
@@ -191,12 +228,20 @@ class _ValuesReader:
             group_path = (*path, str(at))
             entries = self._entries(group_path, group)
             for key in _unlisted(entries, _GROUP_KEYS):
-                self.remark((*group_path, key), Verdict.UNKNOWN, "a group has name, minSize and maxSize")
+                self.remark(
+                    (*group_path, key), Verdict.UNKNOWN, "a group has name, minSize and maxSize"
+                )
             parts = [self._text((*group_path, key), entries.get(key)) for key in _GROUP_KEYS]
             if not all(key in entries for key in _GROUP_KEYS):
-                self.problem(group_path, "has not all of name, minSize and maxSize", "write the three of them")
+                self.problem(
+                    group_path,
+                    "has not all of name, minSize and maxSize",
+                    "write the three of them",
+                )
             elif None not in parts:
-                self._argument(group_path, "nodes", ":".join(part for part in parts if part is not None))
+                self._argument(
+                    group_path, "nodes", ":".join(part for part in parts if part is not None)
+                )
 
     def read_discovery(self, path: Path, value: Any) -> None:
         """Add the flag of discovery for clusterapi, the only provider here that has one."""
@@ -209,7 +254,10 @@ class _ValuesReader:
         labels_path, labels = (*path, "labels"), entries.get("labels")
         maps = {labels_path: labels}
         if not isinstance(labels, Mapping):
-            maps = {(*labels_path, str(at)): item for at, item in enumerate(self._items(labels_path, labels))}
+            maps = {
+                (*labels_path, str(at)): item
+                for at, item in enumerate(self._items(labels_path, labels))
+            }
         for own_path, label_map in maps.items():
             for key, label in self._entries(own_path, label_map).items():
                 parts.append(f"{key}={self._text((*own_path, key), label) or ''}")
@@ -226,14 +274,17 @@ class _ValuesReader:
             self.remark(path, Verdict.NO_EFFECT, f"the chart renders no flag of it for {named}")
 
     def read_extra_args(self, path: Path, value: Any) -> None:
-        """Add flags, in the order of a template's output: by name. A part after `_` only makes a key unique."""
+        """Add flags, in the order of a template's output: by name. A part after `_`
+        only makes a key unique."""
         for key, flag_value in sorted(self._entries(path, value).items()):
             flag, text = key.partition("_")[0], self._text((*path, key), flag_value)
             if text is None and flag_value is not None:
                 continue
             self._argument((*path, key), flag, text)
             if not flag:
-                self.problem((*path, key), "has no name before '_'", "write the flag's name with dashes")
+                self.problem(
+                    (*path, key), "has no name before '_'", "write the flag's name with dashes"
+                )
 
     def read_custom_args(self, path: Path, value: Any) -> None:
         """Add words of a command line."""
@@ -249,11 +300,16 @@ class _ValuesReader:
         self.problems.extend(line.problems)
 
     def read_priorities(self, path: Path, value: Any) -> None:
-        """Keep the ConfigMap of the priority expander, which the chart renders for that expander only."""
+        """Keep the ConfigMap of the priority expander, which the chart
+        renders for that expander only."""
         if not value:
             return
         if "priority" not in str(mapping(self.values.get("extraArgs")).get("expander", ""))[:500]:
-            self.remark(path, Verdict.NO_EFFECT, "the chart renders it only with expander priority in extraArgs")
+            self.remark(
+                path,
+                Verdict.NO_EFFECT,
+                "the chart renders it only with expander priority in extraArgs",
+            )
             return
         text = value
         if not isinstance(value, str):
@@ -272,7 +328,7 @@ class _ValuesReader:
             text = f"the chart renders no flag of it for {named}: it needs extraArgs.cloud-config"
             self.remark(path, Verdict.TOLD, text)
 
-    # -- values that depend on others --------------------------------------------------------------------------------
+    # -- values that depend on others --------------------------------------------------------------
 
     def _read_topology(self) -> None:
         """Add the flags of one or two kubeconfigs of clusterapi."""
@@ -287,7 +343,9 @@ class _ValuesReader:
             self.problem(path, f"is not one of {', '.join(_MODES)}")
             return
         if self.values.get("clusterAPIMode"):
-            self.remark(path, Verdict.TRANSLATED, f"mode {mode}", "spec.kubernetes.kubeconfigSecret")
+            self.remark(
+                path, Verdict.TRANSLATED, f"mode {mode}", "spec.kubernetes.kubeconfigSecret"
+            )
         paths: list[str] = []
         for flag in _MODES[mode]:
             if flag not in _KUBECONFIG_PATHS:
@@ -312,7 +370,10 @@ class _ValuesReader:
             self.remark(path, Verdict.TO_STORE, "its key value is what goes into Secrets Manager")
 
     def _read_config_maps_namespace(self, mode: str) -> None:
-        path, namespace = ("clusterAPIConfigMapsNamespace",), self._named("clusterAPIConfigMapsNamespace")
+        path, namespace = (
+            ("clusterAPIConfigMapsNamespace",),
+            self._named("clusterAPIConfigMapsNamespace"),
+        )
         if mode == "kubeconfig-incluster":
             self.namespace = namespace or DEFAULT_NAMESPACE
             if namespace:
@@ -336,16 +397,24 @@ class _ValuesReader:
                 self._variable(path, name, None, origin, f"{self.namespace}/{owner}", key)
 
     def _read_credentials(self) -> None:
-        """Add variables of whole Secrets, and those that the chart takes from its own Secret for exoscale."""
+        """Add variables of whole Secrets, and those that the chart takes from its
+        own Secret for exoscale."""
         if secret := self._named("envFromSecret"):
-            text = f"variables of Secret {self.namespace}/{secret}, whose names are not in the values"
+            text = (
+                f"variables of Secret {self.namespace}/{secret}, whose names are not in the values"
+            )
             self.remark(("envFromSecret",), Verdict.TOLD, text)
             for variable in self._unknown_variables(_CREDENTIALS.get(self.provider, ())):
                 owner = f"{self.namespace}/{secret}"
-                self._variable(("envFromSecret",), variable, None, VariableOrigin.OF_SECRETS, owner, variable)
+                self._variable(
+                    ("envFromSecret",), variable, None, VariableOrigin.OF_SECRETS, owner, variable
+                )
         if config_map := self._named("envFromConfigMap"):
             name = f"{self.namespace}/{config_map}"
-            text = f"variables of ConfigMap {name} are not in the values: render them with helm template"
+            text = (
+                f"variables of ConfigMap {name} are not in the values: render them with helm "
+                "template"
+            )
             self.remark(("envFromConfigMap",), Verdict.TOLD, text)
         path = ("secretKeyRefNameOverride",)
         override = self._named("secretKeyRefNameOverride")
@@ -362,7 +431,9 @@ class _ValuesReader:
             self.remark((), Verdict.TOLD, text, word="Secret of the chart")
         owner = f"{self.namespace}/{name}" if name else ""
         for variable in self._unknown_variables(_EXOSCALE_KEYS):
-            self._variable(path, variable, None, VariableOrigin.OF_SECRETS, owner, _EXOSCALE_KEYS[variable])
+            self._variable(
+                path, variable, None, VariableOrigin.OF_SECRETS, owner, _EXOSCALE_KEYS[variable]
+            )
 
     def _unknown_variables(self, names: Iterable[str]) -> list[str]:
         known = {variable.name for variable in self.variables}
@@ -380,7 +451,9 @@ class _ValuesReader:
             self.remark(path, Verdict.NO_EFFECT, _FILES)
         owners: dict[str, str] = {}
         audiences: dict[str, str] = {}
-        for at, volume in enumerate(self._items(("extraVolumes",), self.values.get("extraVolumes"))):
+        for at, volume in enumerate(
+            self._items(("extraVolumes",), self.values.get("extraVolumes"))
+        ):
             path = ("extraVolumes", str(at))
             entries = self._entries(path, volume)
             name = str(entries.get("name", ""))[:253]
@@ -394,7 +467,9 @@ class _ValuesReader:
                 if isinstance(audience, str):
                     audiences[name] = audience[:253]
             self.remark(path, Verdict.NO_EFFECT, _FILES)
-        for at, mount in enumerate(self._items(("extraVolumeMounts",), self.values.get("extraVolumeMounts"))):
+        for at, mount in enumerate(
+            self._items(("extraVolumeMounts",), self.values.get("extraVolumeMounts"))
+        ):
             path = ("extraVolumeMounts", str(at))
             entries = self._entries(path, mount)
             name = str(entries.get("name", ""))[:253]
@@ -403,10 +478,11 @@ class _ValuesReader:
                 self._mount(path, folder, owners.get(name, ""), audience=audiences.get(name, ""))
             self.remark(path, Verdict.NO_EFFECT, "files of the container")
 
-    # -- parts -------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _place(self, path: Path) -> str:
-        """Return `values.yaml:7` for the value at a path, or for the nearest parent that has a line."""
+        """Return `values.yaml:7` for the value at a path, or for the
+        nearest parent that has a line."""
         full_path = (*self._root, *path)
         for depth in range(len(full_path), -1, -1):
             if line := self._lines.get(full_path[:depth]):
@@ -415,22 +491,34 @@ class _ValuesReader:
 
     def _word(self, path: Path) -> str:
         """Return a path as text, such as `autoDiscovery.clusterName`."""
-        return shortened(show_path(tuple(int(part) if _INDEX.match(part) else part for part in (*self._root, *path))))
+        return shortened(
+            show_path(
+                tuple(int(part) if _INDEX.match(part) else part for part in (*self._root, *path))
+            )
+        )
 
     def problem(self, path: Path, problem: str, remedy: str = "") -> None:
         """Add a mistake, for which the import is refused."""
         place = ": ".join(filter(None, (self._place(path), self._word(path))))
         self.problems.append(BadInput(place, problem, remedy))
 
-    def remark(self, path: Path, verdict: Verdict, text: str = "", policy_path: str = "", *, word: str = "") -> None:
+    def remark(
+        self, path: Path, verdict: Verdict, text: str = "", policy_path: str = "", *, word: str = ""
+    ) -> None:
         """Add a row of the report for the value at a path."""
-        self.remarks.append(Remark(self._place(path), word or self._word(path), verdict, text, policy_path))
+        self.remarks.append(
+            Remark(self._place(path), word or self._word(path), verdict, text, policy_path)
+        )
 
-    def _argument(self, path: Path, flag: str, value: str | None, *, word: str = "", read_as: str = "") -> None:
+    def _argument(
+        self, path: Path, flag: str, value: str | None, *, word: str = "", read_as: str = ""
+    ) -> None:
         word = word or (self._word(path) if value is None else f"{self._word(path)}: {value}")
         self.arguments.append(Argument(self._place(path), word, flag, value, read_as))
 
-    def _variable(self, path: Path, name: str, value: str | None, origin: VariableOrigin, owner: str, key: str) -> None:
+    def _variable(
+        self, path: Path, name: str, value: str | None, origin: VariableOrigin, owner: str, key: str
+    ) -> None:
         value = None if is_secret_name(name) else value
         self.variables.append(Variable(self._place(path), name, value, origin, owner, key))
 
@@ -442,7 +530,8 @@ class _ValuesReader:
         return self._text((key,), self.values.get(key) or None) or ""
 
     def _text(self, path: Path, value: Any) -> str | None:
-        """Return a scalar as the text of a flag, None for null. Objects, lists and templates are mistakes."""
+        """Return a scalar as the text of a flag, None for null. Objects, lists
+        and templates are mistakes."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -452,12 +541,15 @@ class _ValuesReader:
             return None
         text = str(value)
         if "{{" in text:
-            self.problem(path, f"{quote(text)} is a template of Helm", "render it first: helm template")
+            self.problem(
+                path, f"{quote(text)} is a template of Helm", "render it first: helm template"
+            )
             return None
         return text
 
     def _entries(self, path: Path, value: Any) -> dict[str, Any]:
-        """Return an object's entries, none for null; anything else is a mistake, and so are too many."""
+        """Return an object's entries, none for null; anything else is a
+        mistake, and so are too many."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -495,8 +587,10 @@ _READERS: Mapping[str, Callable[[_ValuesReader, Path, Any], None]] = {
     "cloudConfigPath": _ValuesReader.read_cloud_config_path,
 }
 _DEPENDENT = """
-    image clusterAPIMode clusterAPIKubeconfigSecret clusterAPICloudConfigPath clusterAPIWorkloadKubeconfigPath
-    clusterAPIConfigMapsNamespace secretKeyRefNameOverride envFromSecret envFromConfigMap extraEnv extraEnvConfigMaps
+    image clusterAPIMode clusterAPIKubeconfigSecret clusterAPICloudConfigPath \
+clusterAPIWorkloadKubeconfigPath
+    clusterAPIConfigMapsNamespace secretKeyRefNameOverride envFromSecret envFromConfigMap extraEnv \
+extraEnvConfigMaps
     extraEnvSecrets extraVolumeSecrets extraVolumes extraVolumeMounts
 """
 _READ_TOGETHER = frozenset(_DEPENDENT.split())

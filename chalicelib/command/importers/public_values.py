@@ -13,10 +13,13 @@ from typing import Any
 
 _PUBLIC_KEYS = frozenset({"region-id", "api-zone", "role-arn", "oidc-provider-arn", "session-name"})
 _HIDDEN_SETTINGS = frozenset({"cloudinit", "access-key", "secret-key"})
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|ACCESS_?KEY|API_?KEY|PRIVATE|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"SECRET|TOKEN|PASSW|ACCESS_?KEY|API_?KEY|PRIVATE|CREDENTIAL", re.IGNORECASE
+)
 _PUBLIC_NAME = re.compile(
     r"REGION_ID|EXOSCALE_(ZONE|API_ENVIRONMENT)|CAPI_(GROUP|VERSION|SCALE_ZERO_DEFAULT_ARCH)"
-    r"|CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL|ALI(BABA_)?CLOUD_(OIDC_PROVIDER_ARN|ROLE_ARN|SESSION_NAME)"
+    r"|CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL|ALI(BABA_)?CLOUD_(OIDC_PROVIDER_ARN|ROLE_ARN|"
+    r"SESSION_NAME)"
 )
 _SECRET_SETTING = re.compile(r"key|secret|token|passw|auth", re.IGNORECASE)
 _SECTION = re.compile(r"\s*\[[A-Za-z]{1,40}(?: +\"[^\"\n]{1,100}\")?\]\s*\Z")
@@ -26,13 +29,14 @@ _LONGEST_CONFIG = 256 * 1024
 
 
 def is_secret_name(variable: str) -> bool:
-    """Return whether the name of a variable says that its value is a secret. Paths and identifiers of tokens count as
-    well, because nothing here needs their values."""
+    """Return whether the name of a variable says that its value is a secret. Paths and identifiers
+    of tokens count as well, because nothing here needs their values."""
     return _SECRET_NAME.search(variable) is not None
 
 
 def is_public_name(variable: str) -> bool:
-    """Return whether the value of a variable becomes a setting of the policy, and may therefore be quoted."""
+    """Return whether the value of a variable becomes a setting of the policy, and
+    may therefore be quoted."""
     return _PUBLIC_NAME.fullmatch(variable) is not None
 
 
@@ -46,8 +50,11 @@ def secret_value(document: Mapping[str, Any], key: str) -> str | None:
     return secret_text(document, key, _LONGEST)
 
 
-def secret_text(document: Mapping[str, Any], key: str, longest: int = _LONGEST_CONFIG) -> str | None:
-    """Return the text of a Secret's key, None where it is absent, longer, or not text. Not for any output as it is."""
+def secret_text(
+    document: Mapping[str, Any], key: str, longest: int = _LONGEST_CONFIG
+) -> str | None:
+    """Return the text of a Secret's key, None where it is absent, longer, or not text. Not
+    for any output as it is."""
     plain, encoded = _at(document, "stringData", key), _at(document, "data", key)
     if isinstance(plain, str):
         return plain if len(plain) <= longest else None
@@ -60,16 +67,22 @@ def secret_text(document: Mapping[str, Any], key: str, longest: int = _LONGEST_C
 
 
 def public_config(text: str) -> str:
-    """Return the sections and settings of a cloud-config that are not secret. Lines keep their numbers.
+    """Return the sections and settings of a cloud-config that are not secret.
+    Lines keep their numbers.
 
-    A value that continues on further lines is left out, because a part of a secret may look like a setting.
+    A value that continues on further lines is left out, because a part of a secret
+    may look like a setting.
     """
     lines: list[str] = []
     quoted = joined = False
     for line in text[:_LONGEST_CONFIG].splitlines():
         setting = _SETTING.match(line)
         odd = line.count('"') % 2 == 1
-        public = setting is not None and setting[1] not in _HIDDEN_SETTINGS and not _SECRET_SETTING.search(setting[1])
+        public = (
+            setting is not None
+            and setting[1] not in _HIDDEN_SETTINGS
+            and not _SECRET_SETTING.search(setting[1])
+        )
         whole = not (quoted or joined or odd or line.endswith("\\"))
         lines.append(line if whole and (public or _SECTION.match(line)) else "")
         quoted, joined = quoted != odd, line.endswith("\\")

@@ -1,7 +1,7 @@
 """Finds Cluster Autoscaler's configuration among the texts of an import.
 
-Each form has its own reader; this module recognises the form, also for other commands, which then name `outscaler
-import`. Exactly one configuration may be in the texts.
+Each form has its own reader; this module recognises the form, also for other commands, which then
+name `outscaler import`. Exactly one configuration may be in the texts.
 """
 
 from __future__ import annotations
@@ -42,12 +42,18 @@ _MOST_OBJECTS, _MOST_NAMED, _MOST_STATUS_TEXT, _MOST_STATUS_GROUPS = 1_000, 8, 1
 
 
 def read_autoscaler(
-    texts: Mapping[str, str], *, workload: str, container: str, environment: Mapping[str, str], image_version: str
+    texts: Mapping[str, str],
+    *,
+    workload: str,
+    container: str,
+    environment: Mapping[str, str],
+    image_version: str,
 ) -> AutoscalerInput | None:
     """Return the one configuration in the texts (place -> text), or None where they have none.
 
-    workload, container: which of several. environment: variables whose values no text has. image_version: the release
-    that counts instead of the image's tag. Raises BadInput or InputErrors with every mistake of the texts.
+    workload, container: which of several. environment: variables whose values no text has.
+    image_version: the release that counts instead of the image's tag. Raises BadInput or
+    InputErrors with every mistake of the texts.
     """
     configurations: list[AutoscalerInput | None] = []
     documents: list[Located] = []
@@ -55,11 +61,21 @@ def read_autoscaler(
         if file == COMMAND:
             script = read_script(file, text, environment, image_version)
             if script is None:
-                raise BadInput(COMMAND, "does not run an autoscaler", "write it like 'cluster-autoscaler --v=4'")
+                raise BadInput(
+                    COMMAND,
+                    "does not run an autoscaler",
+                    "write it like 'cluster-autoscaler --v=4'",
+                )
         elif _UNIT.search(text):
-            raise BadInput(file, "is a systemd unit, which is not read", "give the words of ExecStart with --command")
+            raise BadInput(
+                file,
+                "is a systemd unit, which is not read",
+                "give the words of ExecStart with --command",
+            )
         else:
-            own, script = _documents_or_script(file, filled_in(text, environment), environment, image_version)
+            own, script = _documents_or_script(
+                file, filled_in(text, environment), environment, image_version
+            )
             documents += own
         configurations.append(script)
     configurations.append(read_workload(documents, workload, container, environment, image_version))
@@ -77,7 +93,9 @@ def read_autoscaler(
     ]
     autoscalers = [autoscaler for autoscaler in configurations if autoscaler is not None]
     if len(autoscalers) > 1:
-        forms = ", ".join(f"{autoscaler.kind} in {autoscaler.place}" for autoscaler in autoscalers[:_MOST_NAMED])
+        forms = ", ".join(
+            f"{autoscaler.kind} in {autoscaler.place}" for autoscaler in autoscalers[:_MOST_NAMED]
+        )
         problem = f"the files have {len(autoscalers)} configurations: {forms}"
         raise BadInput(autoscalers[0].place, problem, "give one of them")
     if autoscalers:
@@ -87,14 +105,17 @@ def read_autoscaler(
             raise BadInput(
                 document.place(),
                 f"{kind_of(document.content)[:60]} of OpenShift is not read",
-                "give the Deployment that its operator makes: kubectl -n openshift-machine-api get deploy -o yaml",
+                (
+                    "give the Deployment that its operator makes: kubectl -n openshift-machine-api "
+                    "get deploy -o yaml"
+                ),
             )
     return None
 
 
 def form_of(file: str, text: str) -> str:
-    """Return what a text is in the words of an error, such as `a Kubernetes manifest (Deployment kube-system/web)`;
-    empty for another text."""
+    """Return what a text is in the words of an error, such as `a Kubernetes manifest (Deployment
+    kube-system/web)`; empty for another text."""
     if _UNIT.search(text):
         return "a systemd unit"
     try:
@@ -118,7 +139,8 @@ def _is_openshift(document: Located) -> bool:
 def _documents_or_script(
     file: str, text: str, environment: Mapping[str, str], image_version: str
 ) -> tuple[list[Located], AutoscalerInput | None]:
-    """Return the documents of a file, or the configuration of a script. A command line is valid YAML, too: one text."""
+    """Return the documents of a file, or the configuration of a script. A command line is
+    valid YAML, too: one text."""
     try:
         documents = located_documents(file, text)
     except BadInput:
@@ -152,20 +174,30 @@ def _with_objects(autoscaler: AutoscalerInput, documents: Sequence[Located]) -> 
         names = ", ".join(list(others)[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
         remarks.append(Remark("", names, Verdict.NO_EFFECT, "objects around the autoscaler"))
     return msgspec.structs.replace(
-        autoscaler, remarks=(*autoscaler.remarks, *remarks), objects=(*autoscaler.objects, *objects[:_MOST_OBJECTS])
+        autoscaler,
+        remarks=(*autoscaler.remarks, *remarks),
+        objects=(*autoscaler.objects, *objects[:_MOST_OBJECTS]),
     )
 
 
 def _status_remark(document: Located, autoscaler: AutoscalerInput) -> Remark:
-    """Return a remark that names the groups of Cluster Autoscaler's status which no `--nodes` of the input names."""
+    """Return a remark that names the groups of Cluster Autoscaler's status which no
+    `--nodes` of the input names."""
     status = mapping(document.content.get("data")).get("status")
     text = status[:_MOST_STATUS_TEXT] if isinstance(status, str) else ""
     groups = list(dict.fromkeys(_STATUS_GROUP.findall(text)))
-    named = {(argument.value or "").split(":", 2)[-1] for argument in autoscaler.arguments if argument.flag == "nodes"}
+    named = {
+        (argument.value or "").split(":", 2)[-1]
+        for argument in autoscaler.arguments
+        if argument.flag == "nodes"
+    }
     missing = [group for group in groups if group not in named] if named else []
     text = f"Cluster Autoscaler saw {len(groups)} group{'' if len(groups) == 1 else 's'}"
     if missing:
-        text += f"; no --nodes names {', '.join(quote(group) for group in missing[:_MOST_STATUS_GROUPS])}"
+        text += (
+            "; no --nodes names "
+            f"{', '.join(quote(group) for group in missing[:_MOST_STATUS_GROUPS])}"
+        )
     elif not named and groups:
         text += f": {', '.join(quote(group) for group in groups[:_MOST_STATUS_GROUPS])}"
     text += ". Outscaler writes its own status when active"

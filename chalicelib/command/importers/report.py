@@ -1,6 +1,7 @@
 """The report of an import: one row per word of the input, so that nothing is lost without a notice.
 
-All translations write into one draft, so that every word has a row and all mistakes are reported at once.
+All translations write into one draft, so that every word has a row and all
+mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _OBJECT = re.compile(r"(?:([a-z0-9-]{1,63})/)?([a-z0-9][a-z0-9.-]{0,252})\Z")
 
 
 class Verdict(StrEnum):
-    """What became of a word. UNKNOWN refuses the import. MISSING: the policy needs it, and the input lacks it."""
+    """What became of a word. UNKNOWN refuses the import. MISSING: the policy needs
+    it, and the input lacks it."""
 
     READ = "read"
     KEPT = "kept"
@@ -39,7 +41,8 @@ class Verdict(StrEnum):
 class Row(msgspec.Struct, frozen=True, rename="camel"):
     """One row.
 
-    line: 0 where the source has none. source: the file. word: as written. path: of the policy, or empty.
+    line: 0 where the source has none. source: the file. word: as written. path:
+    of the policy, or empty.
     """
 
     line: int
@@ -52,11 +55,14 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
 
 def incomplete(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return the rows of words that the policy does not follow, or lacks."""
-    return tuple(row for row in rows if row.verdict in (Verdict.MISSING, Verdict.NOT_HERE, Verdict.UNKNOWN))
+    return tuple(
+        row for row in rows if row.verdict in (Verdict.MISSING, Verdict.NOT_HERE, Verdict.UNKNOWN)
+    )
 
 
 class Draft:
-    """The document in progress, its report and its mistakes. options, provider: keys of the document -> value."""
+    """The document in progress, its report and its mistakes. options, provider: keys
+    of the document -> value."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -95,8 +101,8 @@ def shortened(text: str) -> str:
 
 
 def copy_command(kubernetes_object: str, name: str) -> str:
-    """Return the command that copies `namespace/name` of a Secret to AWS without a file or a value on the command line;
-    without an object, the command for a file. name: as in the policy."""
+    """Return the command that copies `namespace/name` of a Secret to AWS without a file or a value
+    on the command line; without an object, the command for a file. name: as in the policy."""
     match = _OBJECT.match(kubernetes_object)
     if match is None:
         return store_command(name)

@@ -1,8 +1,9 @@
-"""Finds the autoscaler's command in a bare command line, a shell script, or the command of a container.
+"""Finds the autoscaler's command in a bare command line, a shell script, or
+the command of a container.
 
-A script is split into commands, each with the line of its words, without running anything. The splitter knows what
-appears around an autoscaler's command: quotes, continued lines, variables, assignments, pipes and redirections. Command
-substitution stays as text.
+A script is split into commands, each with the line of its words, without running anything. The
+splitter knows what appears around an autoscaler's command: quotes, continued lines, variables,
+assignments, pipes and redirections. Command substitution stays as text.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from chalicelib.model.errors import BadInput, InputErrors
 COMMAND = "--command"
 ENV = "--env"
 _MOST_NAMED = 10
-_MOST_REPLACED = 1_000_000  # characters of values in one script or container: a variable may hold another many times
+# characters of values in one script or container: a variable may hold another many times
+_MOST_REPLACED = 1_000_000
 
 
 class Environment:
-    """Variables of one container or command by name, with the mistakes of their use. values: of --env."""
+    """Variables of one container or command by name, with the mistakes of
+    their use. values: of --env."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
@@ -36,7 +39,8 @@ class Environment:
         self._characters_left = _MOST_REPLACED
 
     def add(self, variable: Variable) -> None:
-        """Add a variable, or replace one of the same name. A value of --env counts; a secret one is left out."""
+        """Add a variable, or replace one of the same name. A value of --env counts;
+        a secret one is left out."""
         value = self.values.get(variable.name, variable.value)
         self.variables.pop(variable.name, None)
         self.variables[variable.name] = msgspec.structs.replace(
@@ -51,10 +55,15 @@ class Environment:
 
     def known(self) -> dict[str, str]:
         """Return the values that are known."""
-        return {name: variable.value for name, variable in self.variables.items() if variable.value is not None}
+        return {
+            name: variable.value
+            for name, variable in self.variables.items()
+            if variable.value is not None
+        }
 
     def expanded(self, text: str, place: str) -> str:
-        """Return a text with `$(NAME)` replaced as the kubelet does; `$$` is a literal `$`, unknown names stay."""
+        """Return a text with `$(NAME)` replaced as the kubelet does; `$$` is a literal
+        `$`, unknown names stay."""
 
         def value_of(match: re.Match[str]) -> str:
             if not match[1]:
@@ -63,7 +72,11 @@ class Environment:
             if variable is None:
                 return match[0] if is_secret_name(match[1]) else self.values.get(match[1], match[0])
             if variable.value is None:
-                source = f"comes from {variable.object}" if variable.object else "has no value that is read"
+                source = (
+                    f"comes from {variable.object}"
+                    if variable.object
+                    else "has no value that is read"
+                )
                 remedy = f"give --env {match[1]}=VALUE if it is not secret"
                 self.problems.append(BadInput(place, f"$({match[1]}) {source}", remedy))
                 return match[0]
@@ -76,7 +89,9 @@ class Environment:
 _KUBELET_REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]{0,252})\))")
 
 
-def read_script(file: str, text: str, values: Mapping[str, str], image_version: str) -> AutoscalerInput | None:
+def read_script(
+    file: str, text: str, values: Mapping[str, str], image_version: str
+) -> AutoscalerInput | None:
     """Return the configuration of the only autoscaler that a script runs, None where it runs none.
 
     values: of --env. Raises InputErrors with all mistakes.
@@ -94,7 +109,10 @@ def read_script(file: str, text: str, values: Mapping[str, str], image_version: 
     environment.add_values()
     line = read_command_line(runs[0].words)
     variables = tuple(environment.variables.values())
-    problems = [*line.problems, *placeholder_problems(line.arguments, variables, of_shell=runs[0].of_shell)]
+    problems = [
+        *line.problems,
+        *placeholder_problems(line.arguments, variables, of_shell=runs[0].of_shell),
+    ]
     if problems:
         raise InputErrors(tuple(problems))
     return AutoscalerInput(
@@ -107,21 +125,22 @@ def read_script(file: str, text: str, values: Mapping[str, str], image_version: 
     )
 
 
-# -- the program -----------------------------------------------------------------------------------------------------
+# -- the program -----------------------------------------------------------------------------------
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
 _STARTERS = frozenset({"exec", "tini", "dumb-init", "nohup", "sudo", "env", "export", "$"})
-_PROGRAM = re.compile(r"autoscaler(-(amd64|arm64|arm|s390x|ppc64le|dev))?\Z")  # images of one processor, too
+# images of one processor, too
+_PROGRAM = re.compile(r"autoscaler(-(amd64|arm64|arm|s390x|ppc64le|dev))?\Z")
 _POD_AUTOSCALERS = ("proportional-autoscaler", "pod-autoscaler", "vpa-autoscaler")
 _DEEPEST = 3  # shells inside shells
 _MOST_RUNS = 100  # of one script; a second one is a mistake already
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """One run of the autoscaler. words: after the program's name. assigned: variables of its command line, in order.
-    remarks: on how a script was read. of_shell: whether a shell reads the words, so that `$(…)` is the output of a
-    command."""
+    """One run of the autoscaler. words: after the program's name. assigned: variables of its
+    command line, in order. remarks: on how a script was read. of_shell: whether a shell reads the
+    words, so that `$(…)` is the output of a command."""
 
     place: str
     words: tuple[Word, ...]
@@ -131,23 +150,30 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 def is_autoscaler(word: str) -> bool:
-    """Return whether a program, or an image with or without its tag, is named like Cluster Autoscaler."""
+    """Return whether a program, or an image with or without its tag, is named
+    like Cluster Autoscaler."""
     base = word.partition("@")[0].rsplit("/", 1)[-1].partition(":")[0]
     match = _PROGRAM.search(base)
-    return match is not None and not base[: match.start() + len("autoscaler")].endswith(_POD_AUTOSCALERS)
+    return match is not None and not base[: match.start() + len("autoscaler")].endswith(
+        _POD_AUTOSCALERS
+    )
 
 
 def invocations_of_script(
     text: str, file: str, first_line: int, environment: Mapping[str, str], depth: int = 0
 ) -> list[Invocation]:
-    """Return the runs of the autoscaler in a shell script or a bare command line, at most a hundred."""
+    """Return the runs of the autoscaler in a shell script or a bare command
+    line, at most a hundred."""
     runs: list[Invocation] = []
     assigned: list[tuple[str, Word]] = []
     for command in split_script(text, file, first_line, environment):
         assigned += command.assigned
         runs += [
             msgspec.structs.replace(
-                run, assigned=(*assigned, *run.assigned), remarks=command.remarks + run.remarks, of_shell=True
+                run,
+                assigned=(*assigned, *run.assigned),
+                remarks=command.remarks + run.remarks,
+                of_shell=True,
             )
             for run in invocations_of_words(command.words, file, environment, depth, script=True)
         ]
@@ -157,11 +183,18 @@ def invocations_of_script(
 
 
 def invocations_of_words(
-    words: Sequence[Word], file: str, environment: Mapping[str, str], depth: int = 0, *, script: bool = False
+    words: Sequence[Word],
+    file: str,
+    environment: Mapping[str, str],
+    depth: int = 0,
+    *,
+    script: bool = False,
 ) -> list[Invocation]:
-    """Return the runs of the autoscaler in a command that is already split, such as that of a container.
+    """Return the runs of the autoscaler in a command that is already split,
+    such as that of a container.
 
-    script: only words that start programs may come before the autoscaler's. Raises BadInput for a container runner.
+    script: only words that start programs may come before the autoscaler's. Raises
+    BadInput for a container runner.
     """
     if script and words and words[0].text.startswith("--") and len(words[0].text) > 2:
         return [Invocation(words[0].place, tuple(words))]
@@ -171,7 +204,9 @@ def invocations_of_words(
         if is_autoscaler(word.text):
             if runner:
                 problem = f"is run by {runner}, whose options are not read"
-                raise BadInput(word.place, problem, "give the autoscaler's own words with --command")
+                raise BadInput(
+                    word.place, problem, "give the autoscaler's own words with --command"
+                )
             return [Invocation(word.place, tuple(words[at + 1 :]))]
         if base in _SHELLS and depth < _DEEPEST:
             return _shell_invocations(words[at + 1 :], file, environment, depth)
@@ -203,7 +238,7 @@ def _shell_invocations(
     return []
 
 
-# -- the shell -------------------------------------------------------------------------------------------------------
+# -- the shell -------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
     r"""(?P<continued>\\[^\S\n]*\n)
@@ -217,26 +252,36 @@ _TOKEN = re.compile(
     |(?P<text>[$#]|[^\s\\'"$|&;()<>#]+)""",
     re.VERBOSE | re.DOTALL,
 )
-_IN_QUOTES = re.compile(r"\\(?P<escaped>[\"\\$`\n])|\$\([^)]*\)?|\$\{[A-Za-z_][^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*")
-_REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::[-=](.*)\}\Z)?", re.DOTALL)  # with a default after :- or :=
+_IN_QUOTES = re.compile(
+    r"\\(?P<escaped>[\"\\$`\n])|\$\([^)]*\)?|\$\{[A-Za-z_][^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*"
+)
+# with a default after :- or :=
+_REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::[-=](.*)\}\Z)?", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _LONGEST_VALUE = 10_000
-BLANKS = "a backslash with blanks after it ends the command in a shell; it is read as a continued line"
+BLANKS = (
+    "a backslash with blanks after it ends the command in a shell; it is read as a continued line"
+)
 FOREIGN_BLANK = "separates no words in a shell; it is read as a blank"
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command. assigned: names and values before its first word. remarks: on how it was read."""
+    """One command. assigned: names and values before its first word.
+    remarks: on how it was read."""
 
     words: tuple[Word, ...]
     assigned: tuple[tuple[str, Word], ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
-def split_script(text: str, file: str, first_line: int, environment: Mapping[str, str]) -> list[Command]:
-    """Return the commands of a script. first_line: the line of its first character, 0 where places have no line.
+def split_script(
+    text: str, file: str, first_line: int, environment: Mapping[str, str]
+) -> list[Command]:
+    """Return the commands of a script. first_line: the line of its first character, 0
+    where places have no line.
 
-    environment: variables that are known; assignments of the script add to them. Unknown ones stay as text.
+    environment: variables that are known; assignments of the script add to them.
+    Unknown ones stay as text.
     """
     splitter = _Splitter(text, file, first_line, environment)
     at = 0
@@ -255,16 +300,22 @@ def split_script(text: str, file: str, first_line: int, environment: Mapping[str
 
 
 class _Splitter:
-    """Collects the tokens of a script. word_start: index of the word in progress, None between words."""
+    """Collects the tokens of a script. word_start: index of the word in
+    progress, None between words."""
 
-    def __init__(self, text: str, file: str, first_line: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: str, file: str, first_line: int, environment: Mapping[str, str]
+    ) -> None:
         self.text, self.file, self.line = text, file, first_line
-        self.values = {name: value for name, value in environment.items() if not is_secret_name(name)}
+        self.values = {
+            name: value for name, value in environment.items() if not is_secret_name(name)
+        }
         self.commands: list[Command] = []
         self.words: list[Word] = []
         self.assigned: list[tuple[str, Word]] = []
         self.remarks: list[Remark] = []
-        self.fields: list[str] = []  # of the word in progress: a value with blanks, without quotes, makes several
+        # of the word in progress: a value with blanks, without quotes, makes several
+        self.fields: list[str] = []
         self.pieces: list[str] = []  # of its last field
         self.word_start: int | None = None
         self.word_place = ""
@@ -300,7 +351,9 @@ class _Splitter:
                 self.pieces.append(written[1:].removesuffix("'"))
             case "double":
                 closed = len(written) > 1 and written.endswith('"')
-                self.pieces.append(_IN_QUOTES.sub(self._quoted_value, written[1:-1] if closed else written[1:]))
+                self.pieces.append(
+                    _IN_QUOTES.sub(self._quoted_value, written[1:-1] if closed else written[1:])
+                )
             case "escaped":
                 self.pieces.append(written[1:])
             case "variable":
@@ -314,7 +367,8 @@ class _Splitter:
                 self.pieces.append(written)
 
     def end_word(self, end: int, *, redirected: bool = False) -> None:
-        """End the word in progress at an index of the text. redirected: `2>&1` follows, of which it is the number."""
+        """End the word in progress at an index of the text. redirected: `2>&1` follows,
+        of which it is the number."""
         start, self.word_start = self.word_start, None
         fields, self.fields, self.pieces = [*self.fields, "".join(self.pieces)], [], []
         if start is None or (redirected and self.text[start:end].isdigit()):
@@ -334,7 +388,9 @@ class _Splitter:
     def end_command(self) -> None:
         """End the command in progress."""
         if self.words:
-            self.commands.append(Command(tuple(self.words), tuple(self.assigned), tuple(self.remarks)))
+            self.commands.append(
+                Command(tuple(self.words), tuple(self.assigned), tuple(self.remarks))
+            )
             self.assigned, self.remarks, self.foreign_blank_reported = [], [], False
         self.words, self.after_redirection = [], False
 
@@ -353,7 +409,8 @@ class _Splitter:
         return value if self.characters_left > 0 else otherwise
 
     def _report_foreign_blank(self, token: re.Match[str]) -> None:
-        """Report a blank that a shell takes for a part of a word, such as a no-break space, once per command."""
+        """Report a blank that a shell takes for a part of a word, such as a no-break
+        space, once per command."""
         foreign = token[0].strip(" \t\r")
         if foreign and not self.foreign_blank_reported:
             self.foreign_blank_reported = True

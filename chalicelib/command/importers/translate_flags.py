@@ -1,7 +1,8 @@
 """Translates flags of a command line to spec.options and spec.scanInterval.
 
-Booleans and lists are read as Go reads them, and values are written as Outscaler's policy writes them. Flags with their
-own place in the document (the provider's, the kubeconfig's) are left to translate_providers.py.
+Booleans and lists are read as Go reads them, and values are written as Outscaler's policy
+writes them. Flags with their own place in the document (the provider's, the kubeconfig's) are
+left to translate_providers.py.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ ArgumentsByFlag = Mapping[str, Sequence[Argument]]
 SCAN_INTERVAL = (5.0, 3600.0)  # seconds
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), "true")
 _BOOLEANS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), "false")
-_SPLIT = frozenset({"bypassed-scheduler-names", "allowed-scheduler-names"})  # lists that are split at commas
+# lists that are split at commas
+_SPLIT = frozenset({"bypassed-scheduler-names", "allowed-scheduler-names"})
 _LISTS = _SPLIT | {
     "gpu-total",
     "startup-taint",
@@ -50,7 +52,8 @@ _LISTS = _SPLIT | {
     "nodes",
     "node-group-auto-discovery",
 }
-_TIED = frozenset({"most-pods", "least-waste", "least-nodes", "price", "priority"})  # may leave several options
+# may leave several options
+_TIED = frozenset({"most-pods", "least-waste", "least-nodes", "price", "priority"})
 _TIES = "Cluster Autoscaler draws between equal groups, here the first id is taken; {},random draws"
 _NEWER_FLAG_ALONE = (1, 25)  # the first release that does not read max-empty-bulk-delete
 
@@ -63,7 +66,9 @@ def group_arguments(arguments: Sequence[Argument]) -> dict[str, list[Argument]]:
     return by_flag
 
 
-def translate_flags(arguments: Sequence[Argument], version: Version, draft: Draft, *, skip_unknown: bool) -> None:
+def translate_flags(
+    arguments: Sequence[Argument], version: Version, draft: Draft, *, skip_unknown: bool
+) -> None:
     """Write options, the scan interval and their rows into the draft. Mistakes go there, too."""
     by_flag = group_arguments(arguments)
     options: dict[str, list[Argument]] = {}  # by the flag that they are read as
@@ -101,11 +106,15 @@ def read_boolean(argument: Argument) -> bool:
     """Return a Go boolean; a flag without a value is true. Raises BadInput."""
     word = _BOOLEANS.get("true" if argument.value is None else argument.value)
     if word is None:
-        raise BadInput(_where(argument), f"{quote(argument.value or '')} is not true or false", "write true or false")
+        raise BadInput(
+            _where(argument),
+            f"{quote(argument.value or '')} is not true or false",
+            "write true or false",
+        )
     return word == "true"
 
 
-# -- flags that are no options ---------------------------------------------------------------------------------------
+# -- flags that are no options ---------------------------------------------------------------------
 
 
 def _report_unknown(arguments: Sequence[Argument], draft: Draft, *, skip_unknown: bool) -> None:
@@ -115,7 +124,9 @@ def _report_unknown(arguments: Sequence[Argument], draft: Draft, *, skip_unknown
         draft.row(argument.place, argument.word, Verdict.UNKNOWN, "", hint)
         if not skip_unknown:
             remedy = hint or "remove the flag, or give --skip-unknown"
-            draft.problem(argument.place, f"--{argument.flag[:60]} is not a flag of any release", remedy)
+            draft.problem(
+                argument.place, f"--{argument.flag[:60]} is not a flag of any release", remedy
+            )
 
 
 def _report_constant(known: KnownFlag, argument: Argument, draft: Draft) -> None:
@@ -125,7 +136,13 @@ def _report_constant(known: KnownFlag, argument: Argument, draft: Draft) -> None
         draft.add(error)
         return
     verdict = Verdict.NO_EFFECT if value else Verdict.TOLD
-    draft.row(argument.place, argument.word, verdict, "", known.reason if value else "false has no effect here")
+    draft.row(
+        argument.place,
+        argument.word,
+        verdict,
+        "",
+        known.reason if value else "false has no effect here",
+    )
 
 
 def _rename(
@@ -136,7 +153,8 @@ def _rename(
     draft: Draft,
     options: dict[str, list[Argument]],
 ) -> None:
-    """Add the arguments to those of the newer flag, unless that one is given or is the only one that is read."""
+    """Add the arguments to those of the newer flag, unless that one is given or is
+    the only one that is read."""
     if known.flag == MAX_EMPTY_BULK_DELETE and (version is None or version >= _NEWER_FLAG_ALONE):
         verdict, text = Verdict.NO_EFFECT, "releases since 1.25 use the newer flag"
     elif known.becomes in by_flag and known.becomes not in _LISTS:
@@ -151,7 +169,8 @@ def _rename(
 def _read_scan_interval(arguments: Sequence[Argument], draft: Draft) -> None:
     if not arguments:
         text = (
-            "Cluster Autoscaler looked every 10s, Outscaler every 1m; scanInterval: 10s makes about six times the "
+            "Cluster Autoscaler looked every 10s, Outscaler every 1m; scanInterval: 10s makes "
+            "about six times the "
             "passes, the webhook reacts in seconds at the price of one"
         )
         draft.row("", "no --scan-interval", Verdict.TOLD, "", text)
@@ -160,16 +179,24 @@ def _read_scan_interval(arguments: Sequence[Argument], draft: Draft) -> None:
     try:
         seconds = parse_duration(argument.value or "")
     except (BadInput, ValueError):
-        draft.problem(_where(argument), f"{quote(argument.value or '')} is not a duration", "write it like 10s")
+        draft.problem(
+            _where(argument),
+            f"{quote(argument.value or '')} is not a duration",
+            "write it like 10s",
+        )
         return
     if not SCAN_INTERVAL[0] <= seconds <= SCAN_INTERVAL[1]:
-        draft.problem(_where(argument), f"{quote(argument.value or '')} is out of range", "write one from 5s to 1h")
+        draft.problem(
+            _where(argument),
+            f"{quote(argument.value or '')} is out of range",
+            "write one from 5s to 1h",
+        )
         return
     draft.scan_interval = format_duration(seconds)
     draft.row(argument.place, argument.word, Verdict.TRANSLATED, "spec.scanInterval")
 
 
-# -- options ---------------------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 def _read_options(options: ArgumentsByFlag, version: Version, draft: Draft) -> dict[str, Any]:
@@ -177,12 +204,17 @@ def _read_options(options: ArgumentsByFlag, version: Version, draft: Draft) -> d
     in_force: dict[str, Any] = {}
     for flag, arguments in options.items():
         option = FLAGS[flag]
-        counting = _list_items(flag, arguments, draft) if flag in _LISTS else [_last(arguments, draft)]
+        counting = (
+            _list_items(flag, arguments, draft) if flag in _LISTS else [_last(arguments, draft)]
+        )
         if flag == "expander":
             counting = [_expander_chain(counting[0], draft)]
         if not counting:
             continue
-        if option.status is not Status.IN_FORCE and counting[-1].value == default_text(option) == "":
+        if (
+            option.status is not Status.IN_FORCE
+            and counting[-1].value == default_text(option) == ""
+        ):
             draft.row(counting[-1].place, counting[-1].word, Verdict.NO_EFFECT, "", "the default")
             continue
         try:
@@ -201,16 +233,23 @@ def _read_options(options: ArgumentsByFlag, version: Version, draft: Draft) -> d
 def _last(arguments: Sequence[Argument], draft: Draft) -> Argument:
     """Return the last of several scalars, which counts. The others have a row."""
     for earlier in arguments[:-1]:
-        draft.row(earlier.place, earlier.word, Verdict.TOLD, "", "given again later; the last one counts")
+        draft.row(
+            earlier.place, earlier.word, Verdict.TOLD, "", "given again later; the last one counts"
+        )
     return arguments[-1]
 
 
 def _expander_chain(argument: Argument, draft: Draft) -> Argument:
-    """Return a chain of expanders without what follows `random`, and with a text on ties if it has no `random`."""
+    """Return a chain of expanders without what follows `random`, and with a text on
+    ties if it has no `random`."""
     names = [name.strip() for name in (argument.value or "").split(",")]
     if "random" not in names:
         tied = all(name in _TIED for name in names)
-        return msgspec.structs.replace(argument, read_as=_TIES.format(argument.value)) if tied else argument
+        return (
+            msgspec.structs.replace(argument, read_as=_TIES.format(argument.value))
+            if tied
+            else argument
+        )
     end = names.index("random") + 1
     for name in names[end:]:
         text = "nothing is left to choose after random"
@@ -231,23 +270,36 @@ def _list_items(flag: str, arguments: Sequence[Argument], draft: Draft) -> list[
     return items
 
 
-def _keep(option: OptionDefinition, value: Any, arguments: Sequence[Argument], version: Version, draft: Draft) -> None:
+def _keep(
+    option: OptionDefinition,
+    value: Any,
+    arguments: Sequence[Argument],
+    version: Version,
+    draft: Draft,
+) -> None:
     """Write an option in force, unless it has the default of Outscaler and of the release."""
     is_default = value == getattr(Options(), attribute(option))
-    is_default &= not any(row.option == option.name for row in release_defaults(version, frozenset()))
+    is_default &= not any(
+        row.option == option.name for row in release_defaults(version, frozenset())
+    )
     if not is_default:
         draft.options[option.name] = option.kind.show(value)
     for argument in arguments:
         known = KNOWN.get(argument.flag)
         renamed = known is not None and known.fate is Fate.RENAMED
         reason = known.reason if renamed and known is not None else ""
-        text = "; ".join(filter(None, (argument.read_as, reason, "the default" if is_default else "")))
+        text = "; ".join(
+            filter(None, (argument.read_as, reason, "the default" if is_default else ""))
+        )
         verdict = Verdict.TRANSLATED if renamed else Verdict.KEPT
         draft.row(argument.place, argument.word, verdict, f"spec.options.{option.name}", text)
 
 
-def _keep_for_later(option: OptionDefinition, shown: Any, arguments: Sequence[Argument], draft: Draft) -> None:
-    """Write an option that this version does not use, unless it has the default. shown: the value in a document."""
+def _keep_for_later(
+    option: OptionDefinition, shown: Any, arguments: Sequence[Argument], draft: Draft
+) -> None:
+    """Write an option that this version does not use, unless it has the default. shown:
+    the value in a document."""
     default: Any = default_text(option)
     with suppress(BadInput):  # of a default that is no value of a document
         default = option.kind.show(_read(option, (Argument("", "", option.flag, default),)))
@@ -261,7 +313,8 @@ def _keep_for_later(option: OptionDefinition, shown: Any, arguments: Sequence[Ar
 
 
 def _read(option: OptionDefinition, arguments: Sequence[Argument]) -> Any:
-    """Return the value that the policy's own reader makes of the arguments. Raises BadInput, InputErrors."""
+    """Return the value that the policy's own reader makes of the arguments.
+    Raises BadInput, InputErrors."""
     texts: list[str] = []
     for argument in arguments:
         if option.kind.name == "true or false":
@@ -287,10 +340,12 @@ def _where(argument: Argument) -> str:
     return f"{argument.place}: --{argument.flag}"
 
 
-# -- options that depend on each other, and on the release -----------------------------------------------------------
+# -- options that depend on each other, and on the release -----------------------------------------
 
 
-def _check_together(options: ArgumentsByFlag, in_force: dict[str, Any], version: Version, draft: Draft) -> None:
+def _check_together(
+    options: ArgumentsByFlag, in_force: dict[str, Any], version: Version, draft: Draft
+) -> None:
     for flag in ("expander", "bypassed-scheduler-names", "gpu-total", "drain-priority-config"):
         field = attribute(FLAGS[flag])
         if flag not in options or field not in in_force:
@@ -304,29 +359,49 @@ def _check_together(options: ArgumentsByFlag, in_force: dict[str, Any], version:
             draft.add(error)
     if in_force.get("balancing_label") and in_force.get("balancing_ignore_label"):
         argument = options["balancing-ignore-label"][-1]
-        draft.row(argument.place, argument.word, Verdict.TOLD, "", "--balancing-label counts instead, as before")
+        draft.row(
+            argument.place,
+            argument.word,
+            Verdict.TOLD,
+            "",
+            "--balancing-label counts instead, as before",
+        )
     if in_force.get("drain_priority_config") and "max-graceful-termination-sec" in options:
         default = Options().max_graceful_termination_sec
         if in_force.get("max_graceful_termination_sec", default) != default:
             argument = options["max-graceful-termination-sec"][-1]
-            draft.problem(_where(argument), "is given together with --drain-priority-config", "keep one of the two")
+            draft.problem(
+                _where(argument),
+                "is given together with --drain-priority-config",
+                "keep one of the two",
+            )
     if "balancing-ignore-label" in options and version is not None and version >= (1, 37):
         argument = options["balancing-ignore-label"][-1]
         text = "since 1.37 it had no effect with this provider; here it counts for every provider"
-        draft.row(argument.place, argument.word, Verdict.TOLD, "spec.options.balancingIgnoreLabel", text)
+        draft.row(
+            argument.place, argument.word, Verdict.TOLD, "spec.options.balancingIgnoreLabel", text
+        )
 
 
 def _write_release_defaults(
     options: ArgumentsByFlag, in_force: Mapping[str, Any], version: Version, draft: Draft
 ) -> None:
     system_pods_skipped = bool(in_force.get("skip_nodes_with_system_pods", True))
-    for row in release_defaults(version, frozenset(options), system_pods_skipped=system_pods_skipped):
+    for row in release_defaults(
+        version, frozenset(options), system_pods_skipped=system_pods_skipped
+    ):
         value = row.value
         if row.option == "scaleDownDelayAfterDelete" and draft.scan_interval:
             value = draft.scan_interval
         draft.options[row.option] = value
         shown = str(value).lower() if isinstance(value, bool) else value
-        draft.row("", f"{row.option}: {shown}", Verdict.WRITTEN_OUT, f"spec.options.{row.option}", row.text)
+        draft.row(
+            "",
+            f"{row.option}: {shown}",
+            Verdict.WRITTEN_OUT,
+            f"spec.options.{row.option}",
+            row.text,
+        )
     if "expander" not in options and "expander" not in draft.options:
         text = _TIES.format("least-waste")
         draft.row("", "no --expander", Verdict.TOLD, "spec.options.expander", text)

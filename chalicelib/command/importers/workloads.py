@@ -1,5 +1,5 @@
-"""Finds the autoscaler's container among the workloads of a manifest; reads its command, variables and files as the
-kubelet provides them."""
+"""Finds the autoscaler's container among the workloads of a manifest; reads its command, variables
+and files as the kubelet provides them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,29 @@ from chalicelib.command.importers.autoscaler_input import (
     Variable,
     VariableOrigin,
 )
-from chalicelib.command.importers.command_line import Word, placeholder_problems, read_command_line, remedy_for
-from chalicelib.command.importers.documents import Located, kind_of, listed, mapping, name_of, text_of
+from chalicelib.command.importers.command_line import (
+    Word,
+    placeholder_problems,
+    read_command_line,
+    remedy_for,
+)
+from chalicelib.command.importers.documents import (
+    Located,
+    kind_of,
+    listed,
+    mapping,
+    name_of,
+    text_of,
+)
 from chalicelib.command.importers.flag_table import release_of
 from chalicelib.command.importers.public_values import public_config, secret_text, secret_value
 from chalicelib.command.importers.report import Verdict
-from chalicelib.command.importers.scripts import Environment, Invocation, invocations_of_words, is_autoscaler
+from chalicelib.command.importers.scripts import (
+    Environment,
+    Invocation,
+    invocations_of_words,
+    is_autoscaler,
+)
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
 
@@ -46,8 +63,9 @@ _MOST_NAMED = 10
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A container that runs an autoscaler. path: of the container in the document. number: among the workloads of this
-    namespace and name in the input, from 1. owner: the controller that has created the workload, or empty."""
+    """A container that runs an autoscaler. path: of the container in the document. number: among
+    the workloads of this namespace and name in the input, from 1. owner: the controller that has
+    created the workload, or empty."""
 
     document: Located
     path: tuple[str, ...]
@@ -69,9 +87,14 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def read_workload(
-    documents: Sequence[Located], workload: str, container: str, values: Mapping[str, str], image_version: str
+    documents: Sequence[Located],
+    workload: str,
+    container: str,
+    values: Mapping[str, str],
+    image_version: str,
 ) -> AutoscalerInput | None:
-    """Return the configuration of the only, or the wanted, autoscaler; None where the documents have none.
+    """Return the configuration of the only, or the wanted, autoscaler; None where
+    the documents have none.
 
     values: of --env. Raises InputErrors with all mistakes of all candidates at once.
     """
@@ -90,11 +113,12 @@ def read_workload(
     return autoscaler
 
 
-# -- the container ---------------------------------------------------------------------------------------------------
+# -- the container ---------------------------------------------------------------------------------
 
 
 def _candidates(documents: Sequence[Located]) -> list[Candidate]:
-    """Return all containers that run an autoscaler, without those that another workload of the input has created."""
+    """Return all containers that run an autoscaler, without those that another workload
+    of the input has created."""
     candidates: list[Candidate] = []
     numbers: dict[tuple[str, str], int] = {}
     for document in documents:
@@ -109,10 +133,14 @@ def _candidates(documents: Sequence[Located]) -> list[Candidate]:
             numbers[(namespace, name)] = numbers.get((namespace, name), 0) + 1
         number = numbers.get((namespace, name), 1)
         candidates += [
-            Candidate(document, path, namespace, name, number, container, owner) for path, container in containers
+            Candidate(document, path, namespace, name, number, container, owner)
+            for path, container in containers
         ]
     owners = [candidate for candidate in candidates if not candidate.owner]
-    by_owner = {(candidate.namespace, candidate.owner, candidate.path): candidate for candidate in reversed(candidates)}
+    by_owner = {
+        (candidate.namespace, candidate.owner, candidate.path): candidate
+        for candidate in reversed(candidates)
+    }
     return owners or list(by_owner.values())[::-1]
 
 
@@ -122,11 +150,16 @@ def _autoscaler_containers(
     containers = listed(_value_at(document.content, spec).get("containers"))
     for at, entry in enumerate(containers):
         container, path = mapping(entry), (*spec, "containers", str(at))
-        words = [Word("", text_of(word)) for key in ("command", "args") for word in listed(container.get(key))]
+        words = [
+            Word("", text_of(word))
+            for key in ("command", "args")
+            for word in listed(container.get(key))
+        ]
         if listed(container.get("command")):
             runs = bool(invocations_of_words(words, document.file, {}))
         else:
-            image = text_of(container.get("image"))  # of a registry that renames images: the container's name counts
+            # of a registry that renames images: the container's name counts
+            image = text_of(container.get("image"))
             runs = is_autoscaler(image if "autoscaler" in image else text_of(container.get("name")))
             runs = runs or bool(invocations_of_words(words[:1], document.file, {}))
             runs = runs or (len(containers) == 1 and _is_labelled(document, spec))
@@ -135,8 +168,8 @@ def _autoscaler_containers(
 
 
 def _is_labelled(document: Located, spec: tuple[str, ...]) -> bool:
-    """Return whether labels of a workload or of its pods name the autoscaler, as those of its chart do. A mirror may
-    have renamed the image, and a chart names the workload after its release."""
+    """Return whether labels of a workload or of its pods name the autoscaler, as those of its chart
+    do. A mirror may have renamed the image, and a chart names the workload after its release."""
     places = (("metadata", "labels"), (*spec[:-1], "metadata", "labels"))
     labels = [_value_at(document.content, place) for place in places]
     return any(is_autoscaler(text_of(own.get(key))) for own in labels for key in _NAME_LABELS)
@@ -149,13 +182,22 @@ def _value_at(content: Any, path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _owner_of(content: Mapping[str, Any]) -> str:
-    """Return kind and name of the controller that has created the object. The owner of a static pod is its node."""
-    owners = [mapping(owner) for owner in listed(mapping(content.get("metadata")).get("ownerReferences"))]
-    names = (f"{kind_of(owner)} {text_of(owner.get('name'))}" for owner in owners if kind_of(owner) != "Node")
+    """Return kind and name of the controller that has created the object. The owner of
+    a static pod is its node."""
+    owners = [
+        mapping(owner) for owner in listed(mapping(content.get("metadata")).get("ownerReferences"))
+    ]
+    names = (
+        f"{kind_of(owner)} {text_of(owner.get('name'))}"
+        for owner in owners
+        if kind_of(owner) != "Node"
+    )
     return next(names, "")
 
 
-def _choose(candidates: Sequence[Candidate], workload: str, container: str) -> tuple[Candidate | None, list[BadInput]]:
+def _choose(
+    candidates: Sequence[Candidate], workload: str, container: str
+) -> tuple[Candidate | None, list[BadInput]]:
     """Return the candidate that is wanted, or the mistake that there is none, or several."""
     matching = [candidate for candidate in candidates if _is_wanted(candidate, workload, container)]
     if len(matching) == 1:
@@ -166,22 +208,35 @@ def _choose(candidates: Sequence[Candidate], workload: str, container: str) -> t
     for candidate in candidates:
         highest[candidate.workload] = max(highest.get(candidate.workload, 0), candidate.number)
     names = [
-        f"{candidate.workload}#{candidate.number}" if highest[candidate.workload] > 1 else candidate.workload
+        f"{candidate.workload}#{candidate.number}"
+        if highest[candidate.workload] > 1
+        else candidate.workload
         for candidate in shown
     ]
     names = list(dict.fromkeys(names))
     if not matching:
-        parts = (f"--workload {workload}" if workload else "", f"--container {container}" if container else "")
+        parts = (
+            f"--workload {workload}" if workload else "",
+            f"--container {container}" if container else "",
+        )
         problem = f"no autoscaler is {quote(' '.join(filter(None, parts)))}"
-        return None, [BadInput(place, problem, f"choose with --workload and --container among {', '.join(names)}")]
+        return None, [
+            BadInput(
+                place, problem, f"choose with --workload and --container among {', '.join(names)}"
+            )
+        ]
     workloads = {(candidate.workload, candidate.number) for candidate in matching}
     if len(workloads) == 1:
         containers = ", ".join(candidate.container_name for candidate in shown)
-        problem = f"{len(matching)} containers of {matching[0].workload} run an autoscaler: {containers}"
+        problem = (
+            f"{len(matching)} containers of {matching[0].workload} run an autoscaler: {containers}"
+        )
         return None, [BadInput(place, problem, "choose with --container")]
     places = ", ".join(dict.fromkeys(candidate.document.place() for candidate in shown))
     problem = f"{len(workloads)} workloads run an autoscaler ({places})"
-    return None, [BadInput(place, problem, "choose with --workload " + " or --workload ".join(names))]
+    return None, [
+        BadInput(place, problem, "choose with --workload " + " or --workload ".join(names))
+    ]
 
 
 def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
@@ -201,7 +256,8 @@ def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
 def _read_candidate(
     candidate: Candidate, objects: InputObjects, values: Mapping[str, str], image_version: str
 ) -> tuple[AutoscalerInput, list[BadInput]]:
-    """Return the configuration, and its mistakes: placeholders, unknown variables, malformed flags."""
+    """Return the configuration, and its mistakes: placeholders, unknown
+    variables, malformed flags."""
     document, path = candidate.document, candidate.path
     environment = _read_environment(candidate, objects, values)
     mounts, mount_remarks = _read_mounts(candidate, objects)
@@ -214,14 +270,22 @@ def _read_candidate(
     image = text_of(candidate.container.get("image"))
     problems = environment.problems
     if len(runs) > 1:
-        problems.append(BadInput(words[0].place, "the script runs several autoscalers", "leave one of them"))
+        problems.append(
+            BadInput(words[0].place, "the script runs several autoscalers", "leave one of them")
+        )
     # without a program among the words, the image's entry point is the program
     run = runs[0] if runs else Invocation(document.place(*path), tuple(words))
     for name, word in run.assigned:
         environment.add(Variable(word.place, name, word.text))
     line = read_command_line(run.words)
     variables = tuple(environment.variables.values())
-    remarks = [*run.remarks, *line.remarks, *environment.remarks, *mount_remarks, *_unused(mounts, line.arguments)]
+    remarks = [
+        *run.remarks,
+        *line.remarks,
+        *environment.remarks,
+        *mount_remarks,
+        *_unused(mounts, line.arguments),
+    ]
     replicas = _value_at(document.content, ("spec",)).get("replicas")
     if replicas == 0 and replicas is not False:
         place = document.place("spec", "replicas")
@@ -250,18 +314,22 @@ def _read_candidate(
 
 
 def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> list[Remark]:
-    """Report files that no flag names. A token for the vendor's API is translated with the variable that names it."""
+    """Report files that no flag names. A token for the vendor's API is translated with
+    the variable that names it."""
     values = [argument.value for argument in arguments if argument.value]
     remarks: dict[str, Remark] = {}
     for mount in mounts:
-        if not any(value.startswith(mount.path) for value in values) and mount.audience != _VENDOR_AUDIENCE:
+        if (
+            not any(value.startswith(mount.path) for value in values)
+            and mount.audience != _VENDOR_AUDIENCE
+        ):
             word = f"file {quote(mount.path)}"
             text = "no flag of the autoscaler names it"
             remarks.setdefault(word, Remark(mount.place, word, Verdict.NO_EFFECT, text))
     return list(remarks.values())
 
 
-# -- Secrets and ConfigMaps ------------------------------------------------------------------------------------------
+# -- Secrets and ConfigMaps ------------------------------------------------------------------------
 
 _MOST_KEYS = 1_000
 _MOST_SOURCES, _MOST_VARIABLES, _MOST_MOUNTS, _MOST_FILES = 100, 5_000, 200, 1_000
@@ -289,7 +357,9 @@ class InputObjects:
         """Return the keys of the object."""
         content = self._objects.get((kind, name), {})
         parts = ("data", "stringData") if kind == SECRET else ("data", "binaryData")
-        return list(dict.fromkeys(str(key) for part in parts for key in mapping(content.get(part))))[:_MOST_KEYS]
+        return list(
+            dict.fromkeys(str(key) for part in parts for key in mapping(content.get(part)))
+        )[:_MOST_KEYS]
 
     def value(self, kind: str, name: str, key: str) -> str | None:
         """Return the value of a key; of a Secret only if the key is public."""
@@ -302,7 +372,8 @@ class InputObjects:
         return value if isinstance(value, str) else None
 
     def file(self, kind: str, name: str, key: str) -> str | None:
-        """Return the text of a key mounted as a file; of a Secret only the public settings of a cloud-config."""
+        """Return the text of a key mounted as a file; of a Secret only the public
+        settings of a cloud-config."""
         content = self._objects.get((kind, name))
         if content is None or kind == CONFIG_MAP:
             return self.value(kind, name, key)
@@ -310,7 +381,9 @@ class InputObjects:
         return public_config(text) if text is not None else None
 
 
-def _read_environment(candidate: Candidate, objects: InputObjects, values: Mapping[str, str]) -> Environment:
+def _read_environment(
+    candidate: Candidate, objects: InputObjects, values: Mapping[str, str]
+) -> Environment:
     """Read envFrom, then env, whose variables count more."""
     document, path, container = candidate.document, candidate.path, candidate.container
     environment = Environment(values)
@@ -322,31 +395,51 @@ def _read_environment(candidate: Candidate, objects: InputObjects, values: Mappi
                 continue
             name = f"{candidate.namespace}/{name}"
             if not objects.has(kind, name):
-                text = f"{kind} {name} is not in the input; its variables are unknown: add it, or give --env NAME=VALUE"
+                text = (
+                    f"{kind} {name} is not in the input; its variables are unknown: add it, or "
+                    "give --env NAME=VALUE"
+                )
                 environment.remarks.append(Remark(place, "envFrom", Verdict.TOLD, text))
             for key in objects.keys(kind, name):
                 variable = text_of(source.get("prefix")) + key
-                environment.add(Variable(place, variable, objects.value(kind, name, key), _ORIGINS[kind], name, key))
+                environment.add(
+                    Variable(
+                        place, variable, objects.value(kind, name, key), _ORIGINS[kind], name, key
+                    )
+                )
     for at, entry in enumerate(listed(container.get("env"))[:_MOST_VARIABLES]):
         if text_of(mapping(entry).get("name")):
             place = document.place(*path, "env", str(at))
-            environment.add(_read_variable(place, mapping(entry), candidate.namespace, objects, environment))
+            environment.add(
+                _read_variable(place, mapping(entry), candidate.namespace, objects, environment)
+            )
     environment.add_values()
     return environment
 
 
 def _read_variable(
-    place: str, entry: Mapping[str, Any], namespace: str, objects: InputObjects, environment: Environment
+    place: str,
+    entry: Mapping[str, Any],
+    namespace: str,
+    objects: InputObjects,
+    environment: Environment,
 ) -> Variable:
     name, source = text_of(entry.get("name")), mapping(entry.get("valueFrom"))
     for reference, kind in _KEY_REFERENCES:
         if reference in source:
             selector = mapping(source[reference])
-            owner, key = f"{namespace}/{text_of(selector.get('name'))}", text_of(selector.get("key"))
-            return Variable(place, name, objects.value(kind, owner, key), _ORIGINS[kind], owner, key)
+            owner, key = (
+                f"{namespace}/{text_of(selector.get('name'))}",
+                text_of(selector.get("key")),
+            )
+            return Variable(
+                place, name, objects.value(kind, owner, key), _ORIGINS[kind], owner, key
+            )
     if source:
         field = text_of(mapping(source.get("fieldRef")).get("fieldPath"))
-        return Variable(place, name, namespace if field == "metadata.namespace" else None, VariableOrigin.FIELD)
+        return Variable(
+            place, name, namespace if field == "metadata.namespace" else None, VariableOrigin.FIELD
+        )
     problems = len(environment.problems)
     value = environment.expanded(text_of(entry.get("value")), place)
     unknown = len(environment.problems) > problems
@@ -354,15 +447,22 @@ def _read_variable(
     return Variable(place, name, None if unknown else value)
 
 
-def _read_mounts(candidate: Candidate, objects: InputObjects) -> tuple[list[FileMount], list[Remark]]:
+def _read_mounts(
+    candidate: Candidate, objects: InputObjects
+) -> tuple[list[FileMount], list[Remark]]:
     """Return the files of Secrets, ConfigMaps and tokens, and a remark for each other mount."""
     pod = _value_at(candidate.document.content, _POD_SPECS[kind_of(candidate.document.content)])
-    volumes = {text_of(mapping(volume).get("name")): mapping(volume) for volume in listed(pod.get("volumes"))}
+    volumes = {
+        text_of(mapping(volume).get("name")): mapping(volume)
+        for volume in listed(pod.get("volumes"))
+    }
     mounts: list[FileMount] = []
     remarks: list[Remark] = []
     for at, entry in enumerate(listed(candidate.container.get("volumeMounts"))[:_MOST_MOUNTS]):
         place = candidate.document.place(*candidate.path, "volumeMounts", str(at))
-        folder, name, file_path = (text_of(mapping(entry).get(key)) for key in ("mountPath", "name", "subPath"))
+        folder, name, file_path = (
+            text_of(mapping(entry).get(key)) for key in ("mountPath", "name", "subPath")
+        )
         volume_files = _volume_files(volumes.get(name, {}), candidate.namespace, objects)
         files = list(itertools.islice(volume_files, _MOST_FILES - len(mounts)))
         for file in files:
@@ -375,7 +475,9 @@ def _read_mounts(candidate: Candidate, objects: InputObjects) -> tuple[list[File
     return mounts, remarks
 
 
-def _volume_files(volume: Mapping[str, Any], namespace: str, objects: InputObjects) -> Iterator[FileMount]:
+def _volume_files(
+    volume: Mapping[str, Any], namespace: str, objects: InputObjects
+) -> Iterator[FileMount]:
     for kind, field, name in _VOLUMES:
         if field in volume:
             yield from _object_files(kind, mapping(volume[field]), name, namespace, objects)

@@ -1,9 +1,10 @@
-"""Reads the lists of a live cluster for a capture: the same lists, by the same table, as a pass reads.
+"""Reads the lists of a live cluster for a capture: the same lists, by the
+same table, as a pass reads.
 
-A kind that the server does not serve is not requested. A list that is refused is recorded, so that a plan of the
-capture reports the same missing data as a plan of the live cluster. Objects are reduced to the fields that the snapshot
-reads: pod specs contain environment variables, arguments, image names and annotations that may be confidential, and no
-decision depends on them.
+A kind that the server does not serve is not requested. A list that is refused is recorded, so that
+a plan of the capture reports the same missing data as a plan of the live cluster. Objects are
+reduced to the fields that the snapshot reads: pod specs contain environment variables, arguments,
+image names and annotations that may be confidential, and no decision depends on them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.providers.clusterapi.models import BOUND_ANNOTATIONS, DEFAULT_GROUP, CapiAnnotations
 from chalicelib.providers.clusterapi.node_groups import read_bounds
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.listed_resources import (
+    PRIORITY_CONFIG,
+    RESOURCES,
+    RULE_OBJECTS,
+    ListedResource,
+)
 from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS, unreadable_object
 from chalicelib.snapshot.snapshot_builder import wire_type
 from chalicelib.snapshot.storage import PRIORITIES, VOLUME_FIELDS
 
 NOT_SERVED = "the server does not serve it"
-CONFIG_MAP = ListedResource("ConfigMap", "", "configmaps", PRIORITY_CONFIG, weakens=("expander priority",))
+CONFIG_MAP = ListedResource(
+    "ConfigMap", "", "configmaps", PRIORITY_CONFIG, weakens=("expander priority",)
+)
 EVERYTHING: tuple[ListedResource, ...] = (*RESOURCES, RULE_OBJECTS, CONFIG_MAP)
 _LEVEL = 6  # of gzip
 
@@ -48,7 +56,8 @@ class ReadProgress(Protocol):
 
 
 class CapturedList(msgspec.Struct, frozen=True):
-    """One list. count: number of objects; packed: the compressed JSON of a List, reduced to what a plan reads."""
+    """One list. count: number of objects; packed: the compressed JSON of a List,
+    reduced to what a plan reads."""
 
     resource: ListedResource
     count: int
@@ -77,8 +86,8 @@ class _Items(msgspec.Struct):
 def read_lists(kube: KubeClient, namespace: str, progress: ReadProgress) -> Capture:
     """Read every list of the table, and the ConfigMap of the priority expander in that namespace.
 
-    Raises BadInput if nodes or pods are refused, and ClusterError as `read_live_cluster` does: for a failure that is
-    neither a refusal nor a missing resource.
+    Raises BadInput if nodes or pods are refused, and ClusterError as `read_live_cluster` does: for
+    a failure that is neither a refusal nor a missing resource.
     """
     lists: list[CapturedList] = []
     missing: list[MissingData] = []
@@ -97,7 +106,9 @@ def read_lists(kube: KubeClient, namespace: str, progress: ReadProgress) -> Capt
         except (Forbidden, NotFound) as refusal:
             if resource.required:
                 problem = f"cannot be listed: {refusal.message}"
-                remedy = "there is no plan without nodes and pods: use an account that may list both"
+                remedy = (
+                    "there is no plan without nodes and pods: use an account that may list both"
+                )
                 raise BadInput(resource.path, problem, remedy) from None
             missing.append(_gap(resource, refusal.message))
         except ClusterError as error:
@@ -117,7 +128,9 @@ def read_lists(kube: KubeClient, namespace: str, progress: ReadProgress) -> Capt
 
 
 def _gap(resource: ListedResource, detail: str) -> MissingData:
-    return MissingData(resource.kind, detail, place=resource.path, affected_decisions=resource.weakens)
+    return MissingData(
+        resource.kind, detail, place=resource.path, affected_decisions=resource.weakens
+    )
 
 
 def _prefix(resource: ListedResource) -> str:
@@ -127,8 +140,8 @@ def _prefix(resource: ListedResource) -> str:
 
 
 def _served(kube: KubeClient, prefix: str) -> frozenset[str] | None:
-    """Return the plural names that a group version serves; None if discovery is refused or fails, and the lists are
-    then requested all the same."""
+    """Return the plural names that a group version serves; None if discovery is refused or fails,
+    and the lists are then requested all the same."""
     try:
         return frozenset(kind.name for kind in kube.read(prefix, _DiscoveredList).resources)
     except NotFound:
@@ -142,8 +155,8 @@ def _served(kube: KubeClient, prefix: str) -> frozenset[str] | None:
 def _read_list(
     kube: KubeClient, resource: ListedResource, progress: ReadProgress, paths: Sequence[str] = ()
 ) -> CapturedList:
-    """Read one list, reduced and sorted. paths: where its parts are, the path of the resource unless given. Raises
-    ClusterError, and BadInput if it is too large to be read again."""
+    """Read one list, reduced and sorted. paths: where its parts are, the path of the resource
+    unless given. Raises ClusterError, and BadInput if it is too large to be read again."""
     items: list[tuple[tuple[str, str], bytes]] = []
     for path in paths or (resource.path,):
         first = len(items)
@@ -154,7 +167,8 @@ def _read_list(
                 progress.reading(resource.plural, len(items))
             try:
                 raws = msgspec.json.decode(page.body, type=_Items).items or ()
-            except msgspec.ValidationError as error:  # complete JSON, but not a list of objects: another server
+            except msgspec.ValidationError as error:
+                # complete JSON, but not a list of objects: another server
                 raise Unavailable(f"{path}: {error}") from error
             items += (reduced_object(resource.kind, bytes(raw)) for raw in raws)
     return _captured(resource, items, progress)
@@ -165,20 +179,27 @@ def _captured(
 ) -> CapturedList:
     ordered = sorted(items)
     if sum(len(raw) for _, raw in ordered) > MOST_OBJECTS:
-        raise BadInput(resource.path, f"has more than {MOST_OBJECTS} bytes", "use plan --kubeconfig, which keeps none")
-    head = {"kind": f"{resource.kind}List", "apiVersion": _prefix(resource).partition("/api")[2].partition("/")[2]}
+        raise BadInput(
+            resource.path,
+            f"has more than {MOST_OBJECTS} bytes",
+            "use plan --kubeconfig, which keeps none",
+        )
+    head = {
+        "kind": f"{resource.kind}List",
+        "apiVersion": _prefix(resource).partition("/api")[2].partition("/")[2],
+    }
     start = msgspec.json.encode(head)[:-1] + b',"items":[\n'
     text = start + b",\n".join(raw for _, raw in ordered) + b"\n]}\n"
     progress.complete(resource.plural, len(ordered))
     return CapturedList(resource, len(ordered), gzip.compress(text, _LEVEL, mtime=0))
 
 
-# -- fields ----------------------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------------
 
 Fields = Mapping[str, Any]
-"""Names of the fields to keep; the value is the Fields of an object or of each item of a list, None for everything.
-They follow from the API types of the snapshot, so both always agree: a field that the snapshot starts to read is
-captured from then on."""
+"""Names of the fields to keep; the value is the Fields of an object or of each item of a list, None
+for everything. They follow from the API types of the snapshot, so both always agree: a field that
+the snapshot starts to read is captured from then on."""
 
 MACHINE_KINDS = {
     "MachineDeployment": "machinedeployments",
@@ -191,15 +212,18 @@ _META = ("name", "namespace", "uid", "creationTimestamp")
 def reduced_object(kind: str, raw: bytes) -> tuple[tuple[str, str], bytes]:
     """Return (namespace, name) and the reduced JSON of one object. raw: its JSON.
 
-    An object that is not JSON within the decoder's limits becomes its name and a pod's node: the plan then reports it
-    as unreadable. Never raises.
+    An object that is not JSON within the decoder's limits becomes its name and a pod's node: the
+    plan then reports it as unreadable. Never raises.
     """
     try:
         body = msgspec.json.decode(raw)
         encoded = msgspec.json.encode(_reduced(body, _fields(kind)))
     except MALFORMED:
         names = unreadable_object(raw)
-        body = {"metadata": {"namespace": names.namespace, "name": names.name}, "spec": {"nodeName": names.node}}
+        body = {
+            "metadata": {"namespace": names.namespace, "name": names.name},
+            "spec": {"nodeName": names.node},
+        }
         encoded = msgspec.json.encode(body)
     metadata = body.get("metadata") if isinstance(body, dict) else None
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -213,7 +237,8 @@ def _reduced(value: Any, fields: Fields | None) -> Any:
         return [_reduced(item, fields) for item in value]
     if isinstance(value, dict):
         return {key: _reduced(item, fields[key]) for key, item in value.items() if key in fields}
-    return "" if isinstance(value, str) else value  # text in place of an object: as invalid, and not shown
+    # text in place of an object: as invalid, and not shown
+    return "" if isinstance(value, str) else value
 
 
 @functools.cache
@@ -235,7 +260,11 @@ def _fields(kind: str) -> Fields:
     if wire is api_types.ApiPod:
         fields["spec"] = _pod_spec()
         conditions, statuses = _of_type(api_types.PodCondition), _of_type(api_types.ContainerStatus)
-        fields["status"] = {**fields["status"], "conditions": conditions, "containerStatuses": statuses}
+        fields["status"] = {
+            **fields["status"],
+            "conditions": conditions,
+            "containerStatuses": statuses,
+        }
     elif wire is api_types.ApiConfigMap:
         fields["data"] = _of_type(api_types.Priorities)
     annotations = fields["metadata"]["annotations"]
@@ -264,7 +293,8 @@ def _whole(names: Iterable[str]) -> Fields:
 
 
 def _of_type(kind: Any) -> Fields | None:
-    """Return the fields of a struct, of a list of structs or of an optional one; None for any other type."""
+    """Return the fields of a struct, of a list of structs or of an optional one;
+    None for any other type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return {field.encode_name: _of_type(field.type) for field in msgspec.structs.fields(kind)}
     if get_origin(kind) is dict:
@@ -272,7 +302,7 @@ def _of_type(kind: Any) -> Fields | None:
     return next((fields for part in get_args(kind) if (fields := _of_type(part)) is not None), None)
 
 
-# -- groups of Cluster API -------------------------------------------------------------------------------------------
+# -- groups of Cluster API -------------------------------------------------------------------------
 
 _KEYS = CapiAnnotations()
 _DAMAGED: tuple[type[Exception], ...] = (EOFError, zlib.error, *MALFORMED)
@@ -300,11 +330,12 @@ class _MachineGroup(msgspec.Struct, frozen=True):
 def read_machine_groups(
     kube: KubeClient, progress: ReadProgress, namespaces: Sequence[str] = ("",)
 ) -> tuple[tuple[CapturedList, ...], tuple[str, ...]]:
-    """Read the groups of a management cluster, which may be another one than the captured cluster; return them, and one
-    text per list that could not be read. A cluster without Cluster API has none.
+    """Read the groups of a management cluster, which may be another one than the
+    captured cluster; return them, and one text per list that could not be read. A
+    cluster without Cluster API has none.
 
-    They are no part of a snapshot: a draft of the manifest takes their bounds, and guesses them where they are missing.
-    namespaces: ("",) for all, () for none. Never raises a ClusterError.
+    They are no part of a snapshot: a draft of the manifest takes their bounds, and guesses them
+    where they are missing. namespaces: ("",) for all, () for none. Never raises a ClusterError.
     """
     if not namespaces:
         return (), ()
@@ -319,9 +350,14 @@ def read_machine_groups(
     for kind, plural in MACHINE_KINDS.items():
         base = f"/apis/{DEFAULT_GROUP}/{version}"
         path = f"{base}/{plural}"
-        paths = [f"{base}/namespaces/{path_segment(name)}/{plural}" if name else path for name in namespaces]
+        paths = [
+            f"{base}/namespaces/{path_segment(name)}/{plural}" if name else path
+            for name in namespaces
+        ]
         try:
-            lists.append(_read_list(kube, ListedResource(kind, DEFAULT_GROUP, plural, path), progress, paths))
+            lists.append(
+                _read_list(kube, ListedResource(kind, DEFAULT_GROUP, plural, path), progress, paths)
+            )
         except NotFound:
             continue
         except ClusterError as error:
@@ -330,8 +366,8 @@ def read_machine_groups(
 
 
 def saved_bounds(folder: Path, namespaces: Sequence[str] = ("",)) -> dict[str, tuple[int, int]]:
-    """Return (min, max) by group id, `MachineDeployment/NAMESPACE/NAME`, of the groups in a capture that have valid
-    bounds. namespaces: ("",) for all. Raises BadInput for a damaged file."""
+    """Return (min, max) by group id, `MachineDeployment/NAMESPACE/NAME`, of the groups in a capture
+    that have valid bounds. namespaces: ("",) for all. Raises BadInput for a damaged file."""
     return dict(_bounds(folder, namespaces))
 
 
@@ -343,7 +379,9 @@ def _bounds(folder: Path, namespaces: Sequence[str]) -> Iterator[tuple[str, tupl
         try:
             items = msgspec.json.decode(content(path, MOST_OBJECTS), type=_Items).items or ()
         except _DAMAGED as error:
-            raise BadInput(path.name, f"is not a list of Cluster API's objects ({error})", "capture it again") from None
+            raise BadInput(
+                path.name, f"is not a list of Cluster API's objects ({error})", "capture it again"
+            ) from None
         for raw in items:
             try:
                 meta = msgspec.json.decode(raw, type=_MachineGroup).metadata

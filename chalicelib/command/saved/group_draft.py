@@ -1,7 +1,8 @@
-"""Drafts the manifest of node groups from the nodes of a saved cluster, so that a first plan needs no typing.
+"""Drafts the manifest of node groups from the nodes of a saved cluster, so that a
+first plan needs no typing.
 
-Nodes show which groups exist, by labels and owners that the vendors set, and how many members they have. They do not
-show bounds, so these are guesses, and groups without a node are missing.
+Nodes show which groups exist, by labels and owners that the vendors set, and how many members they
+have. They do not show bounds, so these are guesses, and groups without a node are missing.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ _PASSING = (TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/uninitiali
 _PASSING_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 # Labels that say where a node is or what runs on it: another group's next node may have the same.
 _PLACES = ("topology.", "failure-domain.", "kubernetes.io/", "beta.kubernetes.io/")
-# The suffix that Cluster API gives a MachineSet of a MachineDeployment: five to ten characters without vowels.
+# The suffix that Cluster API gives a MachineSet of a MachineDeployment: five to ten
+# characters without vowels.
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}$")
 _CHERRY = "cherryservers://"
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """One way to determine a node's group. group: the group's id, or ""; label: the label that names it, if any."""
+    """One way to determine a node's group. group: the group's id, or ""; label: the
+    label that names it, if any."""
 
     group: Callable[[Node], str]
     label: str = ""
@@ -47,9 +50,9 @@ class _AllNodes(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """manifest: the document that saved_cluster.groups reads; control_plane: number of nodes that are left out;
-    listed: ids of groups that no label distinguishes, whose nodes are listed by name; bounded: number of groups whose
-    bounds are known and not guessed."""
+    """manifest: the document that saved_cluster.groups reads; control_plane: number of nodes that
+    are left out; listed: ids of groups that no label distinguishes, whose nodes are listed by name;
+    bounded: number of groups whose bounds are known and not guessed."""
 
     manifest: dict[str, Any]
     control_plane: int
@@ -58,7 +61,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def draft(nodes: Sequence[Node], bounds: Mapping[str, tuple[int, int]] | None = None) -> Draft:
-    """Return the manifest of the groups of these nodes, sorted by id; never raises. bounds: known (min, max) by id."""
+    """Return the manifest of the groups of these nodes, sorted by id; never raises.
+    bounds: known (min, max) by id."""
     workers = [node for node in nodes if not _is_control_plane(node)]
     shared = Counter(pair for node in workers for pair in _own_labels(node).items())
     all_nodes = _AllNodes(nodes, Counter(pair for node in nodes for pair in node.labels.items()))
@@ -77,21 +81,27 @@ def draft(nodes: Sequence[Node], bounds: Mapping[str, tuple[int, int]] | None = 
             low, high = bounds[name]
             bounded += 1
         selection = _selection(name, {label: value} if label else {}, members, all_nodes)
-        entries.append({"id": name, "min": low, "max": high, **selection, "template": _template(name, members)})
+        entries.append(
+            {"id": name, "min": low, "max": high, **selection, "template": _template(name, members)}
+        )
     entries.sort(key=lambda entry: str(entry["id"]))
     listed = tuple(entry["id"] for entry in entries if "nodes" in entry)
     return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed, bounded)
 
 
-def _selection(name: str, label: Mapping[str, str], members: Sequence[Node], all_nodes: _AllNodes) -> dict[str, Any]:
-    """Return how the manifest tells the members: nothing if their providerID names the group, otherwise by labels,
-    otherwise by name. The first way is used that selects exactly these nodes."""
+def _selection(
+    name: str, label: Mapping[str, str], members: Sequence[Node], all_nodes: _AllNodes
+) -> dict[str, Any]:
+    """Return how the manifest tells the members: nothing if their providerID names
+    the group, otherwise by labels, otherwise by name. The first way is used that
+    selects exactly these nodes."""
     member_names = {node.name for node in members}
     common = _common(_own_labels(node) for node in members)
     distinguishing = [
         key
         for key, value in common.items()
-        if all_nodes.counts[key, value] == len(members) and (key in _TYPES or not key.startswith(_PLACES))
+        if all_nodes.counts[key, value] == len(members)
+        and (key in _TYPES or not key.startswith(_PLACES))
     ]
     distinguishing.sort(key=lambda key: _TYPES.index(key) if key in _TYPES else len(_TYPES))
     ways: list[dict[str, str]] = [dict(label)]
@@ -105,7 +115,8 @@ def _selection(name: str, label: Mapping[str, str], members: Sequence[Node], all
 
 
 def _template(name: str, members: Sequence[Node]) -> dict[str, Any]:
-    """Return a node that every member can stand for: labels and taints common to all, the smallest of each resource."""
+    """Return a node that every member can stand for: labels and taints common to all, the
+    smallest of each resource."""
     resources = sorted(set.intersection(*(set(node.allocatable) for node in members)))
     smallest = {key: min(node.allocatable[key] for node in members) for key in resources}
     taints = [
@@ -116,14 +127,21 @@ def _template(name: str, members: Sequence[Node]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": f"template-{name}", "labels": _common(_own_labels(node) for node in members)},
+        "metadata": {
+            "name": f"template-{name}",
+            "labels": _common(_own_labels(node) for node in members),
+        },
         **({"spec": {"taints": taints}} if taints else {}),
         "status": {"allocatable": {key: _amount(key, amount) for key, amount in smallest.items()}},
     }
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+    return {
+        "key": taint.key,
+        **({"value": taint.value} if taint.value else {}),
+        "effect": taint.effect,
+    }
 
 
 def _is_lasting(taint: Taint) -> bool:
@@ -146,11 +164,17 @@ def _common(label_maps: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 def _own_labels(node: Node) -> dict[str, str]:
     """Return the labels without those that identify the node itself."""
-    identity = {node.name, node.provider_id.rpartition("/")[2], node.provider_id.rpartition(".")[2]} - {""}
+    identity = {
+        node.name,
+        node.provider_id.rpartition("/")[2],
+        node.provider_id.rpartition(".")[2],
+    } - {""}
     return {
         key: value
         for key, value in node.labels.items()
-        if not key.endswith("/hostname") and value not in identity and not key.startswith("node-role.kubernetes.io/")
+        if not key.endswith("/hostname")
+        and value not in identity
+        and not key.startswith("node-role.kubernetes.io/")
     }
 
 
@@ -160,13 +184,19 @@ def _is_control_plane(node: Node) -> bool:
 
 
 def _group(node: Node, shared: Mapping[tuple[str, str], int]) -> tuple[int, str]:
-    """Return the index of the first source that names a group, and the group; otherwise the type and the labels that
-    the node shares with another one."""
+    """Return the index of the first source that names a group, and the group; otherwise the type
+    and the labels that the node shares with another one."""
     for at, source in enumerate(_SOURCES):
         if name := source.group(node):
             return at, name
-    shared_labels = [(key, value) for key, value in sorted(_own_labels(node).items()) if shared[key, value] > 1]
-    size = "" if _type(node) else f"{node.capacity.get('cpu', 0)} {node.capacity.get('memory', 0) >> 30}"
+    shared_labels = [
+        (key, value) for key, value in sorted(_own_labels(node).items()) if shared[key, value] > 1
+    ]
+    size = (
+        ""
+        if _type(node)
+        else f"{node.capacity.get('cpu', 0)} {node.capacity.get('memory', 0) >> 30}"
+    )
     return len(_SOURCES), msgspec.json.encode([_type(node), size, shared_labels]).decode()
 
 
@@ -175,8 +205,8 @@ def _type(node: Node) -> str:
 
 
 def _owner(node: Node) -> str:
-    """Return the Cluster API object above a node, as the provider names it: a MachineSet with a generated suffix stands
-    for its MachineDeployment."""
+    """Return the Cluster API object above a node, as the provider names it: a MachineSet with a
+    generated suffix stands for its MachineDeployment."""
     kind, name = node.annotations.get(OWNER_KIND, ""), node.annotations.get(OWNER_NAME, "")
     if not (kind and name):
         return ""
@@ -199,7 +229,8 @@ def _labelled(label: str) -> _Source:
     return _Source(lambda node: node.labels.get(label, ""), label)
 
 
-# The first that names a group is used. `pool` is a common label of users, too: on other clouds the providerID precedes.
+# The first that names a group is used. `pool` is a common label of users, too: on other clouds
+# the providerID precedes.
 _SOURCES: tuple[_Source, ...] = (
     _labelled("cce.cloud.com/cce-nodepool"),
     _labelled("node.exoscale.net/nodepool-id"),

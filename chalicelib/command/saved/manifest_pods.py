@@ -1,8 +1,9 @@
-"""Converts user-written manifests to pods that are added to a cluster (plan/what_if.py): a Pod, or any workload with a
-pod template.
+"""Converts user-written manifests to pods that are added to a cluster (plan/what_if.py): a Pod, or
+any workload with a pod template.
 
-They are processed like a cluster's own pods, so that a pod added from a file and the same pod read from a cluster have
-the same class. Defaults of the API server are filled in as far as a snapshot knows them.
+They are processed like a cluster's own pods, so that a pod added from a file and the same
+pod read from a cluster have the same class. Defaults of the API server are filled in as far
+as a snapshot knows them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 _BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _REMEDY = "give Pods, or workloads with a pod template, as JSON or YAML"
-#: For each kind: the path of its pod template and of the number of its pods, and the controller that the pods name.
+#: For each kind: the path of its pod template and of the number of its pods, and the
+#: controller that the pods name.
 _TEMPLATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "Deployment": (("spec", "template"), ("spec", "replicas"), "ReplicaSet"),
     "ReplicaSet": (("spec", "template"), ("spec", "replicas"), "ReplicaSet"),
@@ -27,7 +29,11 @@ _TEMPLATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "StatefulSet": (("spec", "template"), ("spec", "replicas"), "StatefulSet"),
     "DaemonSet": (("spec", "template"), (), "DaemonSet"),
     "Job": (("spec", "template"), ("spec", "parallelism"), "Job"),
-    "CronJob": (("spec", "jobTemplate", "spec", "template"), ("spec", "jobTemplate", "spec", "parallelism"), "Job"),
+    "CronJob": (
+        ("spec", "jobTemplate", "spec", "template"),
+        ("spec", "jobTemplate", "spec", "parallelism"),
+        "Job",
+    ),
 }
 _ELSE = (("spec", "template"), ("spec", "replicas"), "")
 
@@ -41,7 +47,8 @@ def flatten_manifests(document: Any) -> list[dict[str, Any]]:
     kind = str(document.get("kind", ""))
     if not kind.endswith("List") or not isinstance(document.get("items"), list):
         return [document]
-    named = {"kind": kind.removesuffix("List")} if kind != "List" else {}  # an item without a kind has the list's
+    # an item without a kind has the list's
+    named = {"kind": kind.removesuffix("List")} if kind != "List" else {}
     items = [{**named, **item} if isinstance(item, dict) else item for item in document["items"]]
     return flatten_manifests(items)
 
@@ -49,10 +56,11 @@ def flatten_manifests(document: Any) -> list[dict[str, Any]]:
 def pods_to_add(
     objects: Sequence[Mapping[str, Any]], place: str, known: Sequence[PodClass]
 ) -> tuple[tuple[AddedPods, ...], tuple[str, ...]]:
-    """Return what to add, one entry per object, and the kinds that were skipped because they have no pods.
+    """Return what to add, one entry per object, and the kinds that were skipped
+    because they have no pods.
 
-    place: the file, for errors. known: the cluster's classes; a priority class that one of them names gets its value.
-    Raises BadInput for an invalid pod.
+    place: the file, for errors. known: the cluster's classes; a priority class that one of them
+    names gets its value. Raises BadInput for an invalid pod.
     """
     priorities = _BUILT_IN | {
         pod_class.priority_class: pod_class.priority
@@ -63,7 +71,9 @@ def pods_to_add(
     skipped: set[str] = set()
     for at, manifest in enumerate(objects):
         name, kind = _value_at(manifest, ("metadata", "name")), str(manifest.get("kind", ""))
-        where = f"{place}: {manifest.get('kind', 'object')} {name}" if name else f"{place}: object {at}"
+        where = (
+            f"{place}: {manifest.get('kind', 'object')} {name}" if name else f"{place}: object {at}"
+        )
         if kind == "Pod":
             owners = _value_at(manifest, ("metadata", "ownerReferences")) or []
             added.append(_added_pods(manifest, manifest, where, priorities, owners))
@@ -75,7 +85,9 @@ def pods_to_add(
             continue
         count = _value_at(manifest, count_path) if count_path else None
         count = 1 if count is None else count
-        pods = _added_pods(template, manifest, where, priorities, [_owner_reference(manifest, controller or kind)])
+        pods = _added_pods(
+            template, manifest, where, priorities, [_owner_reference(manifest, controller or kind)]
+        )
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise BadInput(where, f"{count!r} is no number of replicas", "write a whole number")
         added.append(msgspec.structs.replace(pods, count=count, keep_name=False))
@@ -94,8 +106,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _owner_reference(workload: Mapping[str, Any], controller: str) -> dict[str, Any]:
-    """Return the owner reference with which the pods of a workload that does not exist yet would name their
-    controller."""
+    """Return the owner reference with which the pods of a workload that does not exist yet
+    would name their controller."""
     metadata = _mapping(workload.get("metadata"))
     name = str(metadata.get("name") or metadata.get("generateName") or "added").rstrip("-")
     return {
@@ -108,7 +120,11 @@ def _owner_reference(workload: Mapping[str, Any], controller: str) -> dict[str, 
 
 
 def _added_pods(
-    template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int], owners: Any
+    template: Mapping[str, Any],
+    named: Mapping[str, Any],
+    where: str,
+    priorities: Mapping[str, int],
+    owners: Any,
 ) -> AddedPods:
     """Return one entry: the spec of `template`, the name and namespace of `named`."""
     metadata, names = _mapping(template.get("metadata")), _mapping(named.get("metadata"))
@@ -126,7 +142,9 @@ def _added_pods(
     }
     pod_metadata = {key: value for key, value in pod_metadata.items() if value is not None}
     try:
-        raw = msgspec.json.encode({"kind": "Pod", "spec": spec, "status": {}, "metadata": pod_metadata})
+        raw = msgspec.json.encode(
+            {"kind": "Pod", "spec": spec, "status": {}, "metadata": pod_metadata}
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(where, f"is not a Kubernetes object ({error})", _REMEDY) from None
     builder = SnapshotBuilder()

@@ -1,9 +1,11 @@
-"""Reads a cluster saved as files: the output of `kubectl get … -A -o json`, and a manifest of its node groups.
+"""Reads a cluster saved as files: the output of `kubectl get … -A -o json`, and a
+manifest of its node groups.
 
-`outscaler plan --snapshot DIR` uses this; it needs no AWS and no cluster. Any *.json or *.json.gz with Lists or single
-objects is read; manifest.json (or --node-groups FILE) lists the groups. A node belongs to the group named by the host
-part of its providerID: `example://general-a/general-a-0`. If the vendor's ids do not contain the group, a group lists
-its `nodes` by name or gives their `nodeLabels`.
+`outscaler plan --snapshot DIR` uses this; it needs no AWS and no cluster. Any *.json or *.json.gz
+with Lists or single objects is read; manifest.json (or --node-groups FILE) lists the groups. A node
+belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`. If
+the vendor's ids do not contain the group, a group lists its `nodes` by name or gives their
+`nodeLabels`.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ from chalicelib.snapshot.storage import NAMESPACE
 _PROVIDER = "file"
 
 
-# Kinds that a saved cluster should have: words that identify them in a file name (an empty mixed List has no kind),
-# and the verdicts that are less certain without them. No verdicts: without that kind there is no plan.
+# Kinds that a saved cluster should have: words that identify them in a file name (an empty mixed
+# List has no kind), and the verdicts that are less certain without them. No verdicts: without
+# that kind there is no plan.
 _CONTROLLED = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
 KINDS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Node", ("node",), ()),
     ("Pod", ("pods",), ()),
     ("ReplicaSet", ("replicaset", "workload"), _CONTROLLED),
-    ("DaemonSet", ("daemonset", "workload"), ("scale-up: DaemonSet pods on new nodes", *_CONTROLLED)),
+    (
+        "DaemonSet",
+        ("daemonset", "workload"),
+        ("scale-up: DaemonSet pods on new nodes", *_CONTROLLED),
+    ),
     ("PodDisruptionBudget", ("pdb", "disruption"), ("BlockedByPod NotEnoughPdb",)),
 )
 _CLAIMED = (
@@ -49,7 +56,8 @@ _PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", 
 
 
 class SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
-    """A node group of a manifest. nodes: names of its members; nodeLabels: labels of its members."""
+    """A node group of a manifest. nodes: names of its members; nodeLabels: labels of its
+    members."""
 
     id: str
     min: int = 0
@@ -72,10 +80,15 @@ class _Manifest(msgspec.Struct):
 
 
 def read(
-    directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float, namespace: str = NAMESPACE
+    directory: Path,
+    *,
+    node_groups: Path | None,
+    cluster: str,
+    taken_at: float,
+    namespace: str = NAMESPACE,
 ) -> Snapshot:
-    """Return the snapshot saved in a directory; raises BadInput naming the file and place. namespace:
-    options.namespace."""
+    """Return the snapshot saved in a directory; raises BadInput naming the file and place.
+    namespace: options.namespace."""
     manifest = node_groups or directory / "manifest.json"
     builder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
@@ -87,48 +100,68 @@ def read(
     reported = frozenset(gap.kind for gap in gaps)
 
     def is_absent(kind: str, words: Sequence[str]) -> bool:
-        """Whether no file holds objects of the kind, is named after it, or reports that it could not be read."""
+        """Whether no file holds objects of the kind, is named after it, or reports
+        that it could not be read."""
         named = any(word in path.name.lower() for path in documents for word in words)
         return kind not in builder.kinds | reported and not named
 
     for kind, words, weakens in KINDS:
         if is_absent(kind, words):
             if not weakens:
-                raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
+                raise BadInput(
+                    str(directory), f"holds no {kind}", "save them too: outscaler capture DIR"
+                )
             detail = "no file holds any: either there are none, or they were not saved"
             builder.gap(MissingData(kind=kind, detail=detail, affected_decisions=weakens))
     absent = [kind for kind, words in _CLAIMED if is_absent(kind, words)]
-    if absent and builder.claims:  # one gap for all kinds of storage, which matter only if a pod has a volume claim
-        detail = f"no file holds any {' or '.join(absent)}: either there are none, or they were not saved"
+    # one gap for all kinds of storage, which matter only if a pod has a volume claim
+    if absent and builder.claims:
+        detail = (
+            f"no file holds any {' or '.join(absent)}: either there are none, or they were not "
+            "saved"
+        )
         weakens = ("scale-up: pods with claims on volumes",)
         builder.gap(MissingData(kind=absent[0], affected_decisions=weakens, detail=detail))
     return builder.snapshot(cluster, taken_at, groups(manifest, builder.nodes))
 
 
 def read_nodes(directory: Path) -> tuple[Node, ...]:
-    """Return the nodes saved in a directory, sorted by name; raises BadInput naming the file and place.
+    """Return the nodes saved in a directory, sorted by name; raises BadInput
+    naming the file and place.
 
     Files whose names contain `node` are read first, and the others only if these hold none.
     """
     capture_gaps(directory)  # refuses an incomplete capture
     builder = SnapshotBuilder(NAMESPACE)
-    documents = sorted(_documents(directory, directory / "manifest.json"), key=lambda path: "node" not in path.name)
+    documents = sorted(
+        _documents(directory, directory / "manifest.json"), key=lambda path: "node" not in path.name
+    )
     for path in documents:
         if "node" not in path.name and builder.nodes:
             break
         builder.add_page(_load(path), path.name)
     if "Node" not in builder.kinds:
-        raise BadInput(str(directory), "holds no Node", f"save the cluster into it: outscaler capture {directory}")
+        raise BadInput(
+            str(directory),
+            "holds no Node",
+            f"save the cluster into it: outscaler capture {directory}",
+        )
     return builder.nodes
 
 
 def _documents(directory: Path, manifest: Path) -> list[Path]:
     if not directory.is_dir():
-        raise BadInput(str(directory), "is not a directory", "give the folder that holds nodes.json, pods.json …")
+        raise BadInput(
+            str(directory),
+            "is not a directory",
+            "give the folder that holds nodes.json, pods.json …",
+        )
     documents = [
         path
         for path in sorted(directory.iterdir())
-        if path.name.endswith((".json", ".json.gz")) and path.is_file() and path.resolve() != manifest.resolve()
+        if path.name.endswith((".json", ".json.gz"))
+        and path.is_file()
+        and path.resolve() != manifest.resolve()
     ]
     if not documents:
         remedy = f"save the cluster into it: outscaler capture {directory}"
@@ -140,25 +173,35 @@ def _load(path: Path) -> bytes:
     try:
         return content(path, MOST_OBJECTS)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(path.name, f"is not a complete gzip file ({error})", "fetch it again") from None
+        raise BadInput(
+            path.name, f"is not a complete gzip file ({error})", "fetch it again"
+        ) from None
     except OSError as error:
-        raise BadInput(str(path), error.strerror or "cannot be read", "give a file that can be read") from None
+        raise BadInput(
+            str(path), error.strerror or "cannot be read", "give a file that can be read"
+        ) from None
 
 
-# -- node groups -----------------------------------------------------------------------------------------------------
+# -- node groups -----------------------------------------------------------------------------------
 
 
 def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
-    """Return the node groups that a manifest lists, with these nodes as their members; raises BadInput."""
+    """Return the node groups that a manifest lists, with these nodes as their
+    members; raises BadInput."""
     if not path.exists():
         problem = "does not exist, so the node groups are unknown"
-        raise BadInput(str(path), problem, f"draft it from the nodes: outscaler groups {path.parent} > {path}")
+        raise BadInput(
+            str(path), problem, f"draft it from the nodes: outscaler groups {path.parent} > {path}"
+        )
     try:
         raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
-        remedy = 'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}'
+        remedy = (
+            'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}'
+        )
         raise BadInput(path.name, f"is not a manifest of node groups ({error})", remedy) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: an infinite number
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        # ValueError: an infinite number
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BadInput(path.name, f"is not complete JSON ({reason})", "fetch it again") from None
     nodes_by_group: dict[str, list[Node]] = {}
@@ -170,20 +213,25 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
         place = f"{path.name}: nodeGroups[{at}]"
         group = _group(raw, place, nodes)
         if group.id in by_id:
-            raise BadInput(f"{place}.id", f"{group.id!r} is given twice", "give every node group an id of its own")
+            raise BadInput(
+                f"{place}.id",
+                f"{group.id!r} is given twice",
+                "give every node group an id of its own",
+            )
         by_id[group.id] = group
     return tuple(by_id.values())
 
 
 def group_of(node: Node) -> str:
-    """Return the group that a saved node names in its providerID, `scheme://group/…`; "" if it names none."""
+    """Return the group that a saved node names in its providerID,
+    `scheme://group/…`; "" if it names none."""
     _, scheme, rest = node.provider_id.partition("://")
     return rest.partition("/")[0] if scheme else ""
 
 
 def is_member(node: Node, group: SavedGroup) -> bool:
-    """Return whether a node belongs to a group, by the manifest's data on the group's nodes, otherwise by the node's
-    own providerID."""
+    """Return whether a node belongs to a group, by the manifest's data on the group's nodes,
+    otherwise by the node's own providerID."""
     if group.nodes or group.nodeLabels:
         labelled = bool(group.nodeLabels) and group.nodeLabels.items() <= node.labels.items()
         return node.name in group.nodes or labelled
@@ -202,30 +250,56 @@ def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
         remedy = f"one of {', '.join(_PROVIDERS[1:])}"
         raise BadInput(f"{place}.provider", f"{spec.provider!r} is not a provider", remedy)
     if spec.min < 0 or spec.max < spec.min:
-        problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
+        problem = (
+            f"{spec.max} is below min {spec.min}"
+            if spec.min >= 0
+            else f"min {spec.min} is negative"
+        )
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
     if spec.price < 0:
-        raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
+        raise BadInput(
+            f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour"
+        )
     if spec.currency and re.fullmatch(r"[A-Z]{3}", spec.currency) is None:
-        raise BadInput(f"{place}.currency", f"{spec.currency[:20]!r} is not a code of a currency", "write it like EUR")
+        raise BadInput(
+            f"{place}.currency",
+            f"{spec.currency[:20]!r} is not a code of a currency",
+            "write it like EUR",
+        )
     if not 1.0 <= spec.billedPer <= _MONTH:
-        raise BadInput(f"{place}.billedPer", f"{spec.billedPer:g} s is no unit of bills", "write 3600 for an hour")
+        raise BadInput(
+            f"{place}.billedPer",
+            f"{spec.billedPer:g} s is no unit of bills",
+            "write 3600 for an hour",
+        )
     members = [node for node in nodes if is_member(node, spec)]
-    machines = len({node.provider_id or f"node {node.name}" for node in members})  # two Nodes may claim one machine
+    # two Nodes may claim one machine
+    machines = len({node.provider_id or f"node {node.name}" for node in members})
     size = machines if spec.size is None else spec.size
     if size < 0 or (size > 0 and not members):
         named = ", ".join(sorted({group_of(node) for node in nodes} - {""})) or "none"
         problem = f"{spec.id!r} has size {size}, but no node's providerID names it"
-        raise BadInput(f"{place}.id", problem, f"groups that nodes name: {named}; a group without nodes has size 0")
+        raise BadInput(
+            f"{place}.id",
+            problem,
+            f"groups that nodes name: {named}; a group without nodes has size 0",
+        )
     if size < machines:
         problem = f"{size} is below the {machines} nodes that are members of {spec.id!r}"
-        raise BadInput(f"{place}.size", problem, f"leave size out to count them, or write at least {machines}")
+        raise BadInput(
+            f"{place}.size", problem, f"leave size out to count them, or write at least {machines}"
+        )
     try:
         template = node_from_wire(spec.template) if spec.template else None
     except BadInput as error:
         raise BadInput(f"{place}.template.{error.place}", error.problem, error.remedy) from None
-    if template and spec.template and not (spec.template.status and spec.template.status.allocatable):
-        # Only the capacity is given: the planner computes it (plan/state/node_templates.with_allocatable).
+    if (
+        template
+        and spec.template
+        and not (spec.template.status and spec.template.status.allocatable)
+    ):
+        # Only the capacity is given: the planner computes it
+        # (plan/state/node_templates.with_allocatable).
         template = msgspec.structs.replace(template, allocatable={})
     return NodeGroup(
         id=spec.id,
@@ -234,7 +308,10 @@ def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
         max=spec.max,
         target=size,
         priority=spec.priority,
-        instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in members),
+        instances=tuple(
+            Instance(id=node.provider_id, handle=node.provider_id, node=node.name)
+            for node in members
+        ),
         template=template,
         template_error="" if template else "the manifest gives no template",
         options=GroupOptions(zero_or_max=spec.zeroOrMax),
@@ -245,7 +322,7 @@ def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
     )
 
 
-# -- the folder of a capture -----------------------------------------------------------------------------------------
+# -- the folder of a capture -----------------------------------------------------------------------
 
 INFO, CAPTURED_AT = "capture-info", "captured-at"
 _CAPTURE_KIND = "outscaler/capture"
@@ -268,8 +345,8 @@ class _CaptureInfo(msgspec.Struct, frozen=True):
 
 
 def claim_folder(folder: Path) -> None:
-    """Check that a capture may be written to a folder: it does not exist, is empty, or is a capture. Raises BadInput,
-    OSError."""
+    """Check that a capture may be written to a folder: it does not exist, is empty, or is a
+    capture. Raises BadInput, OSError."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -286,8 +363,8 @@ def claim_folder(folder: Path) -> None:
 def write_capture(
     folder: Path, files: Mapping[str, bytes], stale: frozenset[str], gaps: tuple[MissingData, ...]
 ) -> None:
-    """Write these files, readable only by their owner. stale: names of an older capture's files to remove. Other files
-    of the folder, such as manifest.json, stay. Raises OSError."""
+    """Write these files, readable only by their owner. stale: names of an older capture's files to
+    remove. Other files of the folder, such as manifest.json, stay. Raises OSError."""
     folder.mkdir(mode=0o700, exist_ok=True)
     for remainder in folder.glob(f"{_TEMPORARY}*"):
         remainder.unlink(missing_ok=True)
@@ -296,20 +373,29 @@ def write_capture(
         (folder / name).unlink(missing_ok=True)
     for name, data in files.items():
         _replace(folder / name, data)
-    lists = tuple(_UnreadList(gap.kind, gap.detail, gap.name, gap.place, gap.affected_decisions) for gap in gaps)
+    lists = tuple(
+        _UnreadList(gap.kind, gap.detail, gap.name, gap.place, gap.affected_decisions)
+        for gap in gaps
+    )
     _replace(folder / INFO, _encoded(_CaptureInfo(_CAPTURE_KIND, complete=True, notRead=lists)))
 
 
 def capture_gaps(folder: Path) -> tuple[MissingData, ...]:
-    """Return the lists that could not be read when the folder was captured; () if it is not a capture. Raises
-    BadInput for an incomplete capture."""
+    """Return the lists that could not be read when the folder was captured; () if it is not a
+    capture. Raises BadInput for an incomplete capture."""
     info = _capture_info(folder)
     if info is None:
         return ()
     if not info.complete:
-        raise BadInput(str(folder), "is an incomplete capture, because it was interrupted", "capture the cluster again")
+        raise BadInput(
+            str(folder),
+            "is an incomplete capture, because it was interrupted",
+            "capture the cluster again",
+        )
     return tuple(
-        MissingData(gap.kind, gap.detail, name=gap.name, place=gap.place, affected_decisions=gap.weakens)
+        MissingData(
+            gap.kind, gap.detail, name=gap.name, place=gap.place, affected_decisions=gap.weakens
+        )
         for gap in info.notRead
     )
 
@@ -333,7 +419,9 @@ def _replace(path: Path, data: bytes) -> None:
     """Write a file completely or not at all: under another name, which is then renamed."""
     temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}.tmp")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
             file.write(data)
         temporary.replace(path)
     except BaseException:

@@ -1,9 +1,10 @@
-"""What schedules would have cost and saved on days that they have not seen, and which of them are therefore proposed
-(docs/advise.md "Backtest").
+"""What schedules would have cost and saved on days that they have not seen, and which of them are
+therefore proposed (docs/advise.md "Backtest").
 
-A schedule opens at the same instants as in a pass. The nodes that it adds to the size of that time are used by the
-recorded purchases in their order, and each of these nodes is ready earlier than the bought one was. Nodes that no
-purchase uses until it closes were not needed. Purchases beyond them are missing.
+A schedule opens at the same instants as in a pass. The nodes that it adds to the size of that time
+are used by the recorded purchases in their order, and each of these nodes is ready earlier than the
+bought one was. Nodes that no purchase uses until it closes were not needed. Purchases beyond them
+are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from chalicelib.command.schedule_advice.history import DAY, QUARTER, GroupHistory, RecordSpan, local_time, together
+from chalicelib.command.schedule_advice.history import (
+    DAY,
+    QUARTER,
+    GroupHistory,
+    RecordSpan,
+    local_time,
+    together,
+)
 from chalicelib.command.schedule_advice.patterns import Pattern, days_text, fit, schedule_of
 from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.schedules.cron import occurrences
@@ -33,10 +41,11 @@ WRONG = 0.5
 
 
 class ScheduleOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What a schedule would have done. openings: that are within the record; needless: at which none of the nodes that
-    it added was needed. quarters: of an hour in which it was open, missing: those in which nodes were bought for pods
-    beyond it. held: quarters of all added nodes, unneeded: those of nodes that were not needed until it closed.
-    node_hours: paid in addition. waited: minutes of pods that waited for nodes bought while it is open; saved: those
+    """What a schedule would have done. openings: that are within the record; needless: at which
+    none of the nodes that it added was needed. quarters: of an hour in which it was open, missing:
+    those in which nodes were bought for pods beyond it. held: quarters of all
+    added nodes, unneeded: those of nodes that were not needed until it closed. node_hours: paid in
+    addition. waited: minutes of pods that waited for nodes bought while it is open; saved: those
     that they would not have waited. cost: of the node_hours, None where the price is not known."""
 
     openings: int = 0
@@ -67,8 +76,8 @@ class ScheduleOutcome(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A schedule. tested: the one that was fitted to the first days, on the last days. recorded: the proposed one on
-    all days. history: of its group."""
+    """A schedule. tested: the one that was fitted to the first days, on the last days. recorded:
+    the proposed one on all days. history: of its group."""
 
     schedule: Schedule
     pattern: Pattern
@@ -85,7 +94,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """The result. days: of history. split: the end of the days of the fit, the beginning of the tested ones."""
+    """The result. days: of history. split: the end of the days of the fit, the
+    beginning of the tested ones."""
 
     days: float
     split: float
@@ -100,8 +110,8 @@ def advise(
     existing_schedules: Sequence[Schedule] = (),
     headroom: Sequence[Headroom] = (),
 ) -> Advice:
-    """Return the schedules that pay, and why others do not. existing_schedules, headroom: of the policy, which no
-    proposal may contradict. zone: name of the time zone of schedules."""
+    """Return the schedules that pay, and why others do not. existing_schedules, headroom: of the
+    policy, which no proposal may contradict. zone: name of the time zone of schedules."""
     split = span.until - max(1.0, round(span.days * TESTED)) * DAY
     advice = Advice(span.days, split)
     if (days := _whole_days(span)) < LEAST_DAYS:
@@ -118,31 +128,41 @@ def advise(
         _advise_group(rest, span, zone, present, proposals, refusals)
     proposals.sort(key=lambda proposal: -proposal.tested.per_day(proposal.tested.saved))
     refusals += [
-        Refusal(item.history.facts.name, f"{item.schedule.name}: saves less than the {MOST_PROPOSALS} best")
+        Refusal(
+            item.history.facts.name,
+            f"{item.schedule.name}: saves less than the {MOST_PROPOSALS} best",
+        )
         for item in proposals[MOST_PROPOSALS:]
     ]
     if not proposals and not refusals:
         count = sum(len(history.purchases_between(span.since, span.until)) for history in histories)
         times = "once" if count == 1 else f"{count} times"
-        text = f"nodes were bought for waiting pods {times}, and at no time of the day again and again"
+        text = (
+            f"nodes were bought for waiting pods {times}, and at no time of the day again and again"
+        )
         refusals.append(Refusal("", text if count else "no nodes were bought for waiting pods"))
-    return msgspec.structs.replace(advice, proposals=tuple(proposals[:MOST_PROPOSALS]), refusals=tuple(refusals))
+    return msgspec.structs.replace(
+        advice, proposals=tuple(proposals[:MOST_PROPOSALS]), refusals=tuple(refusals)
+    )
 
 
 class _Present(msgspec.Struct, frozen=True):
-    """What no further proposal may contradict. names: of groups, by their ids; schedules and headroom may use both."""
+    """What no further proposal may contradict. names: of groups, by their ids; schedules
+    and headroom may use both."""
 
     schedules: list[Schedule]
     headroom: tuple[Headroom, ...]
     names: dict[str, str]
 
     def shares_group(self, schedule: Schedule, others: Sequence[str]) -> bool:
-        """Return whether a schedule and others are about the same group; no others are all of them."""
+        """Return whether a schedule and others are about the same group; no others are all of
+        them."""
         own = {name for group in schedule.groups for name in (group, self.names.get(group, group))}
         return not others or bool(own & {*others})
 
     def contrary_schedule(self, schedule: Schedule) -> str:
-        """Return the name of a schedule that sets the same value of a group at the same time, "" for none."""
+        """Return the name of a schedule that sets the same value of a group at
+        the same time, "" for none."""
         times = OpenTimes(schedule.cron, schedule.time_zone, schedule.duration)
         for present in self.schedules:
             most = present.max
@@ -157,10 +177,13 @@ class _Present(msgspec.Struct, frozen=True):
         return ""
 
     def replaced_headroom(self, schedule: Schedule) -> str:
-        """Return the name of the headroom that a schedule with headroom would replace or add to, "" for none."""
+        """Return the name of the headroom that a schedule with headroom would
+        replace or add to, "" for none."""
         if schedule.headroom is None:
             return ""
-        return next((entry.name for entry in self.headroom if self.shares_group(schedule, entry.groups)), "")
+        return next(
+            (entry.name for entry in self.headroom if self.shares_group(schedule, entry.groups)), ""
+        )
 
 
 def _whole_days(span: RecordSpan) -> int:
@@ -176,7 +199,8 @@ def _advise_group(
     proposals: list[Proposal],
     refusals: list[Refusal],
 ) -> None:
-    """Add the proposals and refusals of one group; proposals are present for the groups after it."""
+    """Add the proposals and refusals of one group; proposals are present
+    for the groups after it."""
     facts, place = history.facts, ZoneInfo(zone)
     own = span.after(facts.since)
     if (days := _whole_days(own)) < LEAST_DAYS:
@@ -207,7 +231,9 @@ def _problems(proposal: Proposal, present: _Present, *, tried: bool) -> Iterator
     """Yield why a schedule is not proposed. tried: the first days have the same pattern."""
     schedule, facts, tested = proposal.schedule, proposal.history.facts, proposal.tested
     if schedule.min is not None and schedule.min <= facts.min:
-        yield f"the group's minimum of {facts.min} is as large as the {schedule.min} that were needed"
+        yield (
+            f"the group's minimum of {facts.min} is as large as the {schedule.min} that were needed"
+        )
     if name := present.replaced_headroom(schedule):
         yield f"the policy has the headroom {name} there already"
     if name := present.contrary_schedule(schedule):
@@ -219,12 +245,19 @@ def _problems(proposal: Proposal, present: _Present, *, tried: bool) -> Iterator
     if not tested.saved:
         yield "on the tested days it would have saved no waiting time"
     if tested.needless > WRONG * tested.openings:
-        yield f"it would have opened for nothing on {tested.needless} of {tested.openings} tested days"
+        yield (
+            f"it would have opened for nothing on {tested.needless} of {tested.openings} tested "
+            "days"
+        )
 
 
-def _uncovered(history: GroupHistory, proposals: Sequence[Proposal], zone: ZoneInfo) -> GroupHistory:
+def _uncovered(
+    history: GroupHistory, proposals: Sequence[Proposal], zone: ZoneInfo
+) -> GroupHistory:
     """Return a history without the purchases at the times of the group's proposals."""
-    patterns = [item.pattern for item in proposals if item.history.facts.group == history.facts.group]
+    patterns = [
+        item.pattern for item in proposals if item.history.facts.group == history.facts.group
+    ]
 
     def is_covered(at: float) -> bool:
         day, minute = local_time(at, zone)
@@ -252,13 +285,20 @@ def outcome_of(schedule: Schedule, history: GroupHistory, span: RecordSpan) -> S
     return msgspec.structs.replace(outcome, cost=cost)
 
 
-def _with_opening(outcome: ScheduleOutcome, schedule: Schedule, history: GroupHistory, at: float) -> ScheduleOutcome:
+def _with_opening(
+    outcome: ScheduleOutcome, schedule: Schedule, history: GroupHistory, at: float
+) -> ScheduleOutcome:
     """Return an outcome with one more opening of the schedule."""
     facts, end = history.facts, at + schedule.duration
     size = history.size_at(at)
-    target = math.ceil(size * (1 + (schedule.headroom or 0) / 100)) if schedule.min is None else schedule.min
+    target = (
+        math.ceil(size * (1 + (schedule.headroom or 0) / 100))
+        if schedule.min is None
+        else schedule.min
+    )
     added = free = max(0, target - size)
-    stay = facts.unneeded  # nodes that are not needed when it closes go after that time, and are used meanwhile
+    # nodes that are not needed when it closes go after that time, and are used meanwhile
+    stay = facts.unneeded
     seconds = waited = saved = 0.0
     missing: set[int] = set()
     for purchase in history.purchases_between(at, end + stay):

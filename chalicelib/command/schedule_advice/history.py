@@ -1,7 +1,8 @@
-"""What a group has bought for waiting pods and how large it was, from its ended operations (docs/advise.md "Data").
+"""What a group has bought for waiting pods and how large it was, from its ended operations
+(docs/advise.md "Data").
 
-Operations are stored for 14 days, or 35 where the node has a price, with the instant of their plan, both sizes and the
-pods they were planned for. Nothing is therefore written for the advice.
+Operations are stored for 14 days, or 35 where the node has a price, with the instant of their plan,
+both sizes and the pods they were planned for. Nothing is therefore written for the advice.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def _instant(change: tuple[float, int]) -> float:
 
 
 class GroupPurchase(msgspec.Struct, frozen=True):
-    """Nodes that were bought for waiting pods. at: epoch seconds. pods: that it was planned for; an operation names 50
-    of them at most. size: of the group with these nodes."""
+    """Nodes that were bought for waiting pods. at: epoch seconds. pods: that it was planned for; an
+    operation names 50 of them at most. size: of the group with these nodes."""
 
     at: float
     nodes: int
@@ -39,10 +40,11 @@ class GroupPurchase(msgspec.Struct, frozen=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of a group today. group: its id, "" for several groups together, whose ids are in members. lead:
-    seconds from a request until a node is ready; learned: whether it is the median of what the group has taught.
-    price: of a node per hour, 0.0: unknown. min, max: its bounds, max -1: none. unneeded: seconds after which an
-    unneeded node goes. since: the first instant of which its operations are still stored."""
+    """What is known of a group today. group: its id, "" for several groups together, whose ids are
+    in members. lead: seconds from a request until a node is ready; learned: whether it is the
+    median of what the group has taught. price: of a node per hour, 0.0: unknown. min, max: its
+    bounds, max -1: none. unneeded: seconds after which an unneeded node goes. since: the first
+    instant of which its operations are still stored."""
 
     group: str
     name: str
@@ -64,8 +66,8 @@ class GroupFacts(msgspec.Struct, frozen=True):
 
 
 class GroupHistory(msgspec.Struct, frozen=True):
-    """Purchases for waiting pods, the oldest first. sizes: (instant, size of the group from then on), ascending.
-    initial: its size before the first of them."""
+    """Purchases for waiting pods, the oldest first. sizes: (instant, size of the group from then
+    on), ascending. initial: its size before the first of them."""
 
     facts: GroupFacts
     purchases: tuple[GroupPurchase, ...] = ()
@@ -79,7 +81,9 @@ class GroupHistory(msgspec.Struct, frozen=True):
 
     def purchases_between(self, begin: float, end: float) -> tuple[GroupPurchase, ...]:
         """Return the purchases from one instant to another."""
-        places = (bisect_left(self.purchases, at, key=lambda purchase: purchase.at) for at in (begin, end))
+        places = (
+            bisect_left(self.purchases, at, key=lambda purchase: purchase.at) for at in (begin, end)
+        )
         return self.purchases[slice(*places)]
 
 
@@ -97,7 +101,11 @@ class RecordSpan(msgspec.Struct, frozen=True):
 
     def covers(self, begin: float, end: float) -> bool:
         """Return whether passes were made from begin to end."""
-        return self.since <= begin and end <= self.until and not any(a < end and begin < b for a, b in self.gaps)
+        return (
+            self.since <= begin
+            and end <= self.until
+            and not any(a < end and begin < b for a, b in self.gaps)
+        )
 
     def after(self, since: float) -> RecordSpan:
         """Return the part of it from an instant on."""
@@ -109,13 +117,21 @@ class RecordSpan(msgspec.Struct, frozen=True):
 
 
 def gaps_between(points: Iterable[GaugePoint]) -> tuple[tuple[float, float], ...]:
-    """Return when no passes were made, from the points of the charts: of hours, and of the last five-minute ones."""
+    """Return when no passes were made, from the points of the charts: of hours, and of
+    the last five-minute ones."""
     instants = sorted({point.at for point in points})
-    return tuple((before + HOUR, after) for before, after in pairwise(instants) if after - before > _LONGEST_GAP)
+    return tuple(
+        (before + HOUR, after)
+        for before, after in pairwise(instants)
+        if after - before > _LONGEST_GAP
+    )
 
 
-def group_histories(operations: Iterable[Operation], facts: Mapping[str, GroupFacts]) -> tuple[GroupHistory, ...]:
-    """Return the histories of these groups, in their order. operations: ended ones of one cluster."""
+def group_histories(
+    operations: Iterable[Operation], facts: Mapping[str, GroupFacts]
+) -> tuple[GroupHistory, ...]:
+    """Return the histories of these groups, in their order. operations:
+    ended ones of one cluster."""
     by_group: dict[str, list[Operation]] = {group: [] for group in facts}
     ended = sorted(operations, key=lambda operation: (operation.spec.created_at, operation.spec.id))
     for operation in ended[-MOST_OPERATIONS:]:
@@ -128,7 +144,10 @@ def _history(facts: GroupFacts, operations: Sequence[Operation]) -> GroupHistory
     purchases = tuple(
         GroupPurchase(spec.created_at, spec.to_size - spec.from_size, len(spec.pods), spec.to_size)
         for spec in (operation.spec for operation in operations)
-        if spec.kind is OperationKind.SCALE_UP and spec.pods and not spec.replacement and spec.to_size > spec.from_size
+        if spec.kind is OperationKind.SCALE_UP
+        and spec.pods
+        and not spec.replacement
+        and spec.to_size > spec.from_size
     )
     changes = sorted(filter(None, map(_size_change, operations)))
     initial, removed = facts.ready, 0
@@ -158,12 +177,14 @@ def _size_change(operation: Operation) -> tuple[float, int, int] | None:
 
 
 def together(histories: Sequence[GroupHistory]) -> GroupHistory:
-    """Return the groups that buy as one: the lead time is the longest, the price the mean of the nodes bought, 0.0
-    where one is not known or currencies differ."""
+    """Return the groups that buy as one: the lead time is the longest, the price the mean of the
+    nodes bought, 0.0 where one is not known or currencies differ."""
     histories = [history for history in histories if history.purchases]
     members = [history.facts for history in histories]
     weights = [sum(purchase.nodes for purchase in history.purchases) for history in histories]
-    priced = len({facts.currency for facts in members}) == 1 and all(facts.price for facts in members)
+    priced = len({facts.currency for facts in members}) == 1 and all(
+        facts.price for facts in members
+    )
     total = sum(facts.price * weight for facts, weight in zip(members, weights, strict=True))
     facts = GroupFacts(
         "",
@@ -183,7 +204,9 @@ def together(histories: Sequence[GroupHistory]) -> GroupHistory:
         size += change
         sizes.append((at, size))
     purchases = [
-        msgspec.structs.replace(purchase, size=sizes[bisect_right(sizes, purchase.at, key=_instant) - 1][1])
+        msgspec.structs.replace(
+            purchase, size=sizes[bisect_right(sizes, purchase.at, key=_instant) - 1][1]
+        )
         for history in histories
         for purchase in history.purchases
     ]
@@ -209,8 +232,11 @@ def local_time(at: float, zone: ZoneInfo) -> tuple[date, int]:
 
 
 def instant_of(day: date, minute: int, zone: ZoneInfo) -> float:
-    """Return when a day's clock shows a minute (0 to 1440); the first time, where it does so twice."""
-    return (datetime(day.year, day.month, day.day, tzinfo=zone) + timedelta(minutes=minute)).timestamp()
+    """Return when a day's clock shows a minute (0 to 1440); the first time, where it does so
+    twice."""
+    return (
+        datetime(day.year, day.month, day.day, tzinfo=zone) + timedelta(minutes=minute)
+    ).timestamp()
 
 
 def local_dates(span: RecordSpan, zone: ZoneInfo) -> list[date]:

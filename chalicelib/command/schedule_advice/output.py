@@ -25,8 +25,14 @@ COMPUTED = "computed from ended operations and the prices of nodes"
 REPLAYED = "replayed with recorded decisions"
 _MOST_REFUSALS = 30
 LIMITS = (
-    "A pod waits from the purchase until the node is usually ready; an operation names 50 pods at most.",
-    "Nodes that a schedule, a rule or headroom of today buys are no evidence: what they serve is not proposed again.",
+    (
+        "A pod waits from the purchase until the node is usually ready; an operation names 50 pods "
+        "at most."
+    ),
+    (
+        "Nodes that a schedule, a rule or headroom of today buys are no evidence: what they serve "
+        "is not proposed again."
+    ),
 )
 
 
@@ -46,14 +52,17 @@ def entry_of(schedule: Schedule) -> dict[str, Any]:
 
 
 def validated(advice: Advice, text: str, cluster: str) -> Advice:
-    """Return the advice with the schedules that a policy document accepts together; the others are refused. Raises
-    InputErrors for a document that is not valid itself."""
+    """Return the advice with the schedules that a policy document accepts together; the others are
+    refused. Raises InputErrors for a document that is not valid itself."""
     load_document(text, cluster)
     document = text_values(text)
     before = list(document["spec"].get("schedules") or [])
 
     def problem_of(proposals: Sequence[Proposal]) -> str:
-        document["spec"]["schedules"] = [*before, *(entry_of(proposal.schedule) for proposal in proposals)]
+        document["spec"]["schedules"] = [
+            *before,
+            *(entry_of(proposal.schedule) for proposal in proposals),
+        ]
         try:
             load_document(written(document), cluster)
         except BadInput as error:
@@ -66,7 +75,11 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
     refusals = list(advice.refusals)
     for proposal in advice.proposals:
         if problem := problem_of([*accepted, proposal]):
-            refusals.append(Refusal(proposal.history.facts.name, f"{proposal.schedule.name}: the policy: {problem}"))
+            refusals.append(
+                Refusal(
+                    proposal.history.facts.name, f"{proposal.schedule.name}: the policy: {problem}"
+                )
+            )
         else:
             accepted.append(proposal)
     return msgspec.structs.replace(advice, proposals=tuple(accepted), refusals=tuple(refusals))
@@ -80,15 +93,26 @@ def with_schedules(policy: Policy, advice: Advice) -> Policy:
 
 
 def fragment(cluster: str, advice: Advice) -> str:
-    """Return the schedules as YAML for spec.schedules of the policy, with the evidence as comments."""
-    lines = [f"# outscaler advise {one_line(cluster)}: from {advice.days:.0f} days of history; add it to the policy"]
+    """Return the schedules as YAML for spec.schedules of the policy, with
+    the evidence as comments."""
+    lines = [
+        (
+            f"# outscaler advise {one_line(cluster)}: from {advice.days:.0f} days of history; add "
+            "it to the policy"
+        )
+    ]
     if not advice.proposals:
-        lines += [f"# nothing is proposed: {_refusal_text(refusal)}" for refusal in advice.refusals[:_MOST_REFUSALS]]
+        lines += [
+            f"# nothing is proposed: {_refusal_text(refusal)}"
+            for refusal in advice.refusals[:_MOST_REFUSALS]
+        ]
         return "\n".join([*lines, "spec: {}", ""])
     lines += ["spec:", "  schedules:"]
     for proposal in advice.proposals:
         lines += [f"    # {one_line(sentence)}" for sentence in _evidence(proposal)]
-        entry = yaml.safe_dump([entry_of(proposal.schedule)], sort_keys=False, allow_unicode=True, width=1000)
+        entry = yaml.safe_dump(
+            [entry_of(proposal.schedule)], sort_keys=False, allow_unicode=True, width=1000
+        )
         lines += [f"    {line}" for line in entry.splitlines()]
     return "\n".join([*lines, ""])
 
@@ -97,19 +121,25 @@ def _evidence(proposal: Proposal) -> Iterator[str]:
     pattern, facts, tested = proposal.pattern, proposal.history.facts, proposal.tested
     begin, end = pattern.quarters
     yield (
-        f"{days_text(pattern.weekdays)} {begin}-{end}: {plural(pattern.bought, 'node')} of {facts.name} bought for "
+        f"{days_text(pattern.weekdays)} {begin}-{end}: {plural(pattern.bought, 'node')} of "
+        f"{facts.name} bought for "
         f"{plural(pattern.pods, 'pod')} on {pattern.hits} of {plural(pattern.days, 'day')}, "
         f"in {pattern.hit_weeks} of {plural(pattern.weeks, 'week')}"
     )
     source = "as it has learnt" if facts.learned else "maxNodeProvisionTime"
-    yield f"opens {format_duration(round(facts.lead))} earlier ({source}); enough on {QUANTILE:.0%} of these days"
+    yield (
+        f"opens {format_duration(round(facts.lead))} earlier ({source}); enough on {QUANTILE:.0%} "
+        "of these days"
+    )
     yield (
         f"tested: needless on {tested.needless} of {plural(tested.openings, 'day')}; "
-        f"{tested.unneeded_share:.0%} of node quarters not needed, in {tested.missing_share:.0%} of quarters too few"
+        f"{tested.unneeded_share:.0%} of node quarters not needed, in {tested.missing_share:.0%} "
+        "of quarters too few"
     )
     yield (
         f"tested: {_cost(tested, facts.currency)} a day, "
-        f"{tested.per_day(tested.saved):.0f} of {tested.per_day(tested.waited):.0f} minutes of waiting saved a day"
+        f"{tested.per_day(tested.saved):.0f} of {tested.per_day(tested.waited):.0f} minutes of "
+        "waiting saved a day"
     )
 
 
@@ -138,7 +168,9 @@ def as_data(cluster: str, advice: Advice, until: float, zone: str) -> dict[str, 
         "quantile": QUANTILE,
         "source": COMPUTED,
         "proposals": [_proposal_data(proposal) for proposal in advice.proposals],
-        "notProposed": [{"group": refusal.name, "why": refusal.problem} for refusal in advice.refusals],
+        "notProposed": [
+            {"group": refusal.name, "why": refusal.problem} for refusal in advice.refusals
+        ],
         "notes": list(LIMITS),
     }
 
@@ -199,18 +231,45 @@ def blocks(cluster: str, advice: Advice, until: float, zone: str) -> Iterator[Bl
     if advice.proposals:
         tested = round((until - advice.split) / DAY)
         yield Table(
-            ("schedule", "needless", "not needed", "missing", "cost a day", "minutes saved a day", "of"),
-            tuple(_test_row(proposal.schedule.name, proposal, proposal.tested) for proposal in advice.proposals),
-            title=f"Fitted to the first {advice.days - tested:.0f} days, tested on the last {tested} ({COMPUTED})",
+            (
+                "schedule",
+                "needless",
+                "not needed",
+                "missing",
+                "cost a day",
+                "minutes saved a day",
+                "of",
+            ),
+            tuple(
+                _test_row(proposal.schedule.name, proposal, proposal.tested)
+                for proposal in advice.proposals
+            ),
+            title=(
+                f"Fitted to the first {advice.days - tested:.0f} days, tested on the last {tested} "
+                f"({COMPUTED})"
+            ),
             right=frozenset(range(1, 7)),
         )
         yield Table(
-            ("schedule", "needless", "not needed", "missing", "cost a day", "minutes saved a day", "of"),
-            tuple(_test_row(proposal.schedule.name, proposal, proposal.recorded) for proposal in advice.proposals),
+            (
+                "schedule",
+                "needless",
+                "not needed",
+                "missing",
+                "cost a day",
+                "minutes saved a day",
+                "of",
+            ),
+            tuple(
+                _test_row(proposal.schedule.name, proposal, proposal.recorded)
+                for proposal in advice.proposals
+            ),
             title="The proposed schedules on all days, which they have seen",
             right=frozenset(range(1, 7)),
         )
-    rows = [(refusal.name or "(all)", refusal.problem) for refusal in advice.refusals[:_MOST_REFUSALS]]
+    rows = [
+        (refusal.name or "(all)", refusal.problem) for refusal in advice.refusals[:_MOST_REFUSALS]
+    ]
     if more := len(advice.refusals) - len(rows):
         rows.append(("", f"and {more} more; -o json has all"))
     yield Table(("group", "because"), tuple(rows), title="Not proposed")

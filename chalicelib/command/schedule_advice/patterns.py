@@ -1,8 +1,10 @@
-"""Times of the day at which a group buys nodes for waiting pods again and again (docs/advise.md "Patterns").
+"""Times of the day at which a group buys nodes for waiting pods again and again
+(docs/advise.md "Patterns").
 
-Nothing but shares and quantiles: a quarter of an hour is busy on a weekday if nodes were bought around it on at least
-half of those days. Busy quarters of several weekdays become one pattern, if they are at the same time of the day and
-need about as many nodes, so that there are as few schedules as possible.
+Nothing but shares and quantiles: a quarter of an hour is busy on a weekday if nodes were bought
+around it on at least half of those days. Busy quarters of several weekdays become one pattern, if
+they are at the same time of the day and need about as many nodes, so that there are as few
+schedules as possible.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from chalicelib.command.schedule_advice.history import (
 from chalicelib.model.scaling_rules import Schedule
 
 QUANTILE = 0.75
-"""Of the days of a pattern, the share on which the proposed size suffices; the same for its begin and its end."""
+"""Of the days of a pattern, the share on which the proposed size suffices; the same
+for its begin and its end."""
 REPETITIONS = 3
 """Days with purchases that a pattern needs at least."""
 SHARE = 0.6
@@ -37,17 +40,18 @@ SLACK = 15
 """Minutes that a schedule stays open after the usual end of the purchases."""
 _BUSY = 0.5
 _QUARTERS, _DAY_MINUTES, _STEP = 96, 1440, 5
-_ALIKE, _FEW = 1.5, 2  # sizes of weekdays that are one pattern: the factor, and the difference that never matters
+# sizes of weekdays that are one pattern: the factor, and the difference that never matters
+_ALIKE, _FEW = 1.5, 2
 _NEAR = 30  # minutes between times of the day that are the same
 _MOST_PERCENT = 100
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """Purchases at the same time of several days. weekdays: 0 is Monday. first, last: minutes of the local day of the
-    usual first and last purchase. size: nodes that the group usually needs in that time; percent: by how much more it
-    usually grows. days: that were observed, hits: those with purchases; weeks, hit_weeks: the same of weeks. bought,
-    pods: sums of all these days."""
+    """Purchases at the same time of several days. weekdays: 0 is Monday. first, last: minutes of
+    the local day of the usual first and last purchase. size: nodes that the group usually needs in
+    that time; percent: by how much more it usually grows. days: that were observed, hits: those
+    with purchases; weeks, hit_weeks: the same of weeks. bought, pods: sums of all these days."""
 
     weekdays: tuple[int, ...]
     first: int
@@ -63,7 +67,8 @@ class Pattern(msgspec.Struct, frozen=True):
 
     @property
     def quarters(self) -> tuple[str, str]:
-        """Return the begin of the first quarter of an hour and the end of the last, `08:00` and `08:45`."""
+        """Return the begin of the first quarter of an hour and the end of the
+        last, `08:00` and `08:45`."""
         begin, end = self.first // 15 * 15, self.last // 15 * 15 + 15
         return _clock(begin), _clock(end)
 
@@ -93,7 +98,8 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return the smallest of the values (at least one) that is not exceeded by this share of them."""
+    """Return the smallest of the values (at least one) that is not exceeded by this share of
+    them."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
 
@@ -110,7 +116,9 @@ def fit(history: GroupHistory, span: RecordSpan, zone: ZoneInfo) -> tuple[list[P
         for pattern in candidates:
             problem = _problem(pattern)
             if problem and pattern.hits > 1:
-                refusals.append(f"{days_text(pattern.weekdays)} {'-'.join(pattern.quarters)}: {problem}")
+                refusals.append(
+                    f"{days_text(pattern.weekdays)} {'-'.join(pattern.quarters)}: {problem}"
+                )
             elif not problem:
                 patterns.append(pattern)
     return sorted(patterns, key=lambda pattern: (pattern.weekdays, pattern.first)), refusals
@@ -118,9 +126,15 @@ def fit(history: GroupHistory, span: RecordSpan, zone: ZoneInfo) -> tuple[list[P
 
 def _problem(pattern: Pattern) -> str:
     if pattern.hits < REPETITIONS:
-        return f"too few repetitions: nodes were bought on {pattern.hits} of at least {REPETITIONS} days"
+        return (
+            f"too few repetitions: nodes were bought on {pattern.hits} of at least {REPETITIONS} "
+            "days"
+        )
     if pattern.hits < SHARE * pattern.days:
-        return f"not regular: nodes were bought on {pattern.hits} of {pattern.days} days, below {SHARE:.0%}"
+        return (
+            f"not regular: nodes were bought on {pattern.hits} of {pattern.days} days, below "
+            f"{SHARE:.0%}"
+        )
     return ""
 
 
@@ -155,7 +169,9 @@ class _Calendar:
     def runs(self) -> Iterator[_Run]:
         """Yield the busy times of weekdays that overlap, as one run."""
         alone = [
-            _Run((weekday,), *ends) for weekday in range(7) for ends in _spans(self._busy([weekday], _BUSY), self._join)
+            _Run((weekday,), *ends)
+            for weekday in range(7)
+            for ends in _spans(self._busy([weekday], _BUSY), self._join)
         ]
         clusters: list[_Run] = []
         for run in sorted(alone, key=lambda run: (run.first, run.last, run.weekdays)):
@@ -168,43 +184,53 @@ class _Calendar:
             else:
                 clusters.append(run)
         for cluster in clusters:
-            # Weekdays that were observed once or twice are busy by chance; all together they are not.
+            # Weekdays that were observed once or twice are busy by chance;
+            # all together they are not.
             busy = self._busy(cluster.weekdays, _BUSY) & set(range(cluster.first, cluster.last + 1))
             for first, last in _spans(busy, self._join):
                 yield _Run(cluster.weekdays, first, last)
 
     def _busy(self, weekdays: Iterable[int], share: float) -> set[int]:
-        """Return the quarters around which nodes were bought on at least this share of these weekdays."""
+        """Return the quarters around which nodes were bought on at least this
+        share of these weekdays."""
         days = [day for day in self._days if day.date.weekday() in weekdays]
         bought = {day.date: {minute // 15 for minute, _ in day.purchases} for day in days}
         result = set()
         for quarter in range(_QUARTERS):
             observed = [day for day in days if quarter in self._observed[day.date]]
-            hits = sum(bool(bought[day.date] & {quarter - 1, quarter, quarter + 1}) for day in observed)
+            hits = sum(
+                bool(bought[day.date] & {quarter - 1, quarter, quarter + 1}) for day in observed
+            )
             if hits and hits >= share * len(observed):
                 result.add(quarter)
         return result
 
     def patterns(self, run: _Run) -> list[Pattern]:
-        """Return the patterns of a run: one, or several of weekdays that need other sizes, if each has enough days."""
+        """Return the patterns of a run: one, or several of weekdays that need other sizes,
+        if each has enough days."""
         by_weekday: dict[int, list[_Day]] = {}
         for day in self._observed_days(run):
             by_weekday.setdefault(day.date.weekday(), []).append(day)
         ends = run.first * 15, run.last * 15 + 15
         shares = {
-            weekday: sum(bool(day.within(*ends)) for day in days) / len(days) for weekday, days in by_weekday.items()
+            weekday: sum(bool(day.within(*ends)) for day in days) / len(days)
+            for weekday, days in by_weekday.items()
         }
         # A weekday of which one of two was a holiday is as the day before or after it.
         regular = {
             weekday: days
             for weekday, days in by_weekday.items()
             if shares[weekday] > _BUSY
-            or (shares[weekday] == _BUSY and any(shares.get((weekday + by) % 7, 0.0) > _BUSY for by in (-1, 1)))
+            or (
+                shares[weekday] == _BUSY
+                and any(shares.get((weekday + by) % 7, 0.0) > _BUSY for by in (-1, 1))
+            )
         }
         if not regular:
             return []
         sizes = {
-            weekday: quantile((self._needed(day, *ends) for day in days), QUANTILE) for weekday, days in regular.items()
+            weekday: quantile((self._needed(day, *ends) for day in days), QUANTILE)
+            for weekday, days in regular.items()
         }
         parts: list[list[int]] = []
         for weekday in sorted(sizes, key=lambda weekday: (sizes[weekday], weekday)):
@@ -214,10 +240,13 @@ class _Calendar:
             else:
                 parts.append([weekday])
         patterns = [
-            self._pattern([day for weekday in part for day in regular[weekday]], run) for part in map(sorted, parts)
+            self._pattern([day for weekday in part for day in regular[weekday]], run)
+            for part in map(sorted, parts)
         ]
         if any(_problem(pattern) for pattern in patterns):
-            return [self._pattern([day for weekday in sorted(regular) for day in regular[weekday]], run)]
+            return [
+                self._pattern([day for weekday in sorted(regular) for day in regular[weekday]], run)
+            ]
         return patterns
 
     def _observed_days(self, run: _Run) -> list[_Day]:
@@ -229,9 +258,14 @@ class _Calendar:
         ]
 
     def _needed(self, day: _Day, begin: int, end: int) -> int:
-        """Return the size that a day needed: the largest that was bought, or what the group had if nothing was."""
+        """Return the size that a day needed: the largest that was bought, or what the
+        group had if nothing was."""
         bought = [purchase.size for _, purchase in day.within(begin, end)]
-        return max(bought) if bought else self._history.size_at(instant_of(day.date, begin, self._zone))
+        return (
+            max(bought)
+            if bought
+            else self._history.size_at(instant_of(day.date, begin, self._zone))
+        )
 
     def _pattern(self, days: Sequence[_Day], run: _Run) -> Pattern:
         begin, end = run.first * 15, run.last * 15 + 15
@@ -273,8 +307,9 @@ def _spans(quarters: set[int], join: int) -> list[tuple[int, int]]:
 
 
 def schedule_of(pattern: Pattern, facts: GroupFacts, zone: str) -> Schedule:
-    """Return the schedule that has the nodes ready when a pattern begins: it opens earlier by the group's lead time and
-    sets the minimum of the group, or the headroom of several groups together."""
+    """Return the schedule that has the nodes ready when a pattern begins: it opens
+    earlier by the group's lead time and sets the minimum of the group, or the headroom of
+    several groups together."""
     opens = (pattern.first - math.ceil(facts.lead / 60)) // _STEP * _STEP
     closes = -(-(pattern.last + SLACK) // _STEP) * _STEP
     before = -(opens // _DAY_MINUTES)  # days by which it opens before the pattern's
@@ -309,7 +344,11 @@ def _grouped(weekdays: Sequence[int]) -> list[str]:
     return [
         text
         for span in spans
-        for text in ([f"{_DAYS[span[0]]}-{_DAYS[span[-1]]}"] if len(span) > 2 else [_DAYS[day] for day in span])
+        for text in (
+            [f"{_DAYS[span[0]]}-{_DAYS[span[-1]]}"]
+            if len(span) > 2
+            else [_DAYS[day] for day in span]
+        )
     ]
 
 

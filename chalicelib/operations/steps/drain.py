@@ -1,14 +1,15 @@
-"""Drains the nodes: requests evictions, a few per step, until all of a group are granted; waits until its pods are
-gone; then starts the next group.
+"""Drains the nodes: requests evictions, a few per step, until all of a group are granted; waits
+until its pods are gone; then starts the next group.
 
-With drain-priority-config the pods of a node form groups, the least important first, and a group begins when the one
-before it is gone. Without it, there is one group with the longest grace period that max-graceful-termination-sec allows
-(docs/reference/drain.md "Priority groups").
+With drain-priority-config the pods of a node form groups, the least important first, and a group
+begins when the one before it is gone. Without it, there is one group with the longest grace period
+that max-graceful-termination-sec allows (docs/reference/drain.md "Priority groups").
 
-No state of this is kept in a loop that waits. A round of evictions is split into steps of EVICTIONS_PER_STEP, the last
-pod requested is recorded, and evictions that budgets refuse are requested again in a later message
-(docs/reference/drain.md "Evictions"). Granted evictions are recorded by the pod's identity, so a repeated step evicts
-no pod twice, and a successor with the same name is not mistaken for the pod that was evicted.
+No state of this is kept in a loop that waits. A round of evictions is split into steps of
+EVICTIONS_PER_STEP, the last pod requested is recorded, and evictions that budgets refuse are
+requested again in a later message (docs/reference/drain.md "Evictions"). Granted evictions are
+recorded by the pod's identity, so a repeated step evicts no pod twice, and a successor with the
+same name is not mistaken for the pod that was evicted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
-from chalicelib.operations.removal_progress import NodeProgress, Progress, next_step, read, stay_in_step
+from chalicelib.operations.removal_progress import (
+    NodeProgress,
+    Progress,
+    next_step,
+    read,
+    stay_in_step,
+)
 from chalicelib.operations.step_context import Eviction, PodState, StepContext
 from chalicelib.operations.steps.recheck import (
     FINISHED,
@@ -38,7 +45,8 @@ EVICTIONS_PER_STEP = 20
 RETRY = 10.0
 POLL, LONGEST_POLL = 5.0, 60.0
 LONGER = 90.0
-"""A terminating pod is evicted again if its remaining time exceeds its group's grace period by more seconds."""
+"""A terminating pod is evicted again if its remaining time exceeds its group's
+grace period by more seconds."""
 ONLY = -(2**31)
 """Priority of the single default group, below the priority of every pod."""
 
@@ -46,7 +54,8 @@ Pods = dict[str, tuple[PodState, ...]]
 
 
 class EvictionGroup(msgspec.Struct, frozen=True):
-    """The pods that are evicted at the same time. grace: the maximum grace period of its pods in seconds."""
+    """The pods that are evicted at the same time. grace: the maximum grace
+    period of its pods in seconds."""
 
     priority: int
     grace: float
@@ -61,30 +70,32 @@ def eviction_groups(options: Options) -> tuple[EvictionGroup, ...]:
 
 
 def group_of(pod: PodState, options: Options) -> EvictionGroup:
-    """Return the group with the highest priority that is not above the pod's; the first group for a pod below all of
-    them."""
+    """Return the group with the highest priority that is not above the pod's; the first group for
+    a pod below all of them."""
     groups = eviction_groups(options)
     return next((group for group in reversed(groups) if group.priority <= pod.priority), groups[0])
 
 
 def grace_of(pod: PodState, options: Options) -> float:
-    """Return the pod's grace period in seconds: its own (30 where it has none), at most its group's."""
+    """Return the pod's grace period in seconds: its own (30 where it has
+    none), at most its group's."""
     return min(pod.grace, group_of(pod, options).grace)
 
 
 def time_of_further_groups(options: Options) -> float:
-    """Return the seconds that groups add to the maximum duration of a removal: each group has its own time for
-    evictions and for waiting, and model/timeouts.py counts one of each."""
+    """Return the seconds that groups add to the maximum duration of a removal: each group has its
+    own time for evictions and for waiting, and model/timeouts.py counts one of each."""
     one = options.max_pod_eviction_time + TERMINATION_SLACK
     total = sum(one + group.grace for group in eviction_groups(options))
     return max(0.0, total - one - options.max_graceful_termination_sec)
 
 
 def must_go(pod: PodState, node: NodeProgress, options: Options, now: float) -> bool:
-    """Return whether this pod must be gone before the node is deleted. This applies to pods that block a removal and,
-    where groups are configured, to the DaemonSet pods that existed when the drain began. DaemonSet pods that their
-    controller creates again are deleted with the node. An evicted pod is waited for even when it is long overdue,
-    because Outscaler evicted it and its group's time limit applies."""
+    """Return whether this pod must be gone before the node is deleted. This applies to pods that
+    block a removal and, where groups are configured, to the DaemonSet pods that existed when the
+    drain began. DaemonSet pods that their controller creates again are deleted with the node. An
+    evicted pod is waited for even when it is long overdue, because Outscaler evicted it and its
+    group's time limit applies."""
     if (pod.daemonset and fingerprint(pod) not in node.daemons) or fingerprint(pod) in node.stuck:
         return False
     if fingerprint(pod) in node.asked:
@@ -99,14 +110,18 @@ def evicts_daemonset_pod(pod: PodState, target: RemovalTarget, options: Options)
         return False
     if pod.enable_ds_eviction in ("true", "false"):
         return pod.enable_ds_eviction == "true"
-    return options.daemonset_eviction_for_occupied_nodes if target.evict else options.daemonset_eviction_for_empty_nodes
+    return (
+        options.daemonset_eviction_for_occupied_nodes
+        if target.evict
+        else options.daemonset_eviction_for_empty_nodes
+    )
 
 
 def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
-    """Request evictions for a part of one round: the pods after the cursor. At the end of a round, refused evictions
-    are requested again in 10 s, or when the API says, until max-pod-eviction-time has passed; then the node is given
-    up with the names of the pod and the budget. The outcome names the pods that were granted and refused in this
-    step."""
+    """Request evictions for a part of one round: the pods after the cursor. At the end of a round,
+    refused evictions are requested again in 10 s, or when the API says, until max-pod-eviction-time
+    has passed; then the node is given up with the names of the pod and the budget. The outcome
+    names the pods that were granted and refused in this step."""
     progress = without_recovered(read(operation), context)
     if progress.to_undo:
         return next_step(operation, progress, "evict")
@@ -115,7 +130,9 @@ def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
     granted: list[str] = []
     refused: list[str] = []
     outcome: InProgress | None = None
-    for count, (name, pod) in enumerate(list(_pods_to_evict(operation, progress, pods, context.options, now))):
+    for count, (name, pod) in enumerate(
+        list(_pods_to_evict(operation, progress, pods, context.options, now))
+    ):
         if count == EVICTIONS_PER_STEP:
             outcome = stay_in_step(operation, progress, "evict", 0.0)
             break
@@ -138,38 +155,65 @@ def without_recovered(progress: Progress, context: StepContext) -> Progress:
     return progress
 
 
-def _with_groups(operation: Operation, progress: Progress, pods: Pods, options: Options, now: float) -> Progress:
-    """Return the progress with each node's group of this round: the first one that still has pods. A new group starts
-    its own clock. A node with a pod that was not planned to be moved is given up, because a rule may protect that
-    pod."""
+def _with_groups(
+    operation: Operation, progress: Progress, pods: Pods, options: Options, now: float
+) -> Progress:
+    """Return the progress with each node's group of this round: the first one that still has pods.
+    A new group starts its own clock. A node with a pod that was not planned to be moved is given
+    up, because a rule may protect that pod."""
     for target in operation.spec.targets:
         if (name := target.node) not in progress.live:
             continue
         if stranger := _unplanned_pod(pods[name], target, options, now):
-            progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+            progress = progress.give_up(
+                name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain"
+            )
             continue
         if progress.nodes[name].group is None:
-            progress = progress.change(name, daemons=_daemonset_pods(pods[name], target, options, now))
+            progress = progress.change(
+                name, daemons=_daemonset_pods(pods[name], target, options, now)
+            )
         node = progress.nodes[name]
         group = min(
-            (group_of(pod, options).priority for pod in pods[name] if must_go(pod, node, options, now)), default=None
+            (
+                group_of(pod, options).priority
+                for pod in pods[name]
+                if must_go(pod, node, options, now)
+            ),
+            default=None,
         )
         if group is not None and (node.group is None or group > node.group):
-            progress = progress.change(name, group=group, granted=False, wait=PollBackoff(now), blocked="")
+            progress = progress.change(
+                name, group=group, granted=False, wait=PollBackoff(now), blocked=""
+            )
     return progress
 
 
-def _daemonset_pods(pods: tuple[PodState, ...], target: RemovalTarget, options: Options, now: float) -> tuple[int, ...]:
-    """Return the fingerprints of the DaemonSet pods that are evicted like all others: with groups configured, and only
-    where a node is drained."""
+def _daemonset_pods(
+    pods: tuple[PodState, ...], target: RemovalTarget, options: Options, now: float
+) -> tuple[int, ...]:
+    """Return the fingerprints of the DaemonSet pods that are evicted like all others: with groups
+    configured, and only where a node is drained."""
     if not (options.drain_priority_config and target.evict):
         return ()
-    return tuple(sorted(fingerprint(pod) for pod in pods if pod.daemonset and not needs_no_wait(pod, options, now)))
+    return tuple(
+        sorted(
+            fingerprint(pod)
+            for pod in pods
+            if pod.daemonset and not needs_no_wait(pod, options, now)
+        )
+    )
 
 
-def _unplanned_pod(pods: tuple[PodState, ...], target: RemovalTarget, options: Options, now: float) -> PodState | None:
+def _unplanned_pod(
+    pods: tuple[PodState, ...], target: RemovalTarget, options: Options, now: float
+) -> PodState | None:
     return next(
-        (pod for pod in pods if blocks_removal(pod, options, now) and not pod.deleted and pod.key not in target.evict),
+        (
+            pod
+            for pod in pods
+            if blocks_removal(pod, options, now) and not pod.deleted and pod.key not in target.evict
+        ),
         None,
     )
 
@@ -177,8 +221,8 @@ def _unplanned_pod(pods: tuple[PodState, ...], target: RemovalTarget, options: O
 def _pods_to_evict(
     operation: Operation, progress: Progress, pods: Pods, options: Options, now: float
 ) -> Iterator[tuple[str, PodState]]:
-    """Return the pods still to evict in this round, in a fixed order: those of the group, and DaemonSet pods once, as
-    the options say."""
+    """Return the pods still to evict in this round, in a fixed order: those of the group, and
+    DaemonSet pods once, as the options say."""
     targets = {target.node: target for target in operation.spec.targets}
     last_node, _, last_pod = progress.cursor.partition("/")
     for name in progress.live:
@@ -202,8 +246,8 @@ def _is_in_turn(pod: PodState, node: NodeProgress, options: Options, now: float)
 
 
 def request_eviction(pod: PodState, context: StepContext, grace: float) -> Eviction:
-    """Request one eviction; grace: seconds. An API error about one pod counts as a refusal of that pod (upstream also
-    retries any error); only refused credentials affect all pods."""
+    """Request one eviction; grace: seconds. An API error about one pod counts as a refusal of that
+    pod (upstream also retries any error); only refused credentials affect all pods."""
     try:
         return context.cluster.evict(pod, grace)
     except Unauthorized:
@@ -214,7 +258,10 @@ def request_eviction(pod: PodState, context: StepContext, grace: float) -> Evict
 
 def with_eviction(progress: Progress, name: str, pod: PodState, eviction: Eviction) -> Progress:
     """Return the progress with the answer to one request."""
-    node, progress = progress.nodes[name], msgspec.structs.replace(progress, cursor=f"{name}/{pod.key}")
+    node, progress = (
+        progress.nodes[name],
+        msgspec.structs.replace(progress, cursor=f"{name}/{pod.key}"),
+    )
     if eviction.accepted:
         return progress.change(name, asked=(*node.asked, fingerprint(pod)))
     if pod.daemonset and fingerprint(pod) not in node.daemons:
@@ -224,8 +271,11 @@ def with_eviction(progress: Progress, name: str, pod: PodState, eviction: Evicti
     return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
 
 
-def _end_of_round(operation: Operation, progress: Progress, context: StepContext, now: float) -> InProgress:
-    """Finish a round: continue, request again, or give up the nodes whose time for evictions is over."""
+def _end_of_round(
+    operation: Operation, progress: Progress, context: StepContext, now: float
+) -> InProgress:
+    """Finish a round: continue, request again, or give up the nodes whose
+    time for evictions is over."""
     limit, blocked, remaining = context.options.max_pod_eviction_time, "", 0.0
     for name in progress.live:
         node = progress.nodes[name]
@@ -245,12 +295,14 @@ def _end_of_round(operation: Operation, progress: Progress, context: StepContext
         progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
     if progress.to_undo:
         return next_step(operation, progress, "evict", pause)
-    return stay_in_step(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, blocked)
+    return stay_in_step(
+        operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, blocked
+    )
 
 
 def _blocking_rule(name: str, context: StepContext) -> str:
-    """Return the drain rules' reason for a node that is given up. The rules know all the budgets, while the API names
-    only one or, with several on one pod, none."""
+    """Return the drain rules' reason for a node that is given up. The rules know all the budgets,
+    while the API names only one or, with several on one pod, none."""
     try:
         verdict = context.recheck(name)
     except ClusterError:
@@ -259,10 +311,11 @@ def _blocking_rule(name: str, context: StepContext) -> str:
 
 
 def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InProgress:
-    """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
-    node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
-    too. A restart, and a repair whose kubelet does not answer, wait for a pod that is being deleted for its own grace
-    period and 30 s, and then leave it: a kubelet that is dead ends no pod. A pod that nothing deletes is never left."""
+    """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present
+    after that keeps the node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in
+    spite of taint and cordon keeps it, too. A restart, and a repair whose kubelet does not answer,
+    wait for a pod that is being deleted for its own grace period and 30 s, and then leave it: a
+    kubelet that is dead ends no pod. A pod that nothing deletes is never left."""
     progress, options = without_recovered(read(operation), context), context.options
     restarts = operation.spec.kind is OperationKind.RESTART_NODE
     targets = {target.node: target for target in operation.spec.targets}
@@ -272,19 +325,37 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
         node, pods = progress.nodes[name], context.cluster.pods_on(name)
         leaves_ending = restarts or node.unready
         if leaves_ending:
-            stuck = [fingerprint(pod) for pod in pods if must_go(pod, node, options, now) and _is_stuck(pod, now)]
+            stuck = [
+                fingerprint(pod)
+                for pod in pods
+                if must_go(pod, node, options, now) and _is_stuck(pod, now)
+            ]
             progress = progress.change(name, stuck=(*node.stuck, *stuck))
             node = progress.nodes[name]
         remaining = [pod for pod in pods if must_go(pod, node, options, now)]
         current = [pod for pod in remaining if _is_in_turn(pod, node, options, now)]
         ends = [pod.deleted for pod in current if pod.deleted]
-        limit = max((group_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
+        limit = (
+            max((group_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
+        )
         stranger = _unplanned_pod(pods, targets[name], options, now) or next(
-            (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None
+            (
+                pod
+                for pod in current
+                if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)
+            ),
+            None,
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
-            progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
-        elif current and node.wait.elapsed(now) >= limit and leaves_ending and len(ends) == len(current):
+            progress = progress.give_up(
+                name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain"
+            )
+        elif (
+            current
+            and node.wait.elapsed(now) >= limit
+            and leaves_ending
+            and len(ends) == len(current)
+        ):
             progress = progress.change(name, stuck=(*node.stuck, *map(fingerprint, current)))
             next_group = next_group or len(remaining) > len(current)
         elif current and node.wait.elapsed(now) >= limit:
@@ -305,13 +376,14 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
 
 
 def _is_stuck(pod: PodState, now: float) -> bool:
-    """Return whether a pod should have ended 30 s ago: its deletion is due after its own grace period."""
+    """Return whether a pod should have ended 30 s ago: its deletion is due
+    after its own grace period."""
     return pod.deleted > 0.0 and now >= pod.deleted + TERMINATION_SLACK
 
 
 def _next_look(current: list[PodState], backoff: PollBackoff, limit: float, now: float) -> float:
-    """Return the seconds until the next check: soon at first, because most pods terminate early; then less and less
-    often; and just after the last of them must have terminated."""
+    """Return the seconds until the next check: soon at first, because most pods terminate early;
+    then less and less often; and just after the last of them must have terminated."""
     pause = backoff.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
     remaining = max(pod.deleted for pod in current) + 2.0 - now
     return max(LEAST, min(pause, remaining if remaining > 0.0 else max(POLL, -remaining)))

@@ -1,23 +1,28 @@
-"""Removes a node that its vendor takes back (docs/reference/spot.md "Evacuation"): what can leave it in time leaves.
+"""Removes a node that its vendor takes back (docs/reference/spot.md "Evacuation"): what can
+leave it in time leaves.
 
     look ► taint ► evict ⟲ ► delete ► poll ► confirm
-                                └───────┴──► leave ⟲   the provider does not delete it: wait until the vendor has
-    node gone: succeeded, at any step but poll         node Ready RETURN_TIME after the deadline ► undo ► failed
+                                └───────┴──► leave ⟲   the provider does not delete it:
+                                                       wait until the vendor has
+    node gone: succeeded, at any step but poll         node Ready RETURN_TIME after the
+                                                       deadline ► undo ► failed
     evict, delete, leave: no signal left and Ready, in two reads ► undo ► failed
 
-The machine goes whatever is decided here. The drain rules are therefore not asked, and the pods are evicted at once and
-all together, those that were bound in the meantime included. Evictions respect budgets and are never forced: a refused
-one is requested again until the vendor's deadline, and no error ends the removal before. A pod that is still there then
-is lost with its machine, as it would be without Outscaler.
+The machine goes whatever is decided here. The drain rules are therefore not asked, and the pods are
+evicted at once and all together, those that were bound in the meantime included. Evictions respect
+budgets and are never forced: a refused one is requested again until the vendor's deadline, and no
+error ends the removal before. A pod that is still there then is lost with its machine, as it would
+be without Outscaler.
 
-The provider is asked to delete the node when its pods are gone, and at the deadline at the latest, so that its group
-does not keep the size of a machine that has left. It may refuse, or only wait: some vendors take the size back by
-themselves, and some refuse to delete a machine that they are reclaiming.
+The provider is asked to delete the node when its pods are gone, and at the deadline at the latest,
+so that its group does not keep the size of a machine that has left. It may refuse, or only wait:
+some vendors take the size back by themselves, and some refuse to delete a machine that they are
+reclaiming.
 
-A notice may be taken back. Before each round of evictions and before the provider is asked, the node is read again. If
-the pass read the notice from the Node, and it shows no signal any more and is Ready, the step waits for a second read
-of the same, and the node is given back. What the vendor's API says does not show there: then the memory of passes
-decides.
+A notice may be taken back. Before each round of evictions and before the provider is asked, the
+node is read again. If the pass read the notice from the Node, and it shows no signal any more and
+is Ready, the step waits for a second read of the same, and the node is given back. What the
+vendor's API says does not show there: then the memory of passes decides.
 """
 
 from __future__ import annotations
@@ -29,8 +34,21 @@ import msgspec
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import SIGNAL, Operation
-from chalicelib.model.outcome import NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, SHORTEST_NOTICE, interruption_deadline, leaving_time
+from chalicelib.model.outcome import (
+    NOTICE_TAKEN_BACK,
+    SIGNAL_GONE,
+    Failed,
+    InProgress,
+    Outcome,
+    Succeeded,
+)
+from chalicelib.model.timeouts import (
+    LONGEST_NOTICE,
+    RETURN_TIME,
+    SHORTEST_NOTICE,
+    interruption_deadline,
+    leaving_time,
+)
 from chalicelib.model.timestamps import format_time
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
@@ -41,7 +59,12 @@ from chalicelib.operations.step_context import (
     for_provider,
     from_provider,
 )
-from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP, grace_of, request_eviction, with_eviction
+from chalicelib.operations.steps.drain import (
+    EVICTIONS_PER_STEP,
+    grace_of,
+    request_eviction,
+    with_eviction,
+)
 from chalicelib.operations.steps.recheck import blocks_removal, fingerprint
 from chalicelib.operations.steps.remove_nodes import (
     confirm,
@@ -58,14 +81,16 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
 
 RETRY, LONGEST_RETRY = 5.0, 15.0
-"""Seconds between two requests for the same eviction, and at most, where the API asks for more time."""
+"""Seconds between two requests for the same eviction, and at most, where
+the API asks for more time."""
 LEAVE_POLL, LONGEST_LEAVE_POLL = 5.0, 30.0
 SECOND_READ = 10.0
 """Seconds between the two reads after which a notice counts as taken back."""
 
 
 def _persistent(step: Step) -> Step:
-    """Return the step, which an API that does not answer only delays: the deadline is the vendor's, not ours."""
+    """Return the step, which an API that does not answer only delays: the deadline
+    is the vendor's, not ours."""
 
     def run(operation: Operation, context: StepContext, now: float) -> Outcome:
         try:
@@ -90,17 +115,24 @@ def _while_announced(name: str, step: Step) -> Step:
             return step(_announced_again(operation, progress), context, now)
         waits = [progress.nodes[live].sound for live in progress.live]
         if all(wait.elapsed(now) >= SECOND_READ for wait in waits):
-            why = f"it is Ready and shows no signal any more (it was {operation.status.data[SIGNAL]})"
+            why = (
+                f"it is Ready and shows no signal any more (it was {operation.status.data[SIGNAL]})"
+            )
             return give_up(operation, Failed(NOTICE_TAKEN_BACK, why, SIGNAL_GONE))
         for live in progress.live:
-            progress = progress.change(live, sound=progress.nodes[live].sound.next(now, SECOND_READ))
-        return stay_in_step(operation, progress, name, SECOND_READ, "its notice may have been taken back")
+            progress = progress.change(
+                live, sound=progress.nodes[live].sound.next(now, SECOND_READ)
+            )
+        return stay_in_step(
+            operation, progress, name, SECOND_READ, "its notice may have been taken back"
+        )
 
     return run
 
 
 def _is_sound(operation: Operation, progress: Progress, context: StepContext) -> bool:
-    """Return whether no node is announced to go any more. An API that does not answer says nothing of it."""
+    """Return whether no node is announced to go any more. An API that does not
+    answer says nothing of it."""
     if SIGNAL not in operation.status.data or not progress.live:
         return False  # planned by a release that could not say how it was announced
     instances = {target.node: target.instance for target in operation.spec.targets}
@@ -129,12 +161,14 @@ def _announced_again(operation: Operation, progress: Progress) -> Operation:
 
 @_persistent
 def look(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Read the node, and record which changes will have to be rolled back. A node that another program is deleting is
-    left to it."""
+    """Read the node, and record which changes will have to be rolled back. A node that another
+    program is deleting is left to it."""
     progress = read(operation)
     for target in operation.spec.targets:
         node = context.cluster.node(target.node)
-        progress = progress.change(target.node, cordoned=node is not None and not node.unschedulable)
+        progress = progress.change(
+            target.node, cordoned=node is not None and not node.unschedulable
+        )
         if node is not None and (why := foreign_removal(operation, node, now)):
             progress = progress.give_up(target.node, "Conflict", why, untouched=True)
     return next_step(operation, progress, "taint")
@@ -142,8 +176,8 @@ def look(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 @_persistent
 def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Taint and cordon the node. Evictions begin at once: what the scheduler binds until it has noticed is evicted,
-    too."""
+    """Taint and cordon the node. Evictions begin at once: what the scheduler binds until it has
+    noticed is evicted, too."""
     progress = read(operation)
     for name in present_nodes(operation, progress, context):
         cordon = progress.nodes[name].cordoned
@@ -158,11 +192,11 @@ def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 @_persistent
 def evict(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Request the evictions that have not been granted, a few per step, and again until all pods are gone. A pod has
-    no more time to end than its machine has.
+    """Request the evictions that have not been granted, a few per step, and again until all pods
+    are gone. A pod has no more time to end than its machine has.
 
-    A node that is still Ready after its deadline runs, so its evictions are requested once before it is deleted. An API
-    that does not answer prevents that only for the shortest notice."""
+    A node that is still Ready after its deadline runs, so its evictions are requested once before
+    it is deleted. An API that does not answer prevents that only for the shortest notice."""
     progress, leaves_at = read(operation), leaving_time(operation.spec)
     present = present_nodes(operation, progress, context)
     if not present:
@@ -183,7 +217,11 @@ def _is_ready(names: Iterable[str], context: StepContext) -> bool:
 
 
 def _request_evictions(
-    operation: Operation, progress: Progress, context: StepContext, present: Iterable[str], now: float
+    operation: Operation,
+    progress: Progress,
+    context: StepContext,
+    present: Iterable[str],
+    now: float,
 ) -> Outcome:
     leaves_at = leaving_time(operation.spec)
     pods = [(name, pod) for name in present for pod in _pods_that_leave(name, context, now)]
@@ -208,7 +246,9 @@ def _request_evictions(
 
 
 def _pods_that_leave(name: str, context: StepContext, now: float) -> list[PodState]:
-    pods = (pod for pod in context.cluster.pods_on(name) if blocks_removal(pod, context.options, now))
+    pods = (
+        pod for pod in context.cluster.pods_on(name) if blocks_removal(pod, context.options, now)
+    )
     return sorted(pods, key=lambda pod: pod.key)
 
 
@@ -220,29 +260,48 @@ def _is_due(name: str, pod: PodState, progress: Progress) -> bool:
 
 
 def _end_of_round(
-    operation: Operation, progress: Progress, pods: Iterable[tuple[str, PodState]], remaining: float, now: float
+    operation: Operation,
+    progress: Progress,
+    pods: Iterable[tuple[str, PodState]],
+    remaining: float,
+    now: float,
 ) -> InProgress:
-    """Begin the next round in a moment, while there are pods. remaining: seconds until the vendor's deadline. The wait
-    of the step says that a round was completed."""
+    """Begin the next round in a moment, while there are pods. remaining: seconds until the vendor's
+    deadline. The wait of the step says that a round was completed."""
     if not [*pods]:
         return next_step(operation, progress, "delete")
-    blocked = next((progress.nodes[name].blocked for name in progress.live if progress.nodes[name].blocked), "")
+    blocked = next(
+        (progress.nodes[name].blocked for name in progress.live if progress.nodes[name].blocked), ""
+    )
     pause = max(LEAST, min(max(RETRY, progress.again), LONGEST_RETRY, remaining))
     for name in progress.live:
         progress = progress.change(name, blocked="")
-    again = msgspec.structs.replace(progress, cursor="", again=0.0, wait=progress.wait.next(now, pause))
+    again = msgspec.structs.replace(
+        progress, cursor="", again=0.0, wait=progress.wait.next(now, pause)
+    )
     return stay_in_step(operation, again, "evict", pause, blocked)
 
 
 def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Ask the provider to delete the node, which decides by the removal's reason whether it may."""
-    return _ask(operation, context, now, "delete", lambda provider, narrowed: provider.delete_nodes(narrowed))
+    return _ask(
+        operation,
+        context,
+        now,
+        "delete",
+        lambda provider, narrowed: provider.delete_nodes(narrowed),
+    )
 
 
 def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Poll the deletion, or the provider's wait for the vendor's own. It has an end, as every wait has."""
-    outcome = _ask(operation, context, now, "poll", lambda provider, narrowed: provider.poll(narrowed))
-    late = isinstance(outcome, InProgress) and outcome.step == "poll" and now >= _returns_at(operation)
+    """Poll the deletion, or the provider's wait for the vendor's own. It has
+    an end, as every wait has."""
+    outcome = _ask(
+        operation, context, now, "poll", lambda provider, narrowed: provider.poll(narrowed)
+    )
+    late = (
+        isinstance(outcome, InProgress) and outcome.step == "poll" and now >= _returns_at(operation)
+    )
     return _wait_for_end(operation, context, now, outcome) if late else outcome
 
 
@@ -253,8 +312,8 @@ def _ask(
     step: str,
     method: Callable[[Provider, Operation], Outcome],
 ) -> Outcome:
-    """Return what follows from the provider's answer. One that is "not now" is asked for again, and any other refusal
-    leaves the node to its vendor."""
+    """Return what follows from the provider's answer. One that is "not now" is asked for again, and
+    any other refusal leaves the node to its vendor."""
     progress, narrowed = read(operation), narrow(operation)
     try:
         outcome = from_provider(narrowed, method(context.provider(), for_provider(narrowed)))
@@ -278,15 +337,20 @@ def leave(operation: Operation, context: StepContext, now: float) -> Outcome:
     progress = read(operation)
     pause = LONGEST_LEAVE_POLL
     if now < _returns_at(operation):
-        pause = progress.wait.delay(now, first=LEAVE_POLL, most=LONGEST_LEAVE_POLL, limit=LONGEST_NOTICE)
+        pause = progress.wait.delay(
+            now, first=LEAVE_POLL, most=LONGEST_LEAVE_POLL, limit=LONGEST_NOTICE
+        )
         pause = max(LEAST, min(pause, _returns_at(operation) - now))
     waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
     return _wait_for_end(operation, context, now, stay_in_step(operation, waited, "leave", pause))
 
 
-def _wait_for_end(operation: Operation, context: StepContext, now: float, outcome: Outcome) -> Outcome:
-    """Return the end of a removal whose node is gone, or has not been taken; `outcome` while neither is certain. A
-    node that is there and not Ready is switched off: its object is removed later by whoever registered it."""
+def _wait_for_end(
+    operation: Operation, context: StepContext, now: float, outcome: Outcome
+) -> Outcome:
+    """Return the end of a removal whose node is gone, or has not been taken; `outcome` while
+    neither is certain. A node that is there and not Ready is switched off: its object is removed
+    later by whoever registered it."""
     progress = read(operation)
     present = present_nodes(operation, progress, context)
     if not present:
@@ -314,8 +378,8 @@ def _returns_at(operation: Operation) -> float:
 
 
 def _gone(progress: Progress, present: Iterable[str] = ()) -> Succeeded:
-    """Return the end of a removal that the vendor has completed. `gone` says that the provider has lowered nothing.
-    present: nodes whose object is still there."""
+    """Return the end of a removal that the vendor has completed. `gone` says that the provider has
+    lowered nothing. present: nodes whose object is still there."""
     unconfirmed = {"unconfirmed": ",".join(present)} if present else {}
     names = ",".join(progress.live)
     return Succeeded({"removed": len(progress.live), "nodes": names, "gone": names, **unconfirmed})

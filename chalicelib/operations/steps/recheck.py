@@ -1,12 +1,13 @@
-"""Checks the nodes again: after the taint and before the first eviction, for pods bound in the meantime; and after the
-drain and before the deletion.
+"""Checks the nodes again: after the taint and before the first eviction, for pods bound in the
+meantime; and after the drain and before the deletion.
 
-Cluster Autoscaler's logs show a pod bound 371 ms before its node was deleted as empty (docs/reference/drain.md "Pods
-bound late"). The scheduler has had the delay after the taint to notice it; a pod bound before that is seen here, and a
-pod that the plan did not know keeps the node. A pod that is coming without being bound also keeps it: nominated, or
-waiting for a volume that is being provisioned on this node. The full drain rules are passed in (StepContext.recheck),
-because they need more of the cluster than one node. They keep a node for a new on-completion pod even where upstream
-drains the node, because the pod was promised that it may complete.
+Cluster Autoscaler's logs show a pod bound 371 ms before its node was deleted as empty
+(docs/reference/drain.md "Pods bound late"). The scheduler has had the delay after the taint to
+notice it; a pod bound before that is seen here, and a pod that the plan did not know keeps the
+node. A pod that is coming without being bound also keeps it: nominated, or waiting for a volume
+that is being provisioned on this node. The full drain rules are passed in (StepContext.recheck),
+because they need more of the cluster than one node. They keep a node for a new on-completion pod
+even where upstream drains the node, because the pod was promised that it may complete.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ CHECK_VALID_FOR = 20.0
 
 
 def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Check every node again: it still exists, is still tainted, has no new pods, and no rule blocks its removal."""
+    """Check every node again: it still exists, is still tainted, has no new pods, and no
+    rule blocks its removal."""
     progress = read(operation)
     for target in _live_targets(operation, progress):
         node = context.cluster.node(target.node)
         if node is None:
-            progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(
+                target.node, "NotFound", "the node no longer exists", untouched=True
+            )
             continue
         progress = check_ownership(progress, operation, target, node)
         if progress.nodes[target.node].kept:
@@ -45,18 +49,21 @@ def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
         elif not (verdict := context.recheck(target.node)).clear:
             progress = progress.give_up(target.node, "NodeNotEmpty", describe(verdict))
         elif claims := context.cluster.claims_awaiting(target.node):
-            why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
+            why = (
+                f"claim {claims[0]} is being given a volume on it, for a pod that is about to be "
+                "bound"
+            )
             progress = progress.give_up(target.node, "NodeNotEmpty", why)
     return next_step(operation, msgspec.structs.replace(progress, looked=now), "evict")
 
 
 def delay(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Wait until no delay-deletion annotation is left on the node, at most node-deletion-delay-timeout; then do the
-    final check (docs/reference/drain.md "Deletion delay").
+    """Wait until no delay-deletion annotation is left on the node, at most
+    node-deletion-delay-timeout; then do the final check (docs/reference/drain.md "Deletion delay").
 
-    A storage driver that detaches volumes, or a backup that finishes, sets an annotation on the node and removes it
-    when it is done. The check follows the wait, because this is the last moment at which the removal can be rolled back
-    completely."""
+    A storage driver that detaches volumes, or a backup that finishes, sets an annotation on the
+    node and removes it when it is done. The check follows the wait, because this is the last moment
+    at which the removal can be rolled back completely."""
     progress = read(operation)
     limit = context.options.node_deletion_delay_timeout
     if progress.wait.elapsed(now) < limit:
@@ -65,13 +72,18 @@ def delay(operation: Operation, context: StepContext, now: float) -> Outcome:
         if delays:
             pause = progress.wait.delay(now, first=DELAY_POLL, most=LONGEST_DELAY_POLL, limit=limit)
             later = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
-            return stay_in_step(operation, later, "delay", pause, f"deletion delayed: {', '.join(delays)}")
+            return stay_in_step(
+                operation, later, "delay", pause, f"deletion delayed: {', '.join(delays)}"
+            )
     return next_step(operation, final_check(operation, progress, context, now), "delete")
 
 
-def final_check(operation: Operation, progress: Progress, context: StepContext, now: float) -> Progress:
-    """Check once more before the deletion: a drain takes long, and in the meantime the taint may have been removed or a
-    pod bound in spite of it. A node that has disappeared by itself is no reason to keep its machine."""
+def final_check(
+    operation: Operation, progress: Progress, context: StepContext, now: float
+) -> Progress:
+    """Check once more before the deletion: a drain takes long, and in the meantime the taint may
+    have been removed or a pod bound in spite of it. A node that has disappeared by itself is no
+    reason to keep its machine."""
     for target in _live_targets(operation, progress):
         node = context.cluster.node(target.node)
         if node is None:
@@ -84,7 +96,9 @@ def final_check(operation: Operation, progress: Progress, context: StepContext, 
             if blocks_removal(pod, context.options, now) and fingerprint(pod) not in stuck
         ]
         if pods and not progress.nodes[target.node].kept:
-            progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {pods[0]} was bound to it during the drain")
+            progress = progress.give_up(
+                target.node, "NodeNotEmpty", f"pod {pods[0]} was bound to it during the drain"
+            )
     return msgspec.structs.replace(progress, looked=now)
 
 
@@ -92,25 +106,32 @@ def _live_targets(operation: Operation, progress: Progress) -> list[RemovalTarge
     return [target for target in operation.spec.targets if target.node in progress.live]
 
 
-def check_ownership(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
-    """Give the node up if it is another machine now, or if its taint or annotations show that it must not be
-    removed."""
+def check_ownership(
+    progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState
+) -> Progress:
+    """Give the node up if it is another machine now, or if its taint or annotations show
+    that it must not be removed."""
     if why := another_machine(operation, target, node):
-        # The other machine may have joined between `look` and `taint`; it then has our taint, which is removed again.
-        return progress.give_up(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
+        # The other machine may have joined between `look` and `taint`; it then has our
+        # taint, which is removed again.
+        return progress.give_up(
+            target.node, "Conflict", why, untouched=node.operation != operation.spec.id
+        )
     if node.operation not in ("", operation.spec.id):
         why = f"operation {node.operation} has marked it meanwhile"
         return progress.give_up(target.node, "Conflict", why, untouched=True)
     if node.taint(TO_BE_DELETED) is None:
         return progress.give_up(target.node, "Conflict", "its taint was taken off by somebody else")
     if node.scale_down_disabled:
-        return progress.give_up(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
+        return progress.give_up(
+            target.node, "Conflict", "annotation scale-down-disabled was set meanwhile"
+        )
     return with_recovery(progress, target.node, node)
 
 
 def with_recovery(progress: Progress, name: str, node: NodeState | None) -> Progress:
-    """Give a sick node back whose kubelet answers again. node: as it is now. Once the vendor may have been asked to
-    restart it, that is the restart's own sign."""
+    """Give a sick node back whose kubelet answers again. node: as it is now. Once the vendor may
+    have been asked to restart it, that is the restart's own sign."""
     known = progress.nodes[name]
     if node is None or not (known.unready and node.ready) or known.restarting:
         return progress
@@ -120,15 +141,20 @@ def with_recovery(progress: Progress, name: str, node: NodeState | None) -> Prog
 def another_machine(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
     """Return why a node with the planned name is not the planned node; "" where it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
-        return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
+        return (
+            f"another machine has taken its name ({node.provider_id}, planned was "
+            f"{target.instance})"
+        )
     if node.uid and operation.uid_of(target) not in ("", node.uid):
         return "it was registered anew since it was planned, so it may be another machine"
     return ""
 
 
-def _unplanned_pod(target: RemovalTarget, progress: Progress, context: StepContext, now: float) -> str:
-    """Describe the pod that was not in the plan; empty if there is none. Where the kubelet does not answer, a pod that
-    is being deleted needs no plan: it is waited for, and then left."""
+def _unplanned_pod(
+    target: RemovalTarget, progress: Progress, context: StepContext, now: float
+) -> str:
+    """Describe the pod that was not in the plan; empty if there is none. Where the kubelet does not
+    answer, a pod that is being deleted needs no plan: it is waited for, and then left."""
     unready = progress.nodes[target.node].unready
     for pod in context.cluster.pods_on(target.node):
         if unready and pod.deleted:
@@ -152,14 +178,16 @@ def fingerprint(pod: PodState) -> int:
 
 
 def blocks_removal(pod: PodState, options: Options, now: float) -> bool:
-    """Return whether this pod must be moved before the node may be removed (docs/reference/drain.md "Drain rules")."""
+    """Return whether this pod must be moved before the node may be removed
+    (docs/reference/drain.md "Drain rules")."""
     return not (pod.daemonset or needs_no_wait(pod, options, now))
 
 
 def needs_no_wait(pod: PodState, options: Options, now: float) -> bool:
-    """Return whether this pod need not be waited for. An expendable pod is deleted with its node. Upstream waits for a
-    pod that has been terminating for longer than its grace period and 30 s, and so never finishes on a node whose
-    kubelet is dead; the planner ignores such pods (rule LongTerminating), and this check does the same."""
+    """Return whether this pod need not be waited for. An expendable pod is deleted with its node.
+    Upstream waits for a pod that has been terminating for longer than its grace period and 30 s,
+    and so never finishes on a node whose kubelet is dead; the planner ignores such pods (rule
+    LongTerminating), and this check does the same."""
     return (
         pod.mirror
         or pod.phase in FINISHED

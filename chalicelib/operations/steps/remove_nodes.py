@@ -1,25 +1,27 @@
 """Removes nodes in persisted steps that survive the loss of any process:
 
     look ► taint ► (wait) ► recheck ► evict ◄► gone ► delay ► delete ► poll ► confirm
-                 any of them ► undo: untaint, uncordon; the other nodes go on, or the operation has failed
+                 any of them ► undo: untaint, uncordon; the other nodes go on, or
+                 the operation has failed
 
-Everything before `delete` can be rolled back, and is: for one node when that node cannot be removed, for all nodes when
-the deadline is reached or the provider refuses. Machines are deleted by instance, never by lowering a size, where the
-vendor would choose the machine.
+Everything before `delete` can be rolled back, and is: for one node when that node cannot be
+removed, for all nodes when the deadline is reached or the provider refuses. Machines are deleted by
+instance, never by lowering a size, where the vendor would choose the machine.
 
-The hard taint's value is the Unix second, as upstream writes it (docs/reference/drain.md "Taints"), so that both
-programs and people can see its age. The same write notes the operation and whether it cordoned the node, so that the
-taint can be removed with only the operation's id, even if the operation's row is lost. `look` records, before any
-change, which changes will be Outscaler's own.
+The hard taint's value is the Unix second, as upstream writes it (docs/reference/drain.md "Taints"),
+so that both programs and people can see its age. The same write notes the operation and whether it
+cordoned the node, so that the taint can be removed with only the operation's id, even if the
+operation's row is lost. `look` records, before any change, which changes will be Outscaler's own.
 
-An operation has one node, so that a drain that gets stuck blocks no other (plan/plan_builder.py). Where one has
-several, a taint that cannot be written rolls the whole batch back, as upstream does with all nodes of a loop.
+An operation has one node, so that a drain that gets stuck blocks no other (plan/plan_builder.py).
+Where one has several, a taint that cannot be written rolls the whole batch back, as upstream does
+with all nodes of a loop.
 
 Where a vendor takes one change of a pool at a time, `delete` and `poll` of several operations meet
 (operations/sibling_removals.py): one request deletes the nodes of all that are ready.
 
-A node that its vendor takes back is removed by other steps (steps/interrupted_removal.py), and a restart
-(steps/restart_node.py) shares the first ones of these.
+A node that its vendor takes back is removed by other steps (steps/interrupted_removal.py), and a
+restart (steps/restart_node.py) shares the first ones of these.
 """
 
 from __future__ import annotations
@@ -44,8 +46,21 @@ from chalicelib.operations.step_context import (
     from_provider,
 )
 from chalicelib.operations.steps.drain import evict, wait_for_pods
-from chalicelib.operations.steps.recheck import CHECK_VALID_FOR, another_machine, delay, final_check, recheck
-from chalicelib.operations.waiting import BUSY, RETRIED, PollBackoff, error_class_of, reset_error_count, retry_pause
+from chalicelib.operations.steps.recheck import (
+    CHECK_VALID_FOR,
+    another_machine,
+    delay,
+    final_check,
+    recheck,
+)
+from chalicelib.operations.waiting import (
+    BUSY,
+    RETRIED,
+    PollBackoff,
+    error_class_of,
+    reset_error_count,
+    retry_pause,
+)
 from chalicelib.providers.base import OneChangeAtATime
 from chalicelib.providers.errors import Conflict, ProviderError
 
@@ -59,14 +74,17 @@ GATHER = 10.0
 
 
 def look(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Read the nodes, refuse those that differ from the plan, and record which changes will have to be rolled back."""
+    """Read the nodes, refuse those that differ from the plan, and record which changes
+    will have to be rolled back."""
     progress = read(operation)
     for target in operation.spec.targets:
         if target.node in progress.nodes:
             continue
         node = context.cluster.node(target.node)
         if node is None:
-            progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(
+                target.node, "NotFound", "the node no longer exists", untouched=True
+            )
         elif problem := _not_as_planned(operation, target, node, now):
             progress = progress.give_up(target.node, "Conflict", problem, untouched=True)
         else:
@@ -76,7 +94,9 @@ def look(operation: Operation, context: StepContext, now: float) -> Outcome:
     return next_step(operation, progress, "taint")
 
 
-def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState, now: float) -> str:
+def _not_as_planned(
+    operation: Operation, target: RemovalTarget, node: NodeState, now: float
+) -> str:
     """Return why this node is not the planned one, or may no longer be removed; empty if it may."""
     if why := another_machine(operation, target, node):
         return why
@@ -86,38 +106,50 @@ def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState
 
 
 def foreign_removal(operation: Operation, node: NodeState, now: float) -> str:
-    """Return why the node is left to another program that has begun to delete it; "" where none has."""
+    """Return why the node is left to another program that has begun to
+    delete it; "" where none has."""
     taint = node.taint(TO_BE_DELETED)
     if taint is None or node.operation == operation.spec.id:
         return ""
-    age = now - int(taint.value) if taint.value.isascii() and taint.value.isdecimal() else FOREIGN_TAINT_TIME
+    age = (
+        now - int(taint.value)
+        if taint.value.isascii() and taint.value.isdecimal()
+        else FOREIGN_TAINT_TIME
+    )
     if age >= FOREIGN_TAINT_TIME:
         return ""
     return "somebody else is deleting it: it carries a fresh ToBeDeletedByClusterAutoscaler taint"
 
 
 def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Taint and cordon every node, then give the scheduler time to notice. An existing taint is left unchanged, so a
-    repeated step changes nothing."""
+    """Taint and cordon every node, then give the scheduler time to notice. An existing taint is
+    left unchanged, so a repeated step changes nothing."""
     progress = read(operation)
     mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
     for name in progress.live:
         try:
-            context.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
+            context.cluster.taint(
+                name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned
+            )
         except NotFound:
-            progress = progress.give_up(name, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(
+                name, "NotFound", "the node no longer exists", untouched=True
+            )
         context.checkpoint("taint:called")
     return next_step(operation, progress, "recheck", context.options.node_delete_delay_after_taint)
 
 
 def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Delete the instances of the nodes still to be removed; the provider counts one that is gone or being deleted as
-    removed. If the final check is old (a message was lost, a function died), the nodes are checked again first, and one
-    whose kubelet did not answer is always: it may answer again.
-    Immediately before its own call, the provider verifies that each machine still belongs to that node and to no
-    other."""
+    """Delete the instances of the nodes still to be removed; the provider counts one that is gone
+    or being deleted as removed. If the final check is old (a message was lost, a function died),
+    the nodes are checked again first, and one whose kubelet did not answer is always: it may answer
+    again.
+    Immediately before its own call, the provider verifies that each machine still belongs to
+    that node and to no other."""
     progress = read(operation)
-    if now - progress.looked > CHECK_VALID_FOR or any(progress.nodes[name].unready for name in progress.live):
+    if now - progress.looked > CHECK_VALID_FOR or any(
+        progress.nodes[name].unready for name in progress.live
+    ):
         progress = final_check(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")
@@ -137,12 +169,15 @@ def _delete_together(
     context: StepContext,
     now: float,
 ) -> Outcome:
-    """Delete the nodes, and in the same request those of the siblings that are ready and pass their own last check."""
+    """Delete the nodes, and in the same request those of the siblings that are ready and
+    pass their own last check."""
     claimed: dict[str, Operation] = {}
 
     def ready() -> Iterator[Operation]:
         if siblings.soon_ready(now):
-            raise Conflict("waits until other nodes of the group are ready", code=BUSY, retry_after=GATHER)
+            raise Conflict(
+                "waits until other nodes of the group are ready", code=BUSY, retry_after=GATHER
+            )
         for sibling in siblings.claim_ready():
             try:
                 progress = final_check(sibling, read(sibling), context, now)
@@ -157,7 +192,9 @@ def _delete_together(
     outcome, joined = provider.delete_together(for_provider(narrowed_operation), ready())
     for name, vendor_outcome in joined.items():
         sibling = claimed[name]
-        siblings.end_step(sibling, _after_request(sibling, from_provider(sibling, vendor_outcome), now))
+        siblings.end_step(
+            sibling, _after_request(sibling, from_provider(sibling, vendor_outcome), now)
+        )
     return outcome
 
 
@@ -166,14 +203,19 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     narrowed, provider = narrow(operation), context.provider()
     outcome = from_provider(narrowed, provider.poll(for_provider(narrowed)))
     context.checkpoint("delete:polled")
-    if context.siblings is not None and isinstance(provider, OneChangeAtATime) and not isinstance(outcome, InProgress):
+    if (
+        context.siblings is not None
+        and isinstance(provider, OneChangeAtATime)
+        and not isinstance(outcome, InProgress)
+    ):
         context.siblings.wake_one()
     return _after_request(operation, outcome, now)
 
 
 def narrow(operation: Operation) -> Operation:
-    """Return the operation for the provider: without the nodes that were given up, which were recorded before this
-    step, and with the uids that the Node objects had when they were planned."""
+    """Return the operation for the provider: without the nodes that were given up,
+    which were recorded before this step, and with the uids that the Node objects
+    had when they were planned."""
     live = frozenset(read(operation).live)
     targets = tuple(
         msgspec.structs.replace(target, uid=operation.uid_of(target))
@@ -181,13 +223,16 @@ def narrow(operation: Operation) -> Operation:
         if target.node in live
     )
     spared = len(operation.spec.targets) - len(targets)
-    to_size = operation.spec.to_size + spared if operation.spec.from_size else operation.spec.to_size
+    to_size = (
+        operation.spec.to_size + spared if operation.spec.from_size else operation.spec.to_size
+    )
     return operation.with_spec(targets=targets, to_size=to_size)
 
 
 def _after_request(operation: Operation, outcome: Outcome, now: float) -> Outcome:
-    """Return the pause before the next poll: the vendor's own suggestion at first, and longer the longer the deletion
-    takes. A failure gives the removal up; after a success its nodes must disappear."""
+    """Return the pause before the next poll: the vendor's own suggestion at first, and
+    longer the longer the deletion takes. A failure gives the removal up; after a success
+    its nodes must disappear."""
     progress = read(operation)
     match outcome:
         case InProgress():
@@ -198,18 +243,22 @@ def _after_request(operation: Operation, outcome: Outcome, now: float) -> Outcom
 
 
 def polled_later(progress: Progress, outcome: InProgress, now: float) -> InProgress:
-    """Return a vendor's answer that it is not finished, with the pause before the next poll and the progress."""
-    pause = min(max(outcome.after, progress.wait.elapsed(now) / 2), max(outcome.after, LONGEST_POLL))
+    """Return a vendor's answer that it is not finished, with the pause before the
+    next poll and the progress."""
+    pause = min(
+        max(outcome.after, progress.wait.elapsed(now) / 2), max(outcome.after, LONGEST_POLL)
+    )
     waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
     data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
     return msgspec.structs.replace(outcome, after=pause, data=data)
 
 
 def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node object outlives the
-    machine or because the vendor did not delete it, the removal ends nevertheless and the outcome says so. Its taint
-    is then stale, and the next pass removes it (plan/disruption/taint_updates.py). The outcome also names the nodes
-    that were given up, and why."""
+    """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node
+    object outlives the machine or because the vendor did not delete it, the removal ends
+    nevertheless and the outcome says so. Its taint is then stale, and the next pass removes it
+    (plan/disruption/taint_updates.py). The outcome also names the nodes that were given up, and
+    why."""
     progress = read(operation)
     present = present_nodes(operation, progress, context)
     if present and progress.wait.elapsed(now) < CONFIRM_TIME:
@@ -218,12 +267,14 @@ def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
         return stay_in_step(operation, waited, "confirm", pause)
     unconfirmed = {"unconfirmed": ",".join(present)} if present else {}
     kept = {f"kept {name}": node.kept for name, node in sorted(progress.nodes.items()) if node.kept}
-    return Succeeded({"removed": len(progress.live), "nodes": ",".join(progress.live), **unconfirmed, **kept})
+    return Succeeded(
+        {"removed": len(progress.live), "nodes": ",".join(progress.live), **unconfirmed, **kept}
+    )
 
 
 def present_nodes(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
-    """Return the nodes to be removed whose object is still that of their machine. An API that does not respond
-    confirms nothing."""
+    """Return the nodes to be removed whose object is still that of their machine. An API that does
+    not respond confirms nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
     present = []
     for name in progress.live:
@@ -238,12 +289,12 @@ def present_nodes(operation: Operation, progress: Progress, context: StepContext
 
 
 def undo(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Remove Outscaler's taint from the nodes given up; then continue with the others, or fail the operation if none is
-    left.
+    """Remove Outscaler's taint from the nodes given up; then continue with the others, or fail the
+    operation if none is left.
 
-    The vendor's deletion marks are rolled back first, because a mark that stays would cost the node its machine later.
-    An API that refuses is retried for UNDO_TIME; after that the taint is left to the next pass, and the outcome says
-    so.
+    The vendor's deletion marks are rolled back first, because a mark that stays would cost the node
+    its machine later. An API that refuses is retried for UNDO_TIME; after that the taint is left to
+    the next pass, and the outcome says so.
     """
     progress = read(operation)
     undoing = progress.undoing.begun(now)
@@ -254,52 +305,73 @@ def undo(operation: Operation, context: StepContext, now: float) -> Outcome:
             if not progress.nodes[name].kept:
                 continue
             cordoned = progress.nodes[name].cordoned
-            context.cluster.untaint(name, TO_BE_DELETED, operation=operation.spec.id, uncordon=cordoned)
+            context.cluster.untaint(
+                name, TO_BE_DELETED, operation=operation.spec.id, uncordon=cordoned
+            )
         except (ClusterError, ProviderError) as error:
             problem = error
             if undoing.elapsed(now) >= UNDO_TIME:
-                why = f"{progress.nodes[name].kept} (it could not be given back: {error_class_of(error)})"
+                why = (
+                    f"{progress.nodes[name].kept} (it could not be given back: "
+                    f"{error_class_of(error)})"
+                )
                 progress = progress.change(name, kept=why, undone=True)
             continue
         context.checkpoint("undo:called")
         progress = progress.change(name, undone=True)
     if progress.to_undo and problem is not None:
-        pause = max(retry_pause(2, 0.0, operation.spec.id), undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME))
+        pause = max(
+            retry_pause(2, 0.0, operation.spec.id),
+            undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME),
+        )
         again = msgspec.structs.replace(progress, undoing=undoing.next(now, pause))
-        return stay_in_step(operation, again, "undo", pause, f"rolling back: {error_class_of(problem)}: {problem}")
+        return stay_in_step(
+            operation, again, "undo", pause, f"rolling back: {error_class_of(problem)}: {problem}"
+        )
     progress = msgspec.structs.replace(progress, undoing=PollBackoff())
     if progress.live and progress.resume:
         return stay_in_step(operation, progress, progress.resume, progress.resume_after)
     return progress.failure()
 
 
-def _cancel_delete(operation: Operation, progress: Progress, name: str, context: StepContext) -> Progress:
-    """Roll back what was requested from the vendor for a node. If the vendor has already started the removal, the node
-    is removed after all: its taint stays, and its removal is completed. A vendor that refuses permanently does not
-    keep the taint on the node; a temporary error is raised for a retry."""
+def _cancel_delete(
+    operation: Operation, progress: Progress, name: str, context: StepContext
+) -> Progress:
+    """Roll back what was requested from the vendor for a node. If the vendor has already started
+    the removal, the node is removed after all: its taint stays, and its removal is completed. A
+    vendor that refuses permanently does not keep the taint on the node; a temporary error is raised
+    for a retry."""
     if not progress.ordered or operation.spec.kind is OperationKind.RESTART_NODE:
         return progress
     targets = tuple(target for target in operation.spec.targets if target.node == name)
     try:
-        if not context.provider().cancel_delete(operation.with_spec(targets=targets).with_status(data={}, step="")):
+        if not context.provider().cancel_delete(
+            operation.with_spec(targets=targets).with_status(data={}, step="")
+        ):
             removed = progress.change(name, kept="", cls="", code="")
             return msgspec.structs.replace(removed, resume="confirm", resume_after=0.0)
     except RETRIED:
         raise
     except ProviderError as error:
-        why = f"{progress.nodes[name].kept} (what the provider was told could not be taken back: {error})"
+        why = (
+            f"{progress.nodes[name].kept} (what the provider was told could not be taken back: "
+            f"{error})"
+        )
         return progress.change(name, kept=why)
     context.checkpoint("undo:released")
     return progress
 
 
 def give_up(operation: Operation, failure: Failed) -> Outcome:
-    """Give up the whole removal: every node still to be removed is kept for this reason and rolled back first."""
+    """Give up the whole removal: every node still to be removed is kept for this
+    reason and rolled back first."""
     progress = read(operation)
     if not progress.nodes:
         return failure
     for name in progress.live:
-        progress = progress.change(name, kept=failure.message, cls=failure.error_class, code=failure.code)
+        progress = progress.change(
+            name, kept=failure.message, cls=failure.error_class, code=failure.code
+        )
     return next_step(operation, progress, "undo")
 
 

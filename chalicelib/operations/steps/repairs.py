@@ -1,11 +1,13 @@
-"""The operations of repairs (plan/repair.py): deletes instances that never registered as nodes, and decreases a target
-by instances that were never created (docs/reference/node-groups.md "Unregistered instances"). Nothing has to be
-drained, and only what was requested from the vendor has to be rolled back.
+"""The operations of repairs (plan/repair.py): deletes instances that never registered as nodes, and
+decreases a target by instances that were never created (docs/reference/node-groups.md "Unregistered
+instances"). Nothing has to be drained, and only what was requested from the vendor has to be rolled
+back.
 
-An instance may have registered since its deletion was planned. It is then kept, together with all other instances of
-the operation, and the next pass decides which of them are still to be deleted. Nodes are looked up by the names under
-which the plan found none: the name that the provider gave, and the last part of the handle, which is the instance's own
-name at most vendors. A provider that can find an instance's node in another way checks again itself (`delete_nodes` in
+An instance may have registered since its deletion was planned. It is then kept, together with all
+other instances of the operation, and the next pass decides which of them are still to be deleted.
+Nodes are looked up by the names under which the plan found none: the name that the provider gave,
+and the last part of the handle, which is the instance's own name at most vendors. A provider that
+can find an instance's node in another way checks again itself (`delete_nodes` in
 providers/base.py).
 """
 
@@ -15,7 +17,13 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.operations.step_context import OWN, OperationDefinition, StepContext, for_provider, from_provider
+from chalicelib.operations.step_context import (
+    OWN,
+    OperationDefinition,
+    StepContext,
+    for_provider,
+    from_provider,
+)
 from chalicelib.operations.steps.scale_up import poll
 from chalicelib.operations.waiting import RETRIED
 from chalicelib.providers.errors import ProviderError
@@ -25,16 +33,17 @@ _JOINED = "Conflict"
 
 
 def decrease_target(operation: Operation, context: StepContext, now: float) -> Outcome:  # noqa: ARG001 - a step
-    """Set the lower target; it is absolute, so the call may be repeated. No machine is deleted: the provider refuses
-    where one would be."""
+    """Set the lower target; it is absolute, so the call may be repeated. No machine is deleted: the
+    provider refuses where one would be."""
     outcome = from_provider(operation, context.provider().decrease_target(for_provider(operation)))
     context.checkpoint("shrink:called")
     return outcome
 
 
 def delete_instances(operation: Operation, context: StepContext, now: float) -> Outcome:  # noqa: ARG001 - a step
-    """Delete the instances after one check whether a node has registered for any of them. A node of another instance
-    under one of the names also stops the deletion, because an ambiguous name is not a safe basis for it."""
+    """Delete the instances after one check whether a node has registered for any of them. A node of
+    another instance under one of the names also stops the deletion, because an ambiguous name is
+    not a safe basis for it."""
     for target in operation.spec.targets:
         for name in sorted({target.node, target.handle.rpartition("/")[2]} - {""}):
             if context.cluster.node(name) is not None:
@@ -52,16 +61,19 @@ def poll_deletion(operation: Operation, context: StepContext, now: float) -> Out
 
 
 def give_up(operation: Operation, failure: Failed) -> Outcome:
-    """Fail the operation after rolling back what was requested from the vendor: a deletion mark that stays would cost
-    an instance later."""
+    """Fail the operation after rolling back what was requested from the vendor: a deletion mark
+    that stays would cost an instance later."""
     if operation.status.step == "release":
         return failure
-    return InProgress(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
+    return InProgress(
+        0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()}
+    )
 
 
 def release(operation: Operation, context: StepContext, now: float) -> Outcome:  # noqa: ARG001 - a step
-    """Roll back what was requested from the vendor; then the operation has failed, unless the vendor had started the
-    deletion. If an instance was to be kept, the operation has failed in any case."""
+    """Roll back what was requested from the vendor; then the operation has failed,
+    unless the vendor had started the deletion. If an instance was to be kept, the
+    operation has failed in any case."""
     try:
         failure = msgspec.json.decode(operation.status.data.get(_FAILURE, ""), type=Failed)
     except (msgspec.MsgspecError, UnicodeError):  # must not keep the operation from ending

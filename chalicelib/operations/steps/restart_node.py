@@ -1,15 +1,17 @@
-"""Restarts a node by its provider, after a drain like that of any removal (docs/reference/node-lifecycle.md "Restart"):
+"""Restarts a node by its provider, after a drain like that of any removal
+(docs/reference/node-lifecycle.md "Restart"):
 
     look ► taint ► (wait) ► recheck ► evict ◄► gone ► restart ► poll ► ready ► return
               any of them ► undo: untaint, uncordon; the operation has failed
 
-No size changes. The first steps are those of a removal (steps/remove_nodes.py), with its rules and limits; one pod that
-was granted its eviction does not hold the restart, because the kubelet of a sick node may end none. A kubelet that did
-not answer and answers again before the vendor is asked ends it.
+No size changes. The first steps are those of a removal (steps/remove_nodes.py), with its rules and
+limits; one pod that was granted its eviction does not hold the restart, because the kubelet of a
+sick node may end none. A kubelet that did not answer and answers again before the vendor is asked
+ends it.
 
-What the node says of its boot is recorded before the vendor is asked. An attempt that repeats the step therefore sees
-whether the machine has started again, and asks for nothing a second time then. A machine that has not may be asked for
-twice; it restarts once or twice, and is drained.
+What the node says of its boot is recorded before the vendor is asked. An attempt that repeats the
+step therefore sees whether the machine has started again, and asks for nothing a second time then.
+A machine that has not may be asked for twice; it restarts once or twice, and is drained.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from chalicelib.operations.step_context import (
 )
 from chalicelib.operations.steps import remove_nodes
 from chalicelib.operations.steps.drain import evict, wait_for_pods
-from chalicelib.operations.steps.recheck import another_machine, blocks_removal, check_ownership, fingerprint, recheck
+from chalicelib.operations.steps.recheck import (
+    another_machine,
+    blocks_removal,
+    check_ownership,
+    fingerprint,
+    recheck,
+)
 from chalicelib.operations.steps.remove_nodes import give_up, narrow, polled_later, undo
 from chalicelib.providers.base import NodeRestarter
 
@@ -48,13 +56,16 @@ def look(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 
 def restart(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Check the node once more, record what it says of its boot, and then ask the vendor, in this order."""
+    """Check the node once more, record what it says of its boot, and then ask
+    the vendor, in this order."""
     progress = read(operation)
     for target in operation.spec.targets:
         name = target.node
         node = context.cluster.node(name)
         if node is None:
-            progress = progress.give_up(name, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(
+                name, "NotFound", "the node no longer exists", untouched=True
+            )
             continue
         if _has_restarted(progress.nodes[name], node):
             return next_step(operation, progress, "ready")
@@ -66,11 +77,15 @@ def restart(operation: Operation, context: StepContext, now: float) -> Outcome:
             if blocks_removal(pod, context.options, now) and fingerprint(pod) not in evicted
         ]
         if late and not progress.nodes[name].kept:
-            progress = progress.give_up(name, "NodeNotEmpty", f"pod {late[0]} was bound to it during the drain")
+            progress = progress.give_up(
+                name, "NodeNotEmpty", f"pod {late[0]} was bound to it during the drain"
+            )
         if progress.to_undo:
             continue
         if not progress.nodes[name].restarting:
-            noted = progress.change(name, restarting=now, boot=node.boot, ready_since=node.ready_since)
+            noted = progress.change(
+                name, restarting=now, boot=node.boot, ready_since=node.ready_since
+            )
             return stay_in_step(operation, noted, "restart", 0.0)
     if progress.to_undo or not progress.live:
         return next_step(operation, progress, "restart")
@@ -94,8 +109,9 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 
 def wait_until_ready(operation: Operation, context: StepContext, now: float) -> Outcome:
-    """Wait until the restarted node is Ready, at most for the time that a new node of its group may take. Its object
-    may be missing for a while: a cloud's controller removes it while the machine is off."""
+    """Wait until the restarted node is Ready, at most for the time that a new node of its
+    group may take. Its object may be missing for a while: a cloud's controller removes it
+    while the machine is off."""
     progress = read(operation)
     for target in operation.spec.targets:
         node = context.cluster.node(target.node)
@@ -103,13 +119,17 @@ def wait_until_ready(operation: Operation, context: StepContext, now: float) -> 
             continue
         if target.instance and node.provider_id not in ("", target.instance):
             why = another_machine(operation, target, node)
-            return next_step(operation, progress.give_up(target.node, "Conflict", why, untouched=True), "ready")
+            return next_step(
+                operation, progress.give_up(target.node, "Conflict", why, untouched=True), "ready"
+            )
         if node.ready and _has_restarted(progress.nodes[target.node], node):
             return next_step(operation, progress, "return")
     limit = startup_deadline(operation, context.options)
     if progress.wait.elapsed(now) >= limit:
         names = ",".join(progress.live)
-        return give_up(operation, Failed(NOT_READY, f"{names} is not Ready {limit:.0f} s after its restart"))
+        return give_up(
+            operation, Failed(NOT_READY, f"{names} is not Ready {limit:.0f} s after its restart")
+        )
     pause = progress.wait.delay(now, first=READY_POLL, most=LONGEST_READY_POLL, limit=limit)
     note = "waits until the restarted node is Ready"
     waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
@@ -117,8 +137,8 @@ def wait_until_ready(operation: Operation, context: StepContext, now: float) -> 
 
 
 def _has_restarted(progress: NodeProgress, node: NodeState) -> bool:
-    """Return whether the node has started again since the vendor may have been asked: its boot has another id or, where
-    ids are not known, it became Ready again."""
+    """Return whether the node has started again since the vendor may have been asked: its boot has
+    another id or, where ids are not known, it became Ready again."""
     if not progress.restarting:
         return False
     if progress.boot and node.boot:

@@ -1,9 +1,11 @@
-"""Scales up a group: one request at the provider, which is then polled until the vendor has accepted it.
+"""Scales up a group: one request at the provider, which is then polled until
+the vendor has accepted it.
 
-The provider checks the current size before it requests more (providers/base.py), so this step may be repeated after any
-crash. A request that comes late, or in place of an executor that died, first asks whether the pods that it was planned
-for still wait; a request that the vendor has received is followed in any case. The step does not wait for the nodes to
-register; the scale-up request in memory tracks that (docs/reference/node-groups.md "Scale-up requests").
+The provider checks the current size before it requests more (providers/base.py), so this step may
+be repeated after any crash. A request that comes late, or in place of an executor that died, first
+asks whether the pods that it was planned for still wait; a request that the vendor has received is
+followed in any case. The step does not wait for the nodes to register; the scale-up request in
+memory tracks that (docs/reference/node-groups.md "Scale-up requests").
 """
 
 from __future__ import annotations
@@ -42,23 +44,31 @@ def scale_up(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 
 def _not_needed(operation: Operation, context: StepContext, now: float) -> str:
-    """Return why the growth is not needed any more; "" where it is, and where that need not be asked. Raises
-    ClusterError.
+    """Return why the growth is not needed any more; "" where it is, and where that need not be
+    asked. Raises ClusterError.
 
-    Growth without pods is for rules, headroom or a minimum, which only a pass can judge. That is left to the next pass
-    after an executor died. If it is only late, it is requested: it would be as late after every further pass. Growth of
-    a replacement is requested in any case: its row is saved, and a pass judges it again before any node goes."""
+    Growth without pods is for rules, headroom or a minimum, which only a pass can judge. That is
+    left to the next pass after an executor died. If it is only late, it is requested: it would be
+    as late after every further pass. Growth of a replacement is requested in any case: its row is
+    saved, and a pass judges it again before any node goes."""
     pods, broken = operation.spec.pods, BROKEN in operation.status.data
-    if operation.spec.replacement or not (broken or (pods and now - operation.spec.created_at > LATE)):
+    if operation.spec.replacement or not (
+        broken or (pods and now - operation.spec.created_at > LATE)
+    ):
         return ""
     if not pods:
-        return "its executor died before the request; the next pass decides whether it is still needed"
+        return (
+            "its executor died before the request; the next pass decides whether it is still needed"
+        )
     try:
         if any(_is_waiting(pod, context) for pod in pods):
             return ""
     except Forbidden:
         return ""  # it cannot be known, as in a pass without this right
-    return f"none of the pods that it was planned for waits any more ({len(pods)} asked about, first {pods[0]})"
+    return (
+        f"none of the pods that it was planned for waits any more ({len(pods)} asked about, first "
+        f"{pods[0]})"
+    )
 
 
 def _is_waiting(key: str, context: StepContext) -> bool:
@@ -80,9 +90,10 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:  # 
 
 
 def _repeat_if_announced(outcome: Outcome) -> Outcome:
-    """Return to step `request` if the request is only announced: a provider that must first record what it will request
-    (ANNOUNCED) has requested nothing so far (docs/reference/providers.md "Announced requests"). The request follows
-    later, and is omitted if the cluster is switched off in between."""
+    """Return to step `request` if the request is only announced: a provider that must first record
+    what it will request (ANNOUNCED) has requested nothing so far (docs/reference/providers.md
+    "Announced requests"). The request follows later, and is omitted if the cluster is switched off
+    in between."""
     if isinstance(outcome, InProgress) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
         return msgspec.structs.replace(outcome, step="request")
     return outcome

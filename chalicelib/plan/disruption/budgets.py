@@ -1,13 +1,14 @@
 """What removals may still use in this pass: one object from which every method draws.
 
-A draw has two filters, in the order in which budgets are used. The first checks conditions of the node itself (the
-method's own, then minimums, windows, cooldowns); the nodes that pass are what the plan wants to remove, and each of
-them reduces the room of the next. The second limits how many go: disruption budgets, the circuit breaker, then
-parallelism. The first failing check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or
-nothing. What one draw takes is missing from the next one of the pass. See docs/reference/scale-down.md "Removal
-selection".
+A draw has two filters, in the order in which budgets are used. The first checks conditions of the
+node itself (the method's own, then minimums, windows, cooldowns); the nodes that pass are what the
+plan wants to remove, and each of them reduces the room of the next. The second limits how many go:
+disruption budgets, the circuit breaker, then parallelism. The first failing check is a node's
+verdict. A zero-or-max group is one unit: all of it passes a filter, or nothing. What one draw takes
+is missing from the next one of the pass. See docs/reference/scale-down.md "Removal selection".
 
-A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon as the last cooldown ends.
+A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon
+as the last cooldown ends.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 
 class Budgets:
-    """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the removal simulation uses
-    them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: group -> nodes that the
-    scale-up of this pass adds; as an attribute, with the groups of commands. taken: nodes that this pass removes.
-    guard: what metric rules would buy again, None if there is no such rule."""
+    """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the
+    removal simulation uses them. breaker: the circuit breaker. hold: why no node is removed in this
+    pass. grown: group -> nodes that the scale-up of this pass adds; as an attribute, with the
+    groups of commands. taken: nodes that this pass removes. guard: what metric rules would buy
+    again, None if there is no such rule."""
 
     def __init__(
         self,
@@ -58,10 +60,15 @@ class Budgets:
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
         self._disruption = DisruptionBudgets(state)
-        self.minimums, self._stop, self._cooldown = _ClusterMinimums(state), _stop(state, hold), _cooldown(state)
-        self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
-        # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
-        # removal at the same time may only use capacity that is certain to exist.
+        self.minimums, self._stop, self._cooldown = (
+            _ClusterMinimums(state),
+            _stop(state, hold),
+            _cooldown(state),
+        )
+        # why a metric rule needs the unit that is being checked
+        self._needed_by_rule: Reason | None = None
+        # A target that is being lowered counts as lowered, and one that is being raised counts
+        # as unchanged: a removal at the same time may only use capacity that is certain to exist.
         lowered = {
             op.spec.group: op.spec.to_size
             for op in state.memory.operations
@@ -79,12 +86,13 @@ class Budgets:
         return self._stop or self._cooldown or self.breaker.trip
 
     def pause_of(self, reason: DisruptionReason) -> Reason | None:
-        """Return what blocks all removals with this reason, if anything does: cooldowns hold no repair."""
+        """Return what blocks all removals with this reason, if anything does:
+        cooldowns hold no repair."""
         return self._stop or self.breaker.trip if reason is DisruptionReason.REPAIR else self.paused
 
     def purchasable(self) -> ResourceLimiter:
-        """Return a copy of what the cluster and its pools may still get in this pass, after its scale-ups and the
-        purchases of replacements."""
+        """Return a copy of what the cluster and its pools may still get in this pass, after its
+        scale-ups and the purchases of replacements."""
         if self._purchasable is None:
             self._purchasable = ResourceLimiter(self.state)
             for name, nodes in self._bought.items():
@@ -104,12 +112,18 @@ class Budgets:
     def standing_refusal(
         self, removal: SimulatedRemoval, reason: DisruptionReason = DisruptionReason.CONSOLIDATION
     ) -> Reason | None:
-        """Return why a node does not go in this pass whatever else goes: its own cooldowns and failures, or a pause of
-        all removals."""
-        checks = [check for check in _STANDING if reason is not DisruptionReason.REPAIR or check not in _COOLDOWNS]
+        """Return why a node does not go in this pass whatever else goes: its own cooldowns and
+        failures, or a pause of all removals."""
+        checks = [
+            check
+            for check in _STANDING
+            if reason is not DisruptionReason.REPAIR or check not in _COOLDOWNS
+        ]
         return next((why for check in checks if (why := check(self, removal)) is not None), None)
 
-    def disruption_refusal(self, group: str, nodes: Sequence[str], reason: DisruptionReason) -> Reason | None:
+    def disruption_refusal(
+        self, group: str, nodes: Sequence[str], reason: DisruptionReason
+    ) -> Reason | None:
         """Return which disruption budget these nodes of a group exceed, None if they may go."""
         return self._disruption.refuse(group, nodes, reason)
 
@@ -121,19 +135,28 @@ class Budgets:
         *,
         keeps_size: bool = False,
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
-        """Return the removals that are done now, empty nodes first, and why each other node stays. removals: in the
-        order in which they were found, which decides among equals. condition: the method's own; it is checked before
-        all others. reason: why the nodes go. keeps_size: they come back, so minimums do not keep them.
+        """Return the removals that are done now, empty nodes first, and why each other node stays.
+        removals: in the order in which they were found, which decides among equals. condition: the
+        method's own; it is checked before all others. reason: why the nodes go. keeps_size: they
+        come back, so minimums do not keep them.
 
-        Unneeded nodes that wait keep their room above the minimums, because they go later, and all of them together may
-        trip the circuit breaker. A node that goes for another reason is a choice of this pass: one that is refused
-        leaves its room to the next, and the share is a limit."""
+        Unneeded nodes that wait keep their room above the minimums, because they go later, and all
+        of them together may trip the circuit breaker. A node that goes for another reason is a
+        choice of this pass: one that is refused leaves its room to the next, and the share is a
+        limit."""
         refused: dict[str, Reason] = {}
         chosen: list[SimulatedRemoval] = []
         unneeded, stop = reason is DisruptionReason.UNNEEDED, self.breaker.trip
-        skipped = (*(_COOLDOWNS if reason is DisruptionReason.REPAIR else ()), *(_MINIMUMS if keeps_size else ()))
+        skipped = (
+            *(_COOLDOWNS if reason is DisruptionReason.REPAIR else ()),
+            *(_MINIMUMS if keeps_size else ()),
+        )
         checks = [check for check in _CHECKS if check not in skipped]
-        passing = (fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused, checks)))
+        passing = (
+            fit
+            for unit in self._units(removals)
+            if (fit := self._passing(unit, condition, refused, checks))
+        )
         units: Iterable[list[SimulatedRemoval]] = passing
         if unneeded:
             units = list(passing)
@@ -154,23 +177,29 @@ class Budgets:
         return sorted(chosen, key=_harm), refused
 
     def evacuate(self, removals: Sequence[Removal]) -> None:
-        """Count nodes that their vendor takes back, whatever room there is. They never trip the circuit breaker."""
+        """Count nodes that their vendor takes back, whatever room there is. They never
+        trip the circuit breaker."""
         for removal in removals:
             pool = self.state.groups[removal.group].group.pool
             self._sizes[removal.group] -= 1
             if pool is not None and pool.id in self.pool_spares:
                 self.pool_spares[pool.id] -= 1
-        self.breaker.take(len(removals), sum(len(removal.evict) for removal in removals), interrupted=True)
-        self._parallelism.take(len(removals), sum(bool(removal.evict) for removal in removals), atomic=False)
+        self.breaker.take(
+            len(removals), sum(len(removal.evict) for removal in removals), interrupted=True
+        )
+        self._parallelism.take(
+            len(removals), sum(bool(removal.evict) for removal in removals), atomic=False
+        )
         self.taken |= {removal.node for removal in removals}
 
     def promise(self, nodes: Iterable[str]) -> None:
-        """Count nodes as on their way out by the disruption budgets: something is bought for their pods."""
+        """Count nodes as on their way out by the disruption budgets: something
+        is bought for their pods."""
         self._disruption.take(nodes)
 
     def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:
-        """Return how many nodes of a pool may still go by each disruption budget that holds now, and the reason of the
-        next one."""
+        """Return how many nodes of a pool may still go by each disruption budget that holds now,
+        and the reason of the next one."""
         pool = pools(self.state).get(pool_id)
         return self._disruption.rooms(pool.groups, reason) if pool is not None else []
 
@@ -179,22 +208,31 @@ class Budgets:
         return self._disruption.counted(nodes)
 
     def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
-        """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
-        waits for the circuit breaker holds back those behind it."""
+        """Return why a unit that passed the first filter waits. The disruption budgets come first,
+        because a unit that waits for the circuit breaker holds back those behind it."""
         nodes, drains, pods = _amounts(unit)
-        if (why := self._disruption.refuse(unit[0].group, [removal.node.name for removal in unit], reason)) is not None:
+        if (
+            why := self._disruption.refuse(
+                unit[0].group, [removal.node.name for removal in unit], reason
+            )
+        ) is not None:
             return why
-        if reason is not DisruptionReason.UNNEEDED and (why := self.breaker.refuse_share(nodes)) is not None:
+        if (
+            reason is not DisruptionReason.UNNEEDED
+            and (why := self.breaker.refuse_share(nodes)) is not None
+        ):
             return why
         atomic = self._is_atomic(unit[0])
-        return self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
+        return self.breaker.refuse(nodes, pods) or self._parallelism.refuse(
+            nodes, drains, atomic=atomic
+        )
 
     def _is_atomic(self, removal: SimulatedRemoval) -> bool:
         return self.state.groups[removal.group].group.options.zero_or_max
 
     def _units(self, removals: Iterable[SimulatedRemoval]) -> list[list[SimulatedRemoval]]:
-        """Return the units in the order of selection: zero-or-max groups with empty nodes, those that only need drains,
-        then single nodes: empty ones, drains, risky drains."""
+        """Return the units in the order of selection: zero-or-max groups with empty nodes, those
+        that only need drains, then single nodes: empty ones, drains, risky drains."""
         atomic: dict[str, list[SimulatedRemoval]] = {}
         single: list[list[SimulatedRemoval]] = []
         for removal in removals:
@@ -214,23 +252,33 @@ class Budgets:
         refused: dict[str, Reason],
         checks: Sequence[_Check],
     ) -> list[SimulatedRemoval]:
-        """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
+        """Return which nodes of a unit pass the first filter; the others get
+        their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
-        self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
+        self._needed_by_rule = (
+            self.guard.refuse([removal.node for removal in unit])
+            if self.guard is not None
+            else None
+        )
         fit: list[SimulatedRemoval] = []
         for removal in unit:
             why = condition(removal)
-            why = why or next((own for check in checks if (own := check(self, removal)) is not None), None)
+            why = why or next(
+                (own for check in checks if (own := check(self, removal)) is not None), None
+            )
             if why is not None:
                 refused[removal.node.name] = why
                 continue
             fit.append(removal)
             self._count_as_removed([removal], 1)
         if group.group.options.zero_or_max:
-            # All of it: the target size or all registered nodes. While some are being removed, only the complete
-            # remainder suffices, because it is unknown whether the provider's target still includes the others.
+            # All of it: the target size or all registered nodes. While some are being removed, only
+            # the complete remainder suffices, because it is unknown whether the provider's target
+            # still includes the others.
             leaving = self.state.leaving - self.state.restarting
-            registered = sum(node.name not in leaving for node in group.nodes) + len(group.contested)
+            registered = sum(node.name not in leaving for node in group.nodes) + len(
+                group.contested
+            )
             if len(fit) != registered and (len(fit) != group.target or group.leaving):
                 whole = max(registered, group.target - group.leaving)
                 incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
@@ -240,7 +288,8 @@ class Budgets:
         return fit
 
     def _count_as_removed(self, unit: Sequence[SimulatedRemoval], times: int) -> None:
-        """Take the room of these nodes above the minimums and for metric rules; times -1 gives it back."""
+        """Take the room of these nodes above the minimums and for metric
+        rules; times -1 gives it back."""
         for removal in unit:
             pool = self.state.groups[removal.group].group.pool
             self._sizes[removal.group] -= times
@@ -251,8 +300,8 @@ class Budgets:
                 self.guard.take([removal.node], times)
 
     def failed_removal(self, removal: SimulatedRemoval) -> Reason | None:
-        """A node whose removal failed recently waits, so that other nodes go first. An instant too far away comes from
-        a wrong clock."""
+        """A node whose removal failed recently waits, so that other nodes go first. An instant too
+        far away comes from a wrong clock."""
         now, longest = self.state.now, self.state.options.max_node_group_backoff_duration
         failed = self.state.groups[removal.group].memory.failed_removals.get(removal.node.name)
         if failed is None or failed.taken_back or not now < failed.until <= now + longest:
@@ -269,7 +318,8 @@ class Budgets:
         return Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod=pod) if pod else None
 
     def node_cooldown(self, removal: SimulatedRemoval) -> Reason | None:
-        """A node must be older than its group's cooldown, which applies in addition to the cluster's."""
+        """A node must be older than its group's cooldown, which applies in
+        addition to the cluster's."""
         delay = self.state.groups[removal.group].group.options.scale_down_cooldown
         # unset: a node "from the future" comes from an API server's skewed clock
         if not delay or removal.node.created + delay <= self.state.now:
@@ -277,16 +327,18 @@ class Budgets:
         return Reason.of(ReasonCode.NODE_COOLDOWN, until=removal.node.created + delay)
 
     def group_growth(self, removal: SimulatedRemoval) -> Reason | None:
-        """A group waits while a scale-up of it is not recorded yet. It may be requested again after a crash if the size
-        is what it was before; a removal in between would restore that size, and a node would be bought twice
-        (tests/faults, seed 190)."""
+        """A group waits while a scale-up of it is not recorded yet. It may be requested again after
+        a crash if the size is what it was before; a removal in between would restore that size, and
+        a node would be bought twice (tests/faults, seed 190)."""
         growing = removal.group in self.grown or self.state.groups[removal.group].growing
         return Reason.of(ReasonCode.GROUP_GROWING) if growing else None
 
     def group_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The group's minimum; nodes in removal and those selected before count as gone."""
         least, size = self.state.groups[removal.group].group.min, self._sizes[removal.group]
-        return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
+        return (
+            Reason.of(ReasonCode.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
+        )
 
     def pool_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The shared minimum of all groups of a pool."""
@@ -297,7 +349,8 @@ class Budgets:
         return self.minimums.refuse(removal.node)
 
     def metric_rules(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - answered for the whole unit
-        """Metric rules would not buy the node again; a zero-or-max group is never removed in part."""
+        """Metric rules would not buy the node again; a zero-or-max group is never removed in
+        part."""
         return self._needed_by_rule
 
     def pause(self, removal: SimulatedRemoval) -> Reason | None:
@@ -305,7 +358,8 @@ class Budgets:
         return self._stop or self.state.groups[removal.group].removals_paused
 
     def cluster_cooldown(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - of the whole cluster
-        """A cooldown of the cluster, which holds no repair: a cluster that grows all day would never be repaired."""
+        """A cooldown of the cluster, which holds no repair: a cluster that grows all day
+        would never be repaired."""
         return self._cooldown
 
     def group_cooldown(self, removal: SimulatedRemoval) -> Reason | None:
@@ -313,7 +367,9 @@ class Budgets:
         memory, options = self.state.groups[removal.group].memory, self.state.options
         if not options.scale_down_delay_type_local:
             return None
-        return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
+        return _last_cooldown(
+            (memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now
+        )
 
 
 _Check = Callable[[Budgets, SimulatedRemoval], Reason | None]
@@ -340,15 +396,29 @@ _CHECKS: tuple[_Check, ...] = (
     Budgets.cluster_cooldown,
     Budgets.group_cooldown,
 )
-_COOLDOWNS = (Budgets.node_cooldown, Budgets.bought_back, Budgets.cluster_cooldown, Budgets.group_cooldown)
+_COOLDOWNS = (
+    Budgets.node_cooldown,
+    Budgets.bought_back,
+    Budgets.cluster_cooldown,
+    Budgets.group_cooldown,
+)
 """Checks that hold no repair."""
-_MINIMUMS = (Budgets.group_minimum, Budgets.pool_minimum, Budgets.cluster_minimum, Budgets.metric_rules)
+_MINIMUMS = (
+    Budgets.group_minimum,
+    Budgets.pool_minimum,
+    Budgets.cluster_minimum,
+    Budgets.metric_rules,
+)
 """Checks that hold no node that comes back."""
 
 
 def _amounts(unit: Sequence[SimulatedRemoval]) -> tuple[int, int, int]:
     """Return how many nodes, drained nodes and pods go with a unit."""
-    return len(unit), sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
+    return (
+        len(unit),
+        sum(bool(removal.evict) for removal in unit),
+        sum(len(removal.evict) for removal in unit),
+    )
 
 
 def _harm(removal: SimulatedRemoval) -> tuple[bool, bool]:
@@ -362,12 +432,19 @@ def _stop(state: ClusterState, hold: Reason | None) -> Reason | None:
     if not options.scale_down_enabled:
         return Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
     if not health.healthy:
-        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
-    return hold or removals_pause(state.policy.pauses) or outside(state.policy.maintenance_windows, state.now)
+        return Reason.of(
+            ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered
+        )
+    return (
+        hold
+        or removals_pause(state.policy.pauses)
+        or outside(state.policy.maintenance_windows, state.now)
+    )
 
 
 def _cooldown(state: ClusterState) -> Reason | None:
-    """Return the cooldown of the cluster; with scale_down_delay_type_local only groups have cooldowns."""
+    """Return the cooldown of the cluster; with scale_down_delay_type_local
+    only groups have cooldowns."""
     memory, options = state.memory, state.options
     if options.scale_down_delay_type_local:
         return None
@@ -376,14 +453,18 @@ def _cooldown(state: ClusterState) -> Reason | None:
 
 
 def _last_cooldown(instants: Iterable[float], options: Options, now: float) -> Reason | None:
-    """Return the cooldown that ends last; it is over at its exact end. instants: the last scale-up, removal and
-    failure, 0.0 for never."""
+    """Return the cooldown that ends last; it is over at its exact end. instants: the last scale-up,
+    removal and failure, 0.0 for never."""
     delays = (
         ("scaleDownDelayAfterAdd", options.scale_down_delay_after_add),
         ("scaleDownDelayAfterDelete", options.scale_down_delay_after_delete),
         ("scaleDownDelayAfterFailure", options.scale_down_delay_after_failure),
     )
-    ends = [(at + delay, which) for at, (which, delay) in zip(instants, delays, strict=True) if at and at + delay > now]
+    ends = [
+        (at + delay, which)
+        for at, (which, delay) in zip(instants, delays, strict=True)
+        if at and at + delay > now
+    ]
     if not ends:
         return None
     until, which = max(ends)
@@ -402,14 +483,18 @@ def _targets(specs: Iterable[OperationSpec]) -> list[RemovalTarget]:
 class CircuitBreaker:
     """Limits how much removals may take, however much is unneeded (Policy.max_disruption).
 
-    It has two limits per rolling hour, and a share. The limits only slow removals down: what exceeds them waits. The
-    share stops all removals: a plan that would remove a large part of the cluster at once is more often the result of a
-    mistake (a vendor that returns wrong data, a deleted Deployment, a wrong threshold) than intended. Nothing is
-    removed until an operator has reviewed it (`outscaler release`).
+    It has two limits per rolling hour, and a share. The limits only slow removals down: what
+    exceeds them waits. The share stops all removals: a plan that would remove a large part of the
+    cluster at once is more often the result of a mistake (a vendor that returns wrong data, a
+    deleted Deployment, a wrong threshold) than intended. Nothing is removed until an operator has
+    reviewed it (`outscaler release`).
 
-    - It counts what was planned, whether or not it was completed; operations in flight are included.
-    - It counts only pods that must move: DaemonSet pods and pods that go with the node are not counted.
-    - While it is released, neither the limits nor the share apply; removals are still counted for the time afterwards.
+    - It counts what was planned, whether or not it was completed;
+      operations in flight are included.
+    - It counts only pods that must move: DaemonSet pods and pods that go with
+      the node are not counted.
+    - While it is released, neither the limits nor the share apply; removals are still counted
+      for the time afterwards.
     - A cluster without maxDisruption stores no state for it.
     """
 
@@ -419,9 +504,16 @@ class CircuitBreaker:
         self._before = state.memory.breaker
         self._counts = self._allowed != MaxDisruption()
         self._removals = self._before.last_hour(self._now) if self._counts else ()
-        self._tripped_at = self._before.tripped_at if self._allowed.share > 0 and not self._released else 0.0
+        self._tripped_at = (
+            self._before.tripped_at if self._allowed.share > 0 and not self._released else 0.0
+        )
         self._wanted = self._before.wanted if self._tripped_at else 0
-        registered = {node.name for group in state.groups.values() if not group.group.error for node in group.nodes}
+        registered = {
+            node.name
+            for group in state.groups.values()
+            if not group.group.error
+            for node in group.nodes
+        }
         self._registered = len(registered)
         removals = _open_specs(state, OperationKind.DELETE_NODES)
         self._in_removal = len({target.node for target in _targets(removals)} & registered)
@@ -436,16 +528,19 @@ class CircuitBreaker:
         if not self._tripped_at:
             return None
         share = self._allowed.share
-        return Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=self._wanted, of=self._registered, share=share)
+        return Reason.of(
+            ReasonCode.DISRUPTION_BRAKE, nodes=self._wanted, of=self._registered, share=share
+        )
 
     def check_share(self, nodes: int) -> Reason | None:
-        """Return why none of these nodes may be removed. nodes: how many would be if only parallelism and the hourly
-        limits applied.
+        """Return why none of these nodes may be removed. nodes: how many would be if only
+        parallelism and the hourly limits applied.
 
-        Nodes that are being removed but are still registered count as well, because the share limits the part of the
-        cluster that is missing at one time. At least one node may always be removed. A plan of a single node never
-        trips the breaker: while other nodes are being removed, it waits for them (PARALLELISM). Nodes that their vendor
-        takes back are missing, too, but no plan wanted that: they make others wait, and never trip the breaker.
+        Nodes that are being removed but are still registered count as well, because the share
+        limits the part of the cluster that is missing at one time. At least one node may always be
+        removed. A plan of a single node never trips the breaker: while other nodes are being
+        removed, it waits for them (PARALLELISM). Nodes that their vendor takes back are missing,
+        too, but no plan wanted that: they make others wait, and never trip the breaker.
         """
         share = self._allowed.share
         if share <= 0 or self._released:
@@ -454,12 +549,14 @@ class CircuitBreaker:
         wanted = missing - self._interrupted
         if wanted > most and not self._tripped_at and nodes > 1:
             self._tripped_at, self._wanted = self._now, wanted
-        return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
+        return self.trip or (
+            Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None
+        )
 
     def rooms(self) -> list[tuple[str, int, Reason]]:
-        """Return what is left for a method that stays within all limits: "nodes" or "pods", how many of them, and the
-        reason of what has no room. Nothing is left where a unit waits for room already. The share counts nodes in
-        removal and never trips."""
+        """Return what is left for a method that stays within all limits: "nodes" or "pods", how
+        many of them, and the reason of what has no room. Nothing is left where a unit waits for
+        room already. The share counts nodes in removal and never trips."""
         rooms = []
         for column, limit, what in (
             (_NODES, self._allowed.nodes_per_hour, "nodes"),
@@ -473,15 +570,17 @@ class CircuitBreaker:
             removals = (*self._removals, (self._now, self._nodes, self._pods))
             left = max(0, limit - sum(int(removal[column]) for removal in removals))
             until = self._wait(column, limit, left + 1) or self._now + HOUR
-            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until)
+            reason = Reason.of(
+                ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until
+            )
             rooms.append((what, left, reason))
         if (left_of_share := self._share_left()) is not None:
             rooms.append(("nodes", left_of_share, self._beyond_share()))
         return rooms
 
     def refuse_share(self, nodes: int) -> Reason | None:
-        """Return why a unit exceeds the share, for a method that limits itself to it. What such a method wants beyond
-        the share is no mistake and does not trip the breaker."""
+        """Return why a unit exceeds the share, for a method that limits itself to it. What such a
+        method wants beyond the share is no mistake and does not trip the breaker."""
         left = self._share_left()
         return None if left is None or nodes <= left else self._beyond_share()
 
@@ -492,7 +591,9 @@ class CircuitBreaker:
         """Return how many more nodes the share allows at once, None if it does not apply."""
         if self._allowed.share <= 0 or self._released:
             return None
-        return 0 if self._tripped_at else max(0, self._most_at_once() - self._nodes - self._in_removal)
+        return (
+            0 if self._tripped_at else max(0, self._most_at_once() - self._nodes - self._in_removal)
+        )
 
     def _most_at_once(self) -> int:
         return max(1, int(self._allowed.share * self._registered + 1e-9))
@@ -500,9 +601,9 @@ class CircuitBreaker:
     def refuse(self, nodes: int, pods: int) -> Reason | None:
         """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
 
-        Units do not overtake each other: once a unit waits for room, all later units that need the same room wait
-        behind it, so that small units never starve a large one. A unit larger than the whole limit is removed when the
-        hour is empty.
+        Units do not overtake each other: once a unit waits for room, all later units that need the
+        same room wait behind it, so that small units never starve a large one. A unit larger than
+        the whole limit is removed when the hour is empty.
         """
         if self._released:
             return None
@@ -513,7 +614,9 @@ class CircuitBreaker:
             if limit <= 0 or not need:
                 continue
             if column not in self._full and (until := self._wait(column, limit, need)) is not None:
-                self._full[column] = Reason.of(ReasonCode.DISRUPTION_LIMIT, what=what, limit=limit, until=until)
+                self._full[column] = Reason.of(
+                    ReasonCode.DISRUPTION_LIMIT, what=what, limit=limit, until=until
+                )
             if column in self._full:
                 return self._full[column]
         return None
@@ -526,15 +629,20 @@ class CircuitBreaker:
 
     def after(self) -> BreakerState:
         """Return the state for the next pass, unchanged if nothing happened."""
-        removals = (*self._removals, *([(self._now, self._nodes, self._pods)] if self._nodes and self._counts else []))
+        removals = (
+            *self._removals,
+            *([(self._now, self._nodes, self._pods)] if self._nodes and self._counts else []),
+        )
         return msgspec.structs.replace(
             self._before, removals=removals, tripped_at=self._tripped_at, wanted=self._wanted
         )
 
     def _wait(self, column: int, limit: int, need: int) -> float | None:
-        """Return when enough of the counted removals are over an hour old; None where there is room now. An instant in
-        the future expires later than in an hour."""
-        removals = sorted((*self._removals, (self._now, self._nodes, self._pods)), key=lambda removal: removal[0])
+        """Return when enough of the counted removals are over an hour old; None where there is room
+        now. An instant in the future expires later than in an hour."""
+        removals = sorted(
+            (*self._removals, (self._now, self._nodes, self._pods)), key=lambda removal: removal[0]
+        )
         used = sum(int(removal[column]) for removal in removals)
         if used + need <= limit or (need > limit and not used):
             return None
@@ -546,11 +654,12 @@ class CircuitBreaker:
 
 
 class _Parallelism:
-    """How many more nodes may be in removal at once, and how many of them may be draining, after removals in flight and
-    the drains of restarts.
+    """How many more nodes may be in removal at once, and how many of them may be draining, after
+    removals in flight and the drains of restarts.
 
-    An atomic group is taken whole or not at all. The first one of a plan may exceed what is left, because otherwise a
-    large group could never be removed; it may not if nothing is left. See docs/reference/scale-down.md "Parallelism".
+    An atomic group is taken whole or not at all. The first one of a plan may exceed what is left,
+    because otherwise a large group could never be removed; it may not if nothing is left. See
+    docs/reference/scale-down.md "Parallelism".
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -559,17 +668,21 @@ class _Parallelism:
         self._most = state.options.max_scale_down_parallelism
         self._most_drains = state.options.max_drain_parallelism
         self._left = max(0, self._most - len(targets))
-        self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in drained))
+        self._drains_left = max(
+            0, self._most_drains - sum(bool(target.evict) for target in drained)
+        )
         self._may_overflow = True
 
     def refuse(self, nodes: int, drains: int, *, atomic: bool) -> Reason | None:
-        """Return why a unit of this many nodes, some of which need a drain, may not be removed now. Drained nodes count
-        as nodes too, so the node limit also applies to them."""
+        """Return why a unit of this many nodes, some of which need a drain, may not be removed now.
+        Drained nodes count as nodes too, so the node limit also applies to them."""
         if nodes <= self._left and drains <= self._drains_left:
             return None
         if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
             return None
-        return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
+        return Reason.of(
+            ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains
+        )
 
     def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
         """Count a unit that is removed. After an overflow nothing is left."""
@@ -579,10 +692,12 @@ class _Parallelism:
 
 
 class _ClusterMinimums:
-    """The room above each of the cluster's minimums of cores, memory and GPUs, reduced by every node that is taken.
+    """The room above each of the cluster's minimums of cores, memory and GPUs, reduced by
+    every node that is taken.
 
-    This is the counterpart of scale_up/limits.py and counts the same way: cores rounded up per node, no virtual-kubelet
-    nodes. Nodes that are being removed count as gone, so that two passes never use the same room.
+    This is the counterpart of scale_up/limits.py and counts the same way: cores rounded up per
+    node, no virtual-kubelet nodes. Nodes that are being removed count as gone, so that two passes
+    never use the same room.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -592,15 +707,24 @@ class _ClusterMinimums:
             least[kind] = max(fewest, least.get(kind, 0))
         self.room = {name: -amount for name, amount in least.items() if amount > 0}
         for node in state.snapshot.nodes if self.room else ():
-            if node.name not in state.leaving - state.restarting and node.labels.get("type") != "virtual-kubelet":
+            if (
+                node.name not in state.leaving - state.restarting
+                and node.labels.get("type") != "virtual-kubelet"
+            ):
                 for name, amount in self.amounts(node).items():
                     self.room[name] += amount
 
     def refuse(self, node: Node) -> Reason | None:
-        """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
-        minimum."""
-        short = [name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])]
-        return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
+        """Return why a node is still needed for a minimum. A node that has nothing of a resource
+        does not affect that minimum."""
+        short = [
+            name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])
+        ]
+        return (
+            Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short)))
+            if short
+            else None
+        )
 
     def take(self, node: Node, times: int) -> None:
         """Count a node that is removed; times -1: one that stays after all."""
@@ -608,7 +732,8 @@ class _ClusterMinimums:
             self.room[name] -= times * amount
 
     def amounts(self, node: Node) -> dict[str, int]:
-        """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
+        """Return what a node counts for each resource with a minimum: cores,
+        bytes, GPUs of a label's type."""
         if not self.room:
             return {}
         source = node.capacity or node.allocatable
@@ -617,4 +742,7 @@ class _ClusterMinimums:
             return {name: amounts[name] for name in self.room}
         types = {node.labels[label] for label in GPU_LABELS if label in node.labels}
         gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
-        return {name: amounts.get(name, source.get(name, 0) or (gpus if name in types else 0)) for name in self.room}
+        return {
+            name: amounts.get(name, source.get(name, 0) or (gpus if name in types else 0))
+            for name in self.room
+        }

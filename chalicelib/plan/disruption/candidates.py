@@ -1,14 +1,17 @@
-"""Which nodes may be removed at all, before any simulation: utilization, eligibility, and what blocks a drain.
+"""Which nodes may be removed at all, before any simulation: utilization, eligibility,
+and what blocks a drain.
 
-Utilization is requests divided by allocatable, the larger of cpu and memory; on a GPU node only the GPU counts.
-DaemonSet and mirror pods may be excluded from both sides; a pod that has been terminating for long is excluded from the
-requests. It is computed for all nodes at once, from the pass's index of pods by node.
+Utilization is requests divided by allocatable, the larger of cpu and memory; on a GPU node only the
+GPU counts. DaemonSet and mirror pods may be excluded from both sides; a pod that has been
+terminating for long is excluded from the requests. It is computed for all nodes at once, from the
+pass's index of pods by node.
 
 The eligibility rules are in Cluster Autoscaler's order, the inexpensive ones first.
 
-The drain rules give most pods of a class the same answer: unless a pod is being deleted, has ended or is young in
-kube-system, every rule but the last depends only on its class. The rules are therefore evaluated once per class, and
-only the PodDisruptionBudgets, which a plan uses up as it goes, are checked in the removal simulation.
+The drain rules give most pods of a class the same answer: unless a pod is being deleted, has ended
+or is young in kube-system, every rule but the last depends only on its class. The rules are
+therefore evaluated once per class, and only the PodDisruptionBudgets, which a plan uses up as it
+goes, are checked in the removal simulation.
 """
 
 from __future__ import annotations
@@ -63,10 +66,19 @@ class Usage:
         options, occupancy, classes = state.options, state.occupancy, state.snapshot.classes
         self._options, self._index, self._lacking = options, occupancy.index, state.lacking
         requests = np.array(
-            [*([cls.requests.get(name, 0) for name in _NAMES] for cls in classes), [0] * len(_NAMES)], dtype=np.float64
+            [
+                *([cls.requests.get(name, 0) for name in _NAMES] for cls in classes),
+                [0] * len(_NAMES),
+            ],
+            dtype=np.float64,
         )
-        kinds = np.array([*(_DAEMON * cls.is_daemonset + _MIRROR * cls.mirror for cls in classes), 0], dtype=np.int64)
-        expendable = np.array([*(is_expendable(cls, options) for cls in classes), False], dtype=np.bool_)
+        kinds = np.array(
+            [*(_DAEMON * cls.is_daemonset + _MIRROR * cls.mirror for cls in classes), 0],
+            dtype=np.int64,
+        )
+        expendable = np.array(
+            [*(is_expendable(cls, options) for cls in classes), False], dtype=np.bool_
+        )
         counted: Bools = (occupancy.where >= 0) & ~expendable[occupancy.cls]
         terminating: Bools = np.zeros(len(counted), dtype=np.bool_)
         for at, pod in occupancy.pods(counted & occupancy.dying):
@@ -81,7 +93,9 @@ class Usage:
                     for name in range(len(_NAMES))
                 ]
             )
-            whole: Ints = np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            whole: Ints = (
+                np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            )
             return whole
 
         self._all = sums(counted)
@@ -112,11 +126,13 @@ class Usage:
         return Utilization(name, share, gpu=gpu is not None)
 
     def share(self, node: Node) -> float:
-        """Return how full a node is by the requests of all its pods: the largest share of cpu, memory or GPUs; 1 if
-        unknown."""
+        """Return how full a node is by the requests of all its pods: the largest share of cpu,
+        memory or GPUs; 1 if unknown."""
         requests = self._all[:, self._index[node.name]].sum(axis=1)
         shares = [
-            float(requests[row]) / room for row, name in enumerate(_NAMES) if (room := node.allocatable.get(name))
+            float(requests[row]) / room
+            for row, name in enumerate(_NAMES)
+            if (room := node.allocatable.get(name))
         ]
         return max(shares, default=1.0)
 
@@ -135,10 +151,11 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
     keeps_size: bool = False,
     unready: bool = False,
 ) -> Reason | None:
-    """Return why a node is not a candidate of a method, None if it is one. may_buy: the method may buy nodes first, so
-    neither the minimum of a pool nor a failed simulation without purchases excludes a node. keeps_size: it may buy
-    another node of the same group, so the group's minimum does not, either. unready: it takes nodes that are not ready,
-    whatever scaleDownUnreadyEnabled says."""
+    """Return why a node is not a candidate of a method, None if it is one. may_buy: the method may
+    buy nodes first, so neither the minimum of a pool nor a failed simulation without purchases
+    excludes a node. keeps_size: it may buy another node of the same group, so the group's minimum
+    does not, either. unready: it takes nodes that are not ready, whatever scaleDownUnreadyEnabled
+    says."""
     options, bucket = state.options, state.buckets[node.name]
     node_memory = state.memory.nodes.get(node.name, NodeMemory())
     group = state.groups.get(state.group_of.get(node.name, ""))
@@ -152,11 +169,15 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return Reason.of(ReasonCode.BEING_DELETED)
     if (
         not may_buy
-        and state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout
+        and state.now
+        < node_memory.unremovable_until
+        <= state.now + options.unremovable_node_recheck_timeout
     ):
         why = node_memory.why  # the verdict still names the cause that an earlier pass recorded
         was = {"was": why.code.value, **why.params} if why is not None else {}
-        return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": node_memory.unremovable_until, **was})
+        return Reason(
+            ReasonCode.RECENTLY_UNREMOVABLE, {"until": node_memory.unremovable_until, **was}
+        )
     if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
         return Reason.of(ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION)
     if group is None:
@@ -171,8 +192,11 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
     return minimum or method_filter(node, group, state, usage)
 
 
-def _minimum_reason(group_state: NodeGroupState, state: ClusterState, *, pools: bool) -> Reason | None:
-    """Return which minimum keeps a group from losing a node. pools: whether the minimum of its pool counts."""
+def _minimum_reason(
+    group_state: NodeGroupState, state: ClusterState, *, pools: bool
+) -> Reason | None:
+    """Return which minimum keeps a group from losing a node. pools: whether the
+    minimum of its pool counts."""
     group, size = group_state.group, group_state.target - group_state.leaving
     if size <= group.min:
         return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=size)
@@ -186,11 +210,15 @@ def _minimum_reason(group_state: NodeGroupState, state: ClusterState, *, pools: 
     return at_minimum(group, spares(groups_of_pool, lambda other: other.target - other.leaving))
 
 
-def utilization_reason(node: Node, group_state: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
+def utilization_reason(
+    node: Node, group_state: NodeGroupState, state: ClusterState, usage: Usage
+) -> Reason | None:
     """Return why a node is used too much, by the thresholds of its group and of the cluster."""
     own, options = group_state.group.options, state.options
     ignore = own.ignore_daemonsets_utilization
-    used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
+    used = usage.of(
+        node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore
+    )
     if used is None:
         return Reason.of(ReasonCode.UNEXPECTED, detail="node has no allocatable cpu or memory")
     threshold, default = (
@@ -202,14 +230,18 @@ def utilization_reason(node: Node, group_state: NodeGroupState, state: ClusterSt
     if used.share <= threshold:
         return None
     return Reason.of(
-        ReasonCode.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4), threshold=threshold
+        ReasonCode.NOT_UNDERUTILIZED,
+        resource=used.resource,
+        utilization=round(used.share, 4),
+        threshold=threshold,
     )
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node that may go, and what that requires. pods: those that must move. limited: pods whose budgets must allow
-    one more disruption, with the budgets' names; used: budget -> the disruptions that moving all pods uses. waits_for:
-    a pod that must complete first. share: how full the node is."""
+    """A node that may go, and what that requires. pods: those that must move. limited: pods whose
+    budgets must allow one more disruption, with the budgets' names; used: budget -> the disruptions
+    that moving all pods uses. waits_for: a pod that must complete first. share: how full the node
+    is."""
 
     node: Node
     group: str
@@ -221,9 +253,10 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class DrainabilityChecker:
-    """The drain rules of one pass. dead: names of nodes that are repaired because their kubelets do not answer. A pod
-    that is being deleted there is only waited for, so no rule holds it and it uses no budget. One of a StatefulSet
-    still needs a place, because its successor comes when it has gone; of the others the successors exist already."""
+    """The drain rules of one pass. dead: names of nodes that are repaired because their kubelets do
+    not answer. A pod that is being deleted there is only waited for, so no rule holds it and it
+    uses no budget. One of a StatefulSet still needs a place, because its successor comes when it
+    has gone; of the others the successors exist already."""
 
     def __init__(self, state: ClusterState, pdbs: PdbTracker, dead: Container[str] = ()) -> None:
         snapshot = state.snapshot
@@ -237,7 +270,11 @@ class DrainabilityChecker:
         """Return the candidate, or the pod that blocks the node whatever the budgets allow."""
         gap = self._unreadable.get(node.name)
         if gap is not None:
-            what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
+            what = (
+                f"pod {gap.name} could not be read"
+                if gap.kind == "Pod"
+                else "the Node could not be read"
+            )
             return NodeVerdict(node.name, Reason.of(ReasonCode.UNEXPECTED, detail=what), gap.name)
         moving: list[Pod] = []
         limited: list[tuple[Pod, tuple[str, ...]]] = []
@@ -253,10 +290,12 @@ class DrainabilityChecker:
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:
-                    # As in Cluster Autoscaler, the first pod that blocks a node gives the reason, also one whose budget
-                    # has no disruptions from the beginning.
+                    # As in Cluster Autoscaler, the first pod that blocks a node gives the reason,
+                    # also one whose budget has no disruptions from the beginning.
                     if (spent := self._pdbs.exhausted(limited)) is not None:
-                        return blocked(node, spent[0], Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent[1]))
+                        return blocked(
+                            node, spent[0], Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent[1])
+                        )
                     return blocked(node, pod, verdict.reason)
                 if verdict.action is Action.WAIT:
                     waits_for = pod.key
@@ -272,11 +311,13 @@ class DrainabilityChecker:
         return Candidate(node, group, tuple(moving), tuple(limited), used, waits_for, share)
 
     def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
-        """Return the verdict of the rules before the budgets (None: the budgets decide), and the budgets that moving
-        the pod uses."""
+        """Return the verdict of the rules before the budgets (None: the budgets decide), and the
+        budgets that moving the pod uses."""
         pod_class = self._classes[pod.cls]
         if pod.deleted or pod.unready or pod.phase not in _ALIVE or pod.namespace == "kube-system":
-            return first_verdict(pod, pod_class, self._context, BEFORE_BUDGETS), self._pdbs.spent_by(pod)
+            return first_verdict(
+                pod, pod_class, self._context, BEFORE_BUDGETS
+            ), self._pdbs.spent_by(pod)
         answer = self._by_class.get(pod.cls)
         if answer is None:
             verdict = first_verdict(pod, pod_class, self._context, BEFORE_BUDGETS)
@@ -291,10 +332,15 @@ def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
 
 
 def find_candidates(
-    state: ClusterState, simulated: SimulatedCluster, pdbs: PdbTracker, method_filter: Filter, *, may_buy: bool = False
+    state: ClusterState,
+    simulated: SimulatedCluster,
+    pdbs: PdbTracker,
+    method_filter: Filter,
+    *,
+    may_buy: bool = False,
 ) -> tuple[list[Candidate], dict[str, NodeVerdict]]:
-    """Return the nodes that a method may try to remove, and the verdicts on all other nodes. may_buy: as for
-    ineligibility_reason."""
+    """Return the nodes that a method may try to remove, and the verdicts on all other nodes.
+    may_buy: as for ineligibility_reason."""
     usage, checker = Usage(state), DrainabilityChecker(state, pdbs)
     candidates: list[Candidate] = []
     verdicts: dict[str, NodeVerdict] = {}
@@ -317,8 +363,8 @@ def find_candidates(
 
 
 def removable_rows(state: ClusterState, simulated: SimulatedCluster) -> frozenset[int]:
-    """Return the rows of the nodes with little use whose pods may all be moved, for scale-up to prefer the nodes that
-    stay. No removal is simulated."""
+    """Return the rows of the nodes with little use whose pods may all be moved, for scale-up to
+    prefer the nodes that stay. No removal is simulated."""
     usage = Usage(state)
     checker = DrainabilityChecker(state, PdbTracker(state.snapshot.budgets, state.snapshot.classes))
     return frozenset(

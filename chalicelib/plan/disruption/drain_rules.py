@@ -1,8 +1,10 @@
-"""Whether a pod may be moved off its node: the drain rules, in upstream's order, and the disruptions that
-PodDisruptionBudgets still allow. The first decisive rule counts, and a pod without one is movable.
+"""Whether a pod may be moved off its node: the drain rules, in upstream's order, and the
+disruptions that PodDisruptionBudgets still allow. The first decisive rule counts, and a
+pod without one is movable.
 
-A rule gets all three arguments of the table and uses those that it needs. drainability (candidates.py) asks the rules
-for each class of pods; operations/drain_recheck.py asks them again before the first eviction.
+A rule gets all three arguments of the table and uses those that it needs. drainability
+(candidates.py) asks the rules for each class of pods; operations/drain_recheck.py asks them again
+before the first eviction.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ def _block(code: ReasonCode, **params: str | int) -> Verdict:
 
 
 class DrainContext(msgspec.Struct, frozen=True):
-    """Inputs of a drain rule. controllers: by (kind, namespace, name); controller_kinds: the kinds that could be
-    read."""
+    """Inputs of a drain rule. controllers: by (kind, namespace, name); controller_kinds: the
+    kinds that could be read."""
 
     now: float
     options: Options
@@ -62,7 +64,9 @@ class DrainContext(msgspec.Struct, frozen=True):
     budgets: PdbTracker
 
     @classmethod
-    def of(cls, snapshot: Snapshot, options: Options, now: float, budgets: PdbTracker) -> DrainContext:
+    def of(
+        cls, snapshot: Snapshot, options: Options, now: float, budgets: PdbTracker
+    ) -> DrainContext:
         """Return the context for the controllers of a snapshot."""
         controllers = {(c.kind, c.namespace, c.name): c for c in snapshot.controllers}
         return cls(now, options, controllers, frozenset(snapshot.controller_kinds), budgets)
@@ -90,9 +94,10 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 
 
 def replica_count(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """The controller exists and has enough replicas. This rule comes before "safe to evict" because a pod whose
-    controller is gone would not be recreated. It applies only with skipNodesWithCustomControllerPods, and to controller
-    kinds that could be read; a controller of another API group is never read."""
+    """The controller exists and has enough replicas. This rule comes before "safe to evict" because
+    a pod whose controller is gone would not be recreated. It applies only with
+    skipNodesWithCustomControllerPods, and to controller kinds that could be read; a controller of
+    another API group is never read."""
     if pod_class.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
         return None
     kind, name = pod_class.owner.kind, pod_class.owner.name
@@ -111,24 +116,28 @@ def replica_count(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdi
 
 
 def daemonset(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """DaemonSet pods go with the node; they are evicted on a best-effort basis and need no other place."""
+    """DaemonSet pods go with the node; they are evicted on a best-effort basis
+    and need no other place."""
     return EVICT if pod_class.is_daemonset else None
 
 
 def safe_to_evict(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """`safe-to-evict: "true"` makes a pod movable whatever later rules say, including PodDisruptionBudgets; the
-    eviction itself still checks those."""
+    """`safe-to-evict: "true"` makes a pod movable whatever later rules say, including
+    PodDisruptionBudgets; the eviction itself still checks those."""
     return MOVABLE if pod_class.safe_to_evict == "true" else None
 
 
 def terminal(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """A pod that has ended needs no place: Failed, or Succeeded and not to be restarted."""
-    ended = pod.phase == "Failed" or (pod.phase == "Succeeded" and pod_class.restart_policy in {"Never", "OnFailure"})
+    ended = pod.phase == "Failed" or (
+        pod.phase == "Succeeded" and pod_class.restart_policy in {"Never", "OnFailure"}
+    )
     return EVICT if ended else None
 
 
 def on_completion(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """`safe-to-evict: "on-completion"`: the node may be selected, and the removal waits until the pod has completed."""
+    """`safe-to-evict: "on-completion"`: the node may be selected, and the removal waits
+    until the pod has completed."""
     return WAIT if pod_class.safe_to_evict == "on-completion" else None
 
 
@@ -136,20 +145,28 @@ def on_completion(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdi
 
 
 def replicated(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """A pod that no controller would recreate blocks removal; by default, so does a pod of an unknown kind of
-    controller."""
+    """A pod that no controller would recreate blocks removal; by default, so does a pod of an
+    unknown kind of controller."""
     owner = pod_class.owner
     if owner is None:
         return _block(ReasonCode.NOT_REPLICATED)
-    if context.options.skip_nodes_with_custom_controller_pods and owner.kind not in KNOWN_CONTROLLERS:
+    if (
+        context.options.skip_nodes_with_custom_controller_pods
+        and owner.kind not in KNOWN_CONTROLLERS
+    ):
         return _block(ReasonCode.NOT_REPLICATED, controller=f"{owner.kind}/{owner.name}")
     return None
 
 
 def system(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """A kube-system pod that no PodDisruptionBudget selects blocks removal. blockingSystemPodDistruptionTimeout limits
-    this to the first time of the pod: an older one is movable, and later rules are skipped."""
-    if not context.options.skip_nodes_with_system_pods or pod.namespace != "kube-system" or context.budgets.of(pod.cls):
+    """A kube-system pod that no PodDisruptionBudget selects blocks removal.
+    blockingSystemPodDistruptionTimeout limits this to the first time of the pod: an older one is
+    movable, and later rules are skipped."""
+    if (
+        not context.options.skip_nodes_with_system_pods
+        or pod.namespace != "kube-system"
+        or context.budgets.of(pod.cls)
+    ):
         return None
     if context.now - pod.created > context.options.blocking_system_pod_disruption_timeout:
         return MOVABLE
@@ -157,25 +174,30 @@ def system(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | No
 
 
 def not_safe_to_evict(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """`safe-to-evict: "false"` blocks the removal of the node until the annotation is removed. Only the exact value
-    counts."""
+    """`safe-to-evict: "false"` blocks the removal of the node until the annotation is removed.
+    Only the exact value counts."""
     return _block(ReasonCode.NOT_SAFE_TO_EVICT) if pod_class.safe_to_evict == "false" else None
 
 
 def local_storage(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """Pods with hostPath or emptyDir volumes block removal because data on the node would be lost, unless the volume is
-    named in `safe-to-evict-local-volumes` (comma-separated, without trimming) or is in memory."""
+    """Pods with hostPath or emptyDir volumes block removal because data on the node would be
+    lost, unless the volume is named in `safe-to-evict-local-volumes` (comma-separated, without
+    trimming) or is in memory."""
     if not context.options.skip_nodes_with_local_storage:
         return None
     exempt = pod_class.safe_local_volumes.split(",")
-    volumes = (v.name for v in pod_class.volumes if v.kind in {"hostPath", "emptyDir"} and v.name not in exempt)
+    volumes = (
+        v.name
+        for v in pod_class.volumes
+        if v.kind in {"hostPath", "emptyDir"} and v.name not in exempt
+    )
     name = next(volumes, None)
     return _block(ReasonCode.LOCAL_STORAGE, volume=name) if name is not None else None
 
 
 def pdb(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
-    """Every PodDisruptionBudget that selects the pod allows one more disruption; pods that this plan moves already
-    count."""
+    """Every PodDisruptionBudget that selects the pod allows one more disruption; pods that this
+    plan moves already count."""
     budgets = (name for name in context.budgets.spent_by(pod) if context.budgets.left(name) < 1)
     name = next(budgets, None)
     return _block(ReasonCode.NOT_ENOUGH_PDB, budget=name) if name is not None else None
@@ -202,9 +224,13 @@ BEFORE_BUDGETS = RULES[:-1]
 
 
 def first_verdict(
-    pod: Pod, pod_class: PodClass, context: DrainContext, rules: tuple[tuple[str, Rule], ...] = RULES
+    pod: Pod,
+    pod_class: PodClass,
+    context: DrainContext,
+    rules: tuple[tuple[str, Rule], ...] = RULES,
 ) -> Verdict | None:
-    """Return the verdict of the first decisive rule; None where no rule decides, which means MOVABLE."""
+    """Return the verdict of the first decisive rule; None where no rule
+    decides, which means MOVABLE."""
     for _, rule in rules:
         verdict = rule(pod, pod_class, context)
         if verdict is not None:
@@ -213,32 +239,39 @@ def first_verdict(
 
 
 class PdbTracker:
-    """Disruptions left per PodDisruptionBudget, `namespace/name`, within one plan: each class is matched once, and pods
-    that the plan moves use up disruptions.
+    """Disruptions left per PodDisruptionBudget, `namespace/name`, within one plan: each class is
+    matched once, and pods that the plan moves use up disruptions.
 
-    Evicting a pod that is not ready costs no disruption if its budget says so (`unhealthyPodEvictionPolicy`). With
-    AlwaysAllow such a pod may always be evicted; otherwise it may be evicted while the budget's application is healthy
-    without it, as in the eviction API.
+    Evicting a pod that is not ready costs no disruption if its budget says so
+    (`unhealthyPodEvictionPolicy`). With AlwaysAllow such a pod may always be evicted; otherwise it
+    may be evicted while the budget's application is healthy without it, as in the eviction API.
     """
 
     def __init__(self, budgets: Sequence[Budget], classes: Sequence[PodClass]) -> None:
         self._classes = classes
-        # By namespace and one label that the budget's selector requires; None: selectors that require no single label.
+        # By namespace and one label that the budget's selector requires; None: selectors that
+        # require no single label.
         self._by_label: dict[tuple[str, tuple[str, str] | None], list[Budget]] = {}
         for budget in budgets:
             requirements = budget.selector.requirements if budget.selector is not None else ()
-            label = next((requirement for requirement in requirements if requirement.operator == "In"), None)
-            for pair in [(label.key, value) for value in label.values] if label is not None else [None]:
+            label = next(
+                (requirement for requirement in requirements if requirement.operator == "In"), None
+            )
+            for pair in (
+                [(label.key, value) for value in label.values] if label is not None else [None]
+            ):
                 self._by_label.setdefault((budget.namespace, pair), []).append(budget)
         self._allowed = {_name(b): b.allowed for b in budgets}
         self._left = dict(self._allowed)
-        self._lenient = frozenset(_name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole)
+        self._lenient = frozenset(
+            _name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole
+        )
         self._of: dict[int, tuple[str, ...]] = {}
         self._compared: dict[str, int] = {}  # namespace -> selectors compared with a class
 
     def of(self, cls: int) -> tuple[str, ...]:
-        """Return the budgets that select a class. A budget without a selector selects nothing; an empty selector
-        selects everything."""
+        """Return the budgets that select a class. A budget without a selector selects nothing; an
+        empty selector selects everything."""
         names = self._of.get(cls)
         if names is None:
             pod = self._classes[cls]
@@ -251,9 +284,9 @@ class PdbTracker:
         return names
 
     def _selects(self, budget: Budget, pod: PodClass) -> bool:
-        """Return whether a budget selects a class. In a namespace with more budgets and classes than can be compared,
-        the worst case is assumed: budgets that are no longer compared count as selecting the class, so its pods are
-        not moved."""
+        """Return whether a budget selects a class. In a namespace with more budgets and classes
+        than can be compared, the worst case is assumed: budgets that are no longer compared count
+        as selecting the class, so its pods are not moved."""
         if budget.selector is None:
             return False
         compared = self._compared[pod.namespace] = self._compared.get(pod.namespace, 0) + 1
@@ -271,11 +304,15 @@ class PdbTracker:
         return self._left[name]
 
     def exhausted(self, limited: Iterable[tuple[Pod, tuple[str, ...]]]) -> tuple[Pod, str] | None:
-        """Return the first of these pods with a budget that has no disruptions left, and that budget."""
-        return next(((pod, name) for pod, names in limited for name in names if self._left[name] < 1), None)
+        """Return the first of these pods with a budget that has no
+        disruptions left, and that budget."""
+        return next(
+            ((pod, name) for pod, names in limited for name in names if self._left[name] < 1), None
+        )
 
     def use(self, used: Mapping[str, int]) -> bool:
-        """Use `count` disruptions. Returns whether a budget had fewer left than requested (a risky drain)."""
+        """Use `count` disruptions. Returns whether a budget had fewer left than
+        requested (a risky drain)."""
         risky = False
         for name, count in used.items():
             risky |= self._left[name] < count
@@ -283,7 +320,8 @@ class PdbTracker:
         return risky
 
     def copy(self) -> PdbTracker:
-        """Return a tracker with the same disruptions left, for a trial that is undone. What was matched is shared."""
+        """Return a tracker with the same disruptions left, for a trial that is undone.
+        What was matched is shared."""
         other = copy(self)
         other._left = dict(self._left)
         other._allowed = dict(self._left)

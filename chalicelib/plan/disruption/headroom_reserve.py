@@ -1,16 +1,18 @@
-"""Reserves headroom while removals are simulated: the nodes that stay must offer the headroom that existing nodes
-offer.
+"""Reserves headroom while removals are simulated: the nodes that stay must offer the headroom
+that existing nodes offer.
 
-Its virtual pods are not placed anywhere. They would tie down the nodes on which they happened to be placed, and keep
-real pods from the only nodes that these may use. Instead, the number that the open rows could take is counted, which is
-the same for equal pods. Two counts must suffice:
+Its virtual pods are not placed anywhere. They would tie down the nodes on which they happened to be
+placed, and keep real pods from the only nodes that these may use. Instead, the number that the open
+rows could take is counted, which is the same for equal pods. Two counts must suffice:
 
     planned ► with all moving pods where the plan puts them: all unneeded nodes can be removed
-    sure    ► with the pods of as many drains as may run at once wherever they do most harm (HeadroomCost): a drain
+    sure    ► with the pods of as many drains as may run at once wherever they do most
+            harm (HeadroomCost): a drain
               never causes a purchase, so nothing is drained and bought in turn
 
-A row is counted again only when something on it changes, and only for the kinds that may use it. Rules of real pods
-about others are evaluated once, at the beginning: a node whose pod excludes all others provides no headroom.
+A row is counted again only when something on it changes, and only for the kinds that may use it.
+Rules of real pods about others are evaluated once, at the beginning: a node whose pod excludes all
+others provides no headroom.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ _SUM = 2**52  # cap of a sum
 
 
 class _Ledger:
-    """Room of every kind on every row. room: (kinds, rows); total, own, rows: per kind, virtual pods that fit, those on
-    rows that no other kind may use, and the number of rows that take any."""
+    """Room of every kind on every row. room: (kinds, rows); total, own, rows: per
+    kind, virtual pods that fit, those on rows that no other kind may use, and the
+    number of rows that take any."""
 
     def __init__(self, room: Ints, alone: Bools) -> None:
         self.room = room.copy()
@@ -48,7 +51,8 @@ class _Ledger:
 
 
 class HeadroomReserve:
-    """All headroom in the current state of the simulated cluster. drains: how many nodes may be drained at once."""
+    """All headroom in the current state of the simulated cluster. drains: how many
+    nodes may be drained at once."""
 
     def __init__(self, simulated: SimulatedCluster, drains: int) -> None:
         self._simulated, self._names = simulated, [spare.name for spare in simulated.spare]
@@ -57,25 +61,37 @@ class HeadroomReserve:
         classes = [spare.cls for spare in simulated.spare]
         barred = [(simulated.capacity(cls) > 0) & (simulated.quota(cls)[0] == 0) for cls in classes]
         usable = np.array(
-            [(simulated.static(cls) & ~bars)[: simulated.real] for cls, bars in zip(classes, barred, strict=True)]
+            [
+                (simulated.static(cls) & ~bars)[: simulated.real]
+                for cls, bars in zip(classes, barred, strict=True)
+            ]
         )
         shared: Bools = usable.sum(axis=0) > 1
         self._alone: list[bool] = (~shared).tolist()
         self._free: Ints = simulated.table.free[: simulated.real].copy()
-        fits = [np.maximum(least_fit(self._free, *simulated.table.columns.asked(cls)), 0) for cls in classes]
+        fits = [
+            np.maximum(least_fit(self._free, *simulated.table.columns.asked(cls)), 0)
+            for cls in classes
+        ]
         room: Ints = np.where(usable & simulated.open[: simulated.real], np.array(fits), 0)
         self._start = _Ledger(room, ~shared)
         self._pairs = [
-            tuple(zip(*(column.tolist() for column in simulated.table.columns.asked(cls)), strict=True))
+            tuple(
+                zip(
+                    *(column.tolist() for column in simulated.table.columns.asked(cls)), strict=True
+                )
+            )
             for cls in classes
         ]
         self._kinds_on: list[list[int]] = [[] for _ in range(simulated.real)]
         for kind, row in zip(*(axis.tolist() for axis in np.nonzero(room)), strict=True):
             self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
         self._rivals = HeadroomContention(simulated, classes, usable, np.flatnonzero(shared))
-        # Fewer virtual pods may fit here than were planned, because the rules differ; those that never fit are not
-        # required.
-        self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in simulated.spare]))
+        # Fewer virtual pods may fit here than were planned, because the rules differ; those that
+        # never fit are not required.
+        self._pods: Ints = self._rivals.laid_out(
+            self._free, np.array([spare.pods for spare in simulated.spare])
+        )
         self._prices, self._drains = HeadroomCost(simulated, classes, room), max(1, drains)
         self.again()
 
@@ -84,16 +100,18 @@ class HeadroomReserve:
         if self._names:
             self._planned = _Ledger(self._start.room, np.array(self._alone))
             self._sure = _Ledger(self._start.room, np.array(self._alone))
-            # Per column of a cost, the highest values of as many nodes as may be drained at once, in ascending order.
+            # Per column of a cost, the highest values of as many nodes as may be drained at
+            # once, in ascending order.
             self._highest: Ints = np.zeros((self._drains, *self._prices.shape), dtype=np.int64)
             self._sum: Ints = self._highest.sum(axis=0)
             self._wholes = [0] * self._drains
-            self._kept: list[list[int]] = []  # classes of moving pods that are not in the costs yet, per node
+            # classes of moving pods that are not in the costs yet, per node
+            self._kept: list[list[int]] = []
             self._moving: list[int] = []
 
     def unsure(self, row: int | None, pods: Iterable[Pod]) -> str:
-        """Return the name of headroom that might find no room once a row is closed and its pods are anywhere, "" if all
-        of it finds room in any case. Called before the pods are placed."""
+        """Return the name of headroom that might find no room once a row is closed and its pods are
+        anywhere, "" if all of it finds room in any case. Called before the pods are placed."""
         if not self._names:
             return ""
         ledger, self._moving = self._sure, [pod.cls for pod in pods]
@@ -112,8 +130,8 @@ class HeadroomReserve:
         return self._short(ledger.total - gone, own, need, self._free)
 
     def _is_ample(self, row: int | None) -> bool:
-        """Return whether the check can be skipped: there is room even if every moving pod costs whole virtual pods of
-        every kind."""
+        """Return whether the check can be skipped: there is room even if every moving pod costs
+        whole virtual pods of every kind."""
         ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
         need += max(self._wholes[0], self._prices.whole(self._moving))
         if row is not None:
@@ -123,8 +141,9 @@ class HeadroomReserve:
         return len(self._names) < 2 or int(np.partition(ledger.own - self._pods, 1)[1]) >= need
 
     def lacking(self, row: int | None, rows: Iterable[int]) -> str:
-        """Return the name of headroom that finds no room after a row was closed and its pods were placed on others; ""
-        if all of it does, and then the new state is kept. Called after `unsure` for the same node."""
+        """Return the name of headroom that finds no room after a row was closed and its pods were
+        placed on others; "" if all of it does, and then the new state is kept. Called after
+        `unsure` for the same node."""
         if not self._names:
             return ""
         ledger, before = self._planned, []
@@ -136,7 +155,12 @@ class HeadroomReserve:
                     before.append((kind, at, was))
                     ledger.set(kind, at, room, alone=self._alone[at])
         name = (
-            self._short(ledger.total, ledger.own, self._pods, self._simulated.table.free[: self._simulated.real])
+            self._short(
+                ledger.total,
+                ledger.own,
+                self._pods,
+                self._simulated.table.free[: self._simulated.real],
+            )
             if before
             else ""
         )
@@ -180,27 +204,40 @@ class HeadroomReserve:
 
 
 class HeadroomContention:
-    """Several kinds of headroom on rows that more than one of them may use. What each kind finds on rows of its own is
-    counted separately; the rest is placed first fit, kind after kind, unless a sum shows that there is ample room.
+    """Several kinds of headroom on rows that more than one of them may use. What each kind finds on
+    rows of its own is counted separately; the rest is placed first fit, kind after kind, unless a
+    sum shows that there is ample room.
 
     usable: rows by kind; shared: rows that more than one kind may use.
     """
 
-    def __init__(self, simulated: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
+    def __init__(
+        self, simulated: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints
+    ) -> None:
         self._simulated, self._usable = simulated, usable
         self._shared: list[Ints] = [shared[rows[shared]] for rows in usable]
         self._asked = [simulated.table.columns.asked(cls) for cls in classes]
-        self._need: Ints = np.array([simulated.table.columns.need(cls) for cls in classes], dtype=np.int64)
-        self._order: Ints = np.concatenate([np.setdiff1d(np.arange(simulated.real), shared), shared])
-        # Maximum number of virtual pods of a kind (column) that lose their room to one of another kind (row).
+        self._need: Ints = np.array(
+            [simulated.table.columns.need(cls) for cls in classes], dtype=np.int64
+        )
+        self._order: Ints = np.concatenate(
+            [np.setdiff1d(np.arange(simulated.real), shared), shared]
+        )
+        # Maximum number of virtual pods of a kind (column) that lose their room to
+        # one of another kind (row).
         whole = np.maximum(self._need, 1)
-        lost = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(axis=2)
+        lost = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(
+            axis=2
+        )
         meet = usable.astype(np.float64) @ usable.T.astype(np.float64) > 0
         self._takes: Ints = np.triu(np.where(meet, lost, 0), 1)
 
-    def first_short(self, rivals: Ints, total: Ints, need: Ints, left: Ints, free: Ints) -> int | None:
-        """Return the first of these kinds that finds no room after the earlier ones. total: what all rows take; need:
-        how many are required; left: those that find no room on rows of their own; free: what is free on each row."""
+    def first_short(
+        self, rivals: Ints, total: Ints, need: Ints, left: Ints, free: Ints
+    ) -> int | None:
+        """Return the first of these kinds that finds no room after the earlier ones. total: what
+        all rows take; need: how many are required; left: those that find no room on rows of their
+        own; free: what is free on each row."""
         displaced = left[rivals] @ self._takes[np.ix_(rivals, rivals)]
         if np.all(total[rivals] - displaced >= need[rivals]):
             return None
@@ -219,7 +256,9 @@ class HeadroomContention:
         room, is_open = free[self._order], self._simulated.open[self._order]
         placed = []
         for kind, count in enumerate(pods.tolist()):
-            counts = np.where(self._usable[kind, self._order] & is_open, self._capacity(kind, room), 0)
+            counts = np.where(
+                self._usable[kind, self._order] & is_open, self._capacity(kind, room), 0
+            )
             where, taken = first_fit(counts, count)
             room[where] -= taken[:, None] * self._need[kind]
             placed.append(int(taken.sum()))
@@ -231,25 +270,30 @@ class HeadroomContention:
 
 
 class HeadroomCost:
-    """How much headroom moved pods may take, wherever the scheduler puts them: costs of classes of pods in virtual pods
-    of every kind. The rows that a pod could use are those of the beginning, because removals only reduce what is free.
+    """How much headroom moved pods may take, wherever the scheduler puts them: costs of classes of
+    pods in virtual pods of every kind. The rows that a pod could use are those of the beginning,
+    because removals only reduce what is free.
 
-    A plan says where the pods of a drained node find room, but the scheduler decides, and it prefers empty nodes, which
-    provide headroom. If headroom existed only where the plan left it, a drain could cause a purchase and the purchase
-    the next drain, and pods would be evicted for nothing all day. A drain is therefore costed by the worst places that
-    its pods could take.
+    A plan says where the pods of a drained node find room, but the scheduler decides, and it
+    prefers empty nodes, which provide headroom. If headroom existed only where the plan left it, a
+    drain could cause a purchase and the purchase the next drain, and pods would be evicted for
+    nothing all day. A drain is therefore costed by the worst places that its pods could take.
 
-    There are three upper bounds, and the lowest one counts. Each row on which a pod is placed may lose one virtual pod
-    more than the amounts alone imply, because of fragmentation. See docs/reference/headroom.md "Headroom and drains".
+    There are three upper bounds, and the lowest one counts. Each row on which a pod is placed may
+    lose one virtual pod more than the amounts alone imply, because of fragmentation. See
+    docs/reference/headroom.md "Headroom and drains".
 
-    A cost is a row of numbers per kind: the pods' requests column by column (for pods: their number); thousandths of
-    virtual pods by the dominant request; whole virtual pods, pod by pod.
+    A cost is a row of numbers per kind: the pods' requests column by column (for pods: their
+    number); thousandths of virtual pods by the dominant request; whole virtual pods, pod by pod.
     """
 
     def __init__(self, simulated: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
-        """kinds: the class of each; room: virtual pods of each kind that each row takes, (kinds, rows)."""
+        """kinds: the class of each; room: virtual pods of each kind that each
+        row takes, (kinds, rows)."""
         self._simulated, self._free = simulated, simulated.table.free[: simulated.real].copy()
-        self._need: Ints = np.array([simulated.table.columns.need(cls) for cls in kinds], dtype=np.int64)
+        self._need: Ints = np.array(
+            [simulated.table.columns.need(cls) for cls in kinds], dtype=np.int64
+        )
         self._asks: Bools = self._need > 0
         self._whole: Ints = np.maximum(self._need, 1)
         count, columns = self._need.shape
@@ -286,8 +330,8 @@ class HeadroomCost:
         return cost
 
     def loss(self, price: Ints, rows: Ints) -> Ints:
-        """Return the maximum number of virtual pods of every kind that are lost. rows: those that take any, per
-        kind."""
+        """Return the maximum number of virtual pods of every kind that are lost. rows: those
+        that take any, per kind."""
         amounts, shares, whole = np.minimum(price[:, :-2], _SUM), price[:, -2], price[:, -1]
         hit = np.minimum(amounts[:, 0], rows)
         tight = self._asks & (amounts > self._over)
@@ -301,16 +345,21 @@ class HeadroomCost:
         """Return the cost of one pod, 0 for a kind if the pod fits on none of its rows."""
         simulated, price = self._simulated, np.zeros(self.shape, dtype=np.int64)
         columns, need = simulated.table.columns.asked(cls)
-        fits = simulated.static(cls)[: simulated.real] & np.all(self._free[:, columns] >= need, axis=1)
+        fits = simulated.static(cls)[: simulated.real] & np.all(
+            self._free[:, columns] >= need, axis=1
+        )
         most = np.zeros(len(price), dtype=np.int64)
         if len(self._present):
-            most[self._present] = np.maximum.reduceat(np.where(fits[self._rows], self._room, 0), self._starts)
+            most[self._present] = np.maximum.reduceat(
+                np.where(fits[self._rows], self._room, 0), self._starts
+            )
         amounts = np.minimum(simulated.table.columns.need(cls), _MOST)
         shares = np.where(self._asks, -(-amounts * _FINE // self._whole), 0)
         price[:, :-2], price[:, -2] = amounts, shares[:, 1:].max(axis=1, initial=0)
         price[:, -1] = np.minimum(-(-shares.max(axis=1) // _FINE), most)
         for kind, objectors in enumerate(self._objectors):
-            if cls in objectors:  # its anti-affinity may exclude all virtual pods, maybe in a whole zone
+            # its anti-affinity may exclude all virtual pods, maybe in a whole zone
+            if cls in objectors:
                 price[kind] = _MOST
                 price[kind, -1] = self._total[kind]
         price[most == 0] = 0
@@ -318,7 +367,8 @@ class HeadroomCost:
 
 
 def _broken(thousandths: Ints, rows: Ints) -> Ints:
-    """Return the maximum number of whole virtual pods from these thousandths on this many rows, each row rounded up."""
+    """Return the maximum number of whole virtual pods from these thousandths on this many
+    rows, each row rounded up."""
     whole: Ints = (thousandths + rows * _FINE - 1) // _FINE
     return np.maximum(0, whole)
 
@@ -326,4 +376,6 @@ def _broken(thousandths: Ints, rows: Ints) -> Ints:
 def _objectors(simulated: SimulatedCluster, kind: int) -> frozenset[int]:
     """Return the classes that no virtual pod of a kind may share a domain with."""
     needs = simulated.needs(kind)
-    return frozenset(cls for term in (needs.repulsions if needs else ()) for cls in term.counter.members)
+    return frozenset(
+        cls for term in (needs.repulsions if needs else ()) for cls in term.counter.members
+    )

@@ -1,5 +1,5 @@
-"""Plans disruption: asks each method which nodes go now, and reports why every other node stays. See
-docs/reference/scale-down.md "Stages of one pass"."""
+"""Plans disruption: asks each method which nodes go now, and reports why every other node stays.
+See docs/reference/scale-down.md "Stages of one pass"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import BreakerState, ConsolidationMemory, GroupRenewal, NodeMemory, Replacement
+from chalicelib.model.memory import (
+    BreakerState,
+    ConsolidationMemory,
+    GroupRenewal,
+    NodeMemory,
+    Replacement,
+)
 from chalicelib.model.plan import (
     ConsolidationReport,
     LifecycleVerdict,
@@ -27,7 +33,12 @@ from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method, MethodResult
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
 from chalicelib.plan.disruption.methods.interruptions import evacuate, late_replacements
-from chalicelib.plan.disruption.methods.node_lifecycle import BUYS_INSTEAD, REASONS, LifecycleResult, renew_nodes
+from chalicelib.plan.disruption.methods.node_lifecycle import (
+    BUYS_INSTEAD,
+    REASONS,
+    LifecycleResult,
+    renew_nodes,
+)
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import CONSOLIDATES, Advance, Reservation, advance
@@ -44,13 +55,15 @@ METHODS: tuple[Method, ...] = (Unneeded(),)
 
 
 class DisruptionPlan(msgspec.Struct, frozen=True):
-    """The disruption part of a plan. unneeded: names of the nodes that go now or later. unremovable: a verdict on each
-    node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
-    breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
-    next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
-    off. restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan. renewals: group -> reason -> the
-    next memory of renewals; None: as it was. for_zones: group in several zones -> zone -> nodes that replacements buy
-    for it."""
+    """The disruption part of a plan. unneeded: names of the nodes that go now or later.
+    unremovable: a verdict on each node that does not go now. memory: the next memory of every node
+    that has any. paused: what blocks all removals. breaker: the circuit breaker's next state.
+    taints: to be added or removed outside of operations. replacements: the next rows, by id.
+    consolidation: its next memory; None: as it was. report: of consolidation, None where it is off.
+    restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan. renewals: group
+    -> reason -> the
+    next memory of renewals; None: as it was. for_zones: group in several zones -> zone -> nodes
+    that replacements buy for it."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -91,28 +104,35 @@ def plan_disruption(
     judged: bool = True,
     placements: Sequence[PodPlacement] = (),
 ) -> DisruptionPlan:
-    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
-    hold: why no node is removed in this pass, while timers run. time_budget: for scaleDownSimulationTimeout; without it
-    there is no limit. grown: group -> nodes that this pass adds. guard: what metric rules would buy again.
-    judged: False where there is no time to judge any node; the timers of all stand still. placements: the places of
-    pods that scale-up has planned."""
+    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least
+    this many seconds. hold: why no node is removed in this pass, while timers run. time_budget: for
+    scaleDownSimulationTimeout; without it there is no limit. grown: group -> nodes that this pass
+    adds. guard: what metric rules would buy again. judged: False where there is no time to judge
+    any node; the timers of all stand still. placements: the places of pods that scale-up has
+    planned."""
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
     over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     renews = state.policy.node_lifecycle is not None
     reservation = Reservation(state, simulated) if state.memory.replacements or renews else None
-    context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
+    context = DisruptionContext(
+        state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation
+    )
     reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = [*evacuate(state, budgets, placements)]
     result = _by_methods(context, reserved) if judged else _not_judged(context)
     commands += result.commands
     unneeded, verdicts = result.memory, result.verdicts
     memory = memory_of_others(state, verdicts) | unneeded
-    lifecycle = _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
+    lifecycle = (
+        _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
+    )
     if lifecycle is not None:
         commands += lifecycle.commands
     if renews:
-        memory = _with_lifecycle(memory, lifecycle.memory if lifecycle is not None else remembered(state))
+        memory = _with_lifecycle(
+            memory, lifecycle.memory if lifecycle is not None else remembered(state)
+        )
     consolidation = _consolidation(context, commands, memory) if judged else None
     if consolidation is not None:
         commands += consolidation.commands
@@ -129,7 +149,11 @@ def plan_disruption(
         memory=memory,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(taint for taint in taint_updates(state, soft | recommended(state)) if taint.node not in removed),
+        taints=tuple(
+            taint
+            for taint in taint_updates(state, soft | recommended(state))
+            if taint.node not in removed
+        ),
         replacements=advanced.rows,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
@@ -142,14 +166,21 @@ def plan_disruption(
 
 
 def _by_methods(context: DisruptionContext, reserved: Mapping[str, NodeVerdict]) -> MethodResult:
-    """Return what the methods do, one after the other. reserved: the verdicts on nodes of replacements."""
+    """Return what the methods do, one after the other. reserved: the verdicts
+    on nodes of replacements."""
     state, budgets = context.state, context.budgets
     commands: list[DisruptionCommand] = []
     memory: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
     for method in METHODS:
-        candidates, ineligible = find_candidates(state, context.simulated, budgets.pdbs, method.ineligible)
-        free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
+        candidates, ineligible = find_candidates(
+            state, context.simulated, budgets.pdbs, method.ineligible
+        )
+        free = [
+            node
+            for node in candidates
+            if node.node.name not in budgets.taken and node.node.name not in reserved
+        ]
         result = method.propose(free, context)
         commands += result.commands
         budgets.grown |= {up.group for command in result.commands for up in command.replacements}
@@ -160,18 +191,29 @@ def _by_methods(context: DisruptionContext, reserved: Mapping[str, NodeVerdict])
 
 def _not_judged(context: DisruptionContext) -> MethodResult:
     nodes = context.state.snapshot.nodes
-    return MethodResult((), {node.name: NodeVerdict(node.name, context.not_evaluated) for node in nodes}, {})
+    return MethodResult(
+        (), {node.name: NodeVerdict(node.name, context.not_evaluated) for node in nodes}, {}
+    )
 
 
 def _rows(
-    context: DisruptionContext, lifecycle: LifecycleResult | None, consolidation: ConsolidationResult | None
+    context: DisruptionContext,
+    lifecycle: LifecycleResult | None,
+    consolidation: ConsolidationResult | None,
 ) -> Advance:
-    """Return all replacements; those of methods that had no time, or are off, advance without any judgement."""
+    """Return all replacements; those of methods that had no time, or are off,
+    advance without any judgement."""
     if context.reservation is None:
         return Advance(consolidation.replacements if consolidation is not None else {})
     unjudged = REASONS if lifecycle is None else frozenset[DisruptionReason]()
     unjudged |= CONSOLIDATES if consolidation is None else frozenset()
-    return advance(context.state, context.simulated, context.budgets, reservation=context.reservation, reasons=unjudged)
+    return advance(
+        context.state,
+        context.simulated,
+        context.budgets,
+        reservation=context.reservation,
+        reasons=unjudged,
+    )
 
 
 def _notes(
@@ -187,7 +229,9 @@ def _notes(
 def _goes_by_itself(unneeded: Iterable[str], verdicts: Mapping[str, NodeVerdict]) -> frozenset[str]:
     """Return the unneeded nodes that will go as such: no minimum keeps them."""
     return frozenset(
-        name for name in unneeded if name not in verdicts or verdicts[name].reason.code not in BUYS_INSTEAD
+        name
+        for name in unneeded
+        if name not in verdicts or verdicts[name].reason.code not in BUYS_INSTEAD
     )
 
 
@@ -199,7 +243,9 @@ def _lifecycle(context: DisruptionContext, unneeded: Collection[str]) -> Lifecyc
         return None
 
 
-def _with_lifecycle(memory: Mapping[str, NodeMemory], lifecycle: Mapping[str, NodeMemory]) -> dict[str, NodeMemory]:
+def _with_lifecycle(
+    memory: Mapping[str, NodeMemory], lifecycle: Mapping[str, NodeMemory]
+) -> dict[str, NodeMemory]:
     """Return the memory of nodes with what is remembered of sick and outdated ones."""
     return {**memory} | {
         name: msgspec.structs.replace(
@@ -212,8 +258,11 @@ def _with_lifecycle(memory: Mapping[str, NodeMemory], lifecycle: Mapping[str, No
     }
 
 
-def _deadline(simulated: SimulatedCluster, time_budget: TimeBudget | None, limit: float) -> Callable[[], bool]:
-    """Return a function that says whether the time for simulations is over: so many seconds from now."""
+def _deadline(
+    simulated: SimulatedCluster, time_budget: TimeBudget | None, limit: float
+) -> Callable[[], bool]:
+    """Return a function that says whether the time for simulations is over:
+    so many seconds from now."""
     started = time_budget.spent() if time_budget else 0.0
 
     def over() -> bool:
@@ -225,9 +274,12 @@ def _deadline(simulated: SimulatedCluster, time_budget: TimeBudget | None, limit
 
 
 def _consolidation(
-    context: DisruptionContext, commands: Sequence[DisruptionCommand], memory: Mapping[str, NodeMemory]
+    context: DisruptionContext,
+    commands: Sequence[DisruptionCommand],
+    memory: Mapping[str, NodeMemory],
 ) -> ConsolidationResult | None:
-    """Return what consolidation does, None where it is off or its time is over: what other methods decided stands."""
+    """Return what consolidation does, None where it is off or its time is over: what
+    other methods decided stands."""
     if context.state.policy.consolidation.mode is ConsolidationMode.OFF:
         return None
     try:

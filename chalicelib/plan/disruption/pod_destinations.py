@@ -1,15 +1,17 @@
 """Finds another place, among existing nodes, for a pod that must move.
 
-Nodes that stay are tried before nodes that may be removed too, because a pod placed on the latter would have to move
-once more. Within each kind, a small cluster is filled first fit; a large one in turn, starting where the last pod was
-placed, as Cluster Autoscaler does, so that few rows are checked in vain. Room only shrinks while removals are tried, so
-a class that found no place among the nodes of one kind is not tried there again, unless an attempt is rolled back.
+Nodes that stay are tried before nodes that may be removed too, because a pod placed on the latter
+would have to move once more. Within each kind, a small cluster is filled first fit; a large one in
+turn, starting where the last pod was placed, as Cluster Autoscaler does, so that few rows are
+checked in vain. Room only shrinks while removals are tried, so a class that found no place among
+the nodes of one kind is not tried there again, unless an attempt is rolled back.
 
 The simulated cluster checks pods with volumes or host ports.
 
-The rules between pods are kept up to date pod by pod. plan/simulation/pod_topology answers for many pods and all rows
-at once and drops its sums after every placement. Here single pods are checked thousands of times, so the sums per
-domain are kept and every change is added to them. `tests/unit/plan/test_removal_pod_topology.py` compares the two.
+The rules between pods are kept up to date pod by pod. plan/simulation/pod_topology answers for many
+pods and all rows at once and drops its sums after every placement. Here single pods are checked
+thousands of times, so the sums per domain are kept and every change is added to them.
+`tests/unit/plan/test_removal_pod_topology.py` compares the two.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chalicelib.plan.simulation.pod_constraints import AffinityTerm, AntiAffinityTerm, PodCounter, SpreadConstraint
+from chalicelib.plan.simulation.pod_constraints import (
+    AffinityTerm,
+    AntiAffinityTerm,
+    PodCounter,
+    SpreadConstraint,
+)
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables import Bools, Ints
 
@@ -41,8 +48,8 @@ class _Kind:
 
 
 class _Request(NamedTuple):
-    """Cached data of a class: rows that pass the constant predicates, the amount that a pod takes of each column, and
-    whether there are rules between it and other pods."""
+    """Cached data of a class: rows that pass the constant predicates, the amount that a pod takes
+    of each column, and whether there are rules between it and other pods."""
 
     allowed: Bools
     needs: tuple[tuple[int, int], ...]
@@ -50,8 +57,8 @@ class _Request(NamedTuple):
 
 
 class PodDestinations:
-    """Room in the simulated cluster, with a log of what was taken. staying, going: rows of existing nodes, best place
-    first."""
+    """Room in the simulated cluster, with a log of what was taken. staying, going: rows of existing
+    nodes, best place first."""
 
     def __init__(self, simulated: SimulatedCluster, staying: Ints, going: Ints) -> None:
         self._simulated = simulated
@@ -59,8 +66,8 @@ class PodDestinations:
         self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
         self._preferred = np.concatenate([staying, going])
         self._requests: dict[int, _Request | None] = {}
-        # Row and class of plain pods placed and removed (the simulated cluster logs the others), and classes that
-        # found a kind full.
+        # Row and class of plain pods placed and removed (the simulated cluster logs the others),
+        # and classes that found a kind full.
         self._taken: list[tuple[int, int]] = []
         self._lifted: list[tuple[int, int]] = []
         self._odd: list[tuple[int, int, int]] = []
@@ -76,7 +83,11 @@ class PodDestinations:
         for kind in self._kinds:
             if cls in kind.full:
                 continue
-            row = self._find_by_rules(kind, request, cls) if request.ruled else self._find(kind, request)
+            row = (
+                self._find_by_rules(kind, request, cls)
+                if request.ruled
+                else self._find(kind, request)
+            )
             if row is not None:
                 self._change(row, cls, request, -1)
                 self._taken.append((row, cls))
@@ -87,8 +98,8 @@ class PodDestinations:
         return None
 
     def lift(self, cls: int, row: int) -> None:
-        """Remove a pod from a closed row: its room there cannot be used, but other pods' rules may no longer count
-        it."""
+        """Remove a pod from a closed row: its room there cannot be used, but other pods'
+        rules may no longer count it."""
         if self._request(cls) is None:
             self._simulated.put_one(cls, row, -1)
             self._odd.append((row, cls, -1))
@@ -142,7 +153,8 @@ class PodDestinations:
             self.neighbours.count(cls, row, -sign)
 
     def _request(self, cls: int) -> _Request | None:
-        """Return the cached data, or None if the class uses volumes or host ports or cannot be simulated."""
+        """Return the cached data, or None if the class uses volumes or host
+        ports or cannot be simulated."""
         if cls not in self._requests:
             simulated, request = self._simulated, None
             if simulated.is_plain(cls):
@@ -154,7 +166,12 @@ class PodDestinations:
 
     def _find(self, kind: _Kind, request: _Request) -> int | None:
         """Return the next row of a kind that takes one more pod."""
-        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, request.allowed, request.needs
+        free, is_open, allowed, needs = (
+            self._simulated.table.free,
+            self._simulated.open,
+            request.allowed,
+            request.needs,
+        )
         start = kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
@@ -173,12 +190,23 @@ class PodDestinations:
         return kind.listed[at]
 
     def _find_by_rules(self, kind: _Kind, request: _Request, cls: int) -> int | None:
-        """Return the next row of a kind that takes one more pod, for classes with rules between pods."""
-        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, request.allowed, request.needs
+        """Return the next row of a kind that takes one more pod, for classes
+        with rules between pods."""
+        free, is_open, allowed, needs = (
+            self._simulated.table.free,
+            self._simulated.open,
+            request.allowed,
+            request.needs,
+        )
         neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
-            if is_open[row] and allowed[row] and _holds(free, row, needs) and neighbours.allows(cls, row):
+            if (
+                is_open[row]
+                and allowed[row]
+                and _holds(free, row, needs)
+                and neighbours.allows(cls, row)
+            ):
                 return row
         fits = (is_open & allowed & neighbours.mask(cls))[kind.rows]
         for column, amount in needs:
@@ -196,13 +224,21 @@ def _holds(free: Ints, row: int, needs: tuple[tuple[int, int], ...]) -> bool:
 
 
 class DomainCounts:
-    """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: number of such rows per
-    domain."""
+    """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: number
+    of such rows per domain."""
 
-    def __init__(self, counter: PodCounter, codes: Ints, domains: int, eligible: Bools | None) -> None:
+    def __init__(
+        self, counter: PodCounter, codes: Ints, domains: int, eligible: Bools | None
+    ) -> None:
         rows = counter.rows if eligible is None else np.where(eligible, counter.rows, 0)
-        self.counter, self.codes, self.eligible = counter, codes, None if eligible is None else eligible.copy()
-        self.pods: Ints = np.bincount(codes + 1, weights=rows, minlength=domains + 1)[1:].astype(np.int64)
+        self.counter, self.codes, self.eligible = (
+            counter,
+            codes,
+            None if eligible is None else eligible.copy(),
+        )
+        self.pods: Ints = np.bincount(codes + 1, weights=rows, minlength=domains + 1)[1:].astype(
+            np.int64
+        )
         counted = codes if eligible is None else codes[eligible]
         self.many: Ints = np.bincount(counted + 1, minlength=domains + 1)[1:].astype(np.int64)
 
@@ -240,7 +276,8 @@ class IncrementalPodTopology:
         self._rules: dict[int, tuple[Rule, ...]] = {}
 
     def count(self, cls: int, row: int, pods: int) -> None:
-        """Add pods of a class to a row, or remove them, and update the simulated cluster's own counters."""
+        """Add pods of a class to a row, or remove them, and update the
+        simulated cluster's own counters."""
         self.follow(cls, row, pods)
         self._simulated.adjust_counts(cls, row, pods)
 
@@ -286,13 +323,17 @@ class IncrementalPodTopology:
             needs = self._simulated.constraints.needs(cls)
             rules = ()
             if needs is not None:
-                attraction = [self._attracted(needs.attraction)] if needs.attraction is not None else []
+                attraction = (
+                    [self._attracted(needs.attraction)] if needs.attraction is not None else []
+                )
                 repulsions = (self._unopposed(repulsion) for repulsion in needs.repulsions)
                 rules = (*attraction, *repulsions, *(self._level(even) for even in needs.evenness))
             self._rules[cls] = rules
         return rules
 
-    def _sum(self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None) -> DomainCounts:
+    def _sum(
+        self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None
+    ) -> DomainCounts:
         name = (id(counter), key, mark)
         counts = self._sums.get(name)
         if counts is None:
@@ -343,7 +384,9 @@ class IncrementalPodTopology:
 
         def least() -> int:
             counted = pods[many > 0]
-            return int(counted.min()) if len(counted) and len(counted) >= constraint.min_domains else 0
+            return (
+                int(counted.min()) if len(counted) and len(counted) >= constraint.min_domains else 0
+            )
 
         def one(row: int) -> bool:
             return bool(codes[row] >= 0 and pods[codes[row]] + own - least() <= constraint.max_skew)

@@ -5,10 +5,11 @@
         ▼           └──────────┴────────────┴──► failed, with back-off
     forgotten
 
-A row of memory says how far a replacement has come; a pass advances it, and operations do the work. An operation that
-ends writes what became of it into the row, together with its own end (operations/memory_updates.py), so a pass knows
-about each operation of a row whether it is open, and how it ended. Before the first node is drained, the move is judged
-again on the present snapshot, as what was bought exists by then. Until a node is removed it only has the soft taint:
+A row of memory says how far a replacement has come; a pass advances it, and operations do the work.
+An operation that ends writes what became of it into the row, together with its own end
+(operations/memory_updates.py), so a pass knows about each operation of a row whether it is open,
+and how it ended. Before the first node is drained, the move is judged again on the present
+snapshot, as what was bought exists by then. Until a node is removed it only has the soft taint:
 pods may still come to it. See docs/reference/consolidation.md "Replacements".
 """
 
@@ -84,19 +85,20 @@ _PASSES = frozenset(
         ReasonCode.TOO_MANY_UNHEALTHY,
     }
 )
-"""Reasons that pass by themselves: a replacement that is ready waits for their end, but not for ever."""
+"""Reasons that pass by themselves: a replacement that is ready waits for
+their end, but not for ever."""
 
 CONSOLIDATES = frozenset({DisruptionReason.CONSOLIDATION})
 
 Confirm = Callable[[Replacement], JudgedMove | Reason]
-"""Judges a proposed replacement, whose purchases do not exist yet, on the present snapshot (score at least 0.8/k,
-minSavings, every order, all limits). Returns the move with its present figures, or why it is not wanted any more. The
-simulated cluster is left unchanged."""
+"""Judges a proposed replacement, whose purchases do not exist yet, on the present snapshot (score
+at least 0.8/k, minSavings, every order, all limits). Returns the move with its present figures, or
+why it is not wanted any more. The simulated cluster is left unchanged."""
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """What a pass does with replacements. rows: the next ones, by id. commands: purchases and removals of this pass.
-    verdicts: node -> why consolidation does not choose it."""
+    """What a pass does with replacements. rows: the next ones, by id. commands: purchases and
+    removals of this pass. verdicts: node -> why consolidation does not choose it."""
 
     rows: dict[str, Replacement]
     commands: tuple[DisruptionCommand, ...] = ()
@@ -109,8 +111,8 @@ class Advance(msgspec.Struct, frozen=True):
 
 
 class Reservation:
-    """Closes the nodes of replacements in the simulated cluster, so that nothing else is planned onto them. rows: as
-    current_rows returns them."""
+    """Closes the nodes of replacements in the simulated cluster, so that nothing else is planned
+    onto them. rows: as current_rows returns them."""
 
     def __init__(self, state: ClusterState, simulated: SimulatedCluster) -> None:
         self._simulated = simulated
@@ -124,7 +126,8 @@ class Reservation:
             simulated.close(row)
 
     def verdicts(self, state: ClusterState) -> dict[str, NodeVerdict]:
-        """Return the verdict on each node that belongs to a replacement and is not being removed."""
+        """Return the verdict on each node that belongs to a replacement and is not being
+        removed."""
         return {
             name: NodeVerdict(name, Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id))
             for row in self.rows.values()
@@ -133,7 +136,9 @@ class Reservation:
             if name in state.buckets and name not in state.leaving
         }
 
-    def judged(self, replacement: Replacement, judge: Callable[[], JudgedMove | Reason]) -> JudgedMove | Reason:
+    def judged(
+        self, replacement: Replacement, judge: Callable[[], JudgedMove | Reason]
+    ) -> JudgedMove | Reason:
         """Return what the judge says while the nodes of this replacement are open."""
         index = self._simulated.table.index
         own = {index.get(name) for name in (*replacement.nodes, *replacement.new_nodes)}
@@ -158,12 +163,14 @@ def advance(
     proposals: Sequence[JudgedMove] = (),
     reasons: Collection[DisruptionReason] = CONSOLIDATES,
 ) -> Advance:
-    """Advance the replacements with these reasons by one pass; the others stay as they are. judge, confirm: None where
-    nothing can be judged in this pass; then no purchase and no drain begins. reservation: where the nodes of
-    replacements are closed already. proposals: moves that buy and are wanted now; each becomes a row, and begins at
-    once unless a later pass must confirm it."""
+    """Advance the replacements with these reasons by one pass; the others stay as they are. judge,
+    confirm: None where nothing can be judged in this pass; then no purchase and no drain begins.
+    reservation: where the nodes of replacements are closed already. proposals: moves that buy and
+    are wanted now; each becomes a row, and begins at once unless a later pass must confirm it."""
     reservation = reservation or Reservation(state, simulated)
-    return _Pass(state, simulated, budgets, judge, confirm, reservation, frozenset(reasons)).advance(proposals)
+    return _Pass(
+        state, simulated, budgets, judge, confirm, reservation, frozenset(reasons)
+    ).advance(proposals)
 
 
 class _Pass:
@@ -180,17 +187,25 @@ class _Pass:
         reasons: frozenset[DisruptionReason],
     ) -> None:
         self.state, self.simulated, self.budgets = state, simulated, budgets
-        self.judge, self.confirm, self.reservation, self.reasons = judge, confirm, reservation, reasons
+        self.judge, self.confirm, self.reservation, self.reasons = (
+            judge,
+            confirm,
+            reservation,
+            reasons,
+        )
         self.now, self.consolidation = state.now, state.policy.consolidation
         self.present = frozenset(node.name for node in state.snapshot.nodes)
         self.unreadable = frozenset(gap.node for gap in state.snapshot.gaps if gap.node)
-        self.open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
+        self.open_ids = frozenset(
+            operation.spec.id for operation in state.memory.operations if operation.is_open
+        )
         self.rows: dict[str, Replacement] = {}
         self.commands: list[DisruptionCommand] = []
         self.verdicts: dict[str, Reason] = {}
 
     def advance(self, proposals: Sequence[JudgedMove]) -> Advance:
-        """Advance all rows: those under way first, the oldest first, so that each keeps its budgets."""
+        """Advance all rows: those under way first, the oldest first, so
+        that each keeps its budgets."""
         rows = sorted(self.reservation.rows.values(), key=by_age)
         self.rows = {replacement.id: replacement for replacement in rows}
         steps: dict[ReplacementState, Callable[[Replacement], Replacement | None]] = {
@@ -201,8 +216,11 @@ class _Pass:
         }
         for replacement in rows:
             if replacement.reason not in self.reasons or replacement.id not in self.rows:
-                continue  # another method's, or a failure of the same nodes that has been superseded
-            current = self._without_gone(replacement) if replacement.state in UNDER_WAY else replacement
+                # another method's, or a failure of the same nodes that has been superseded
+                continue
+            current = (
+                self._without_gone(replacement) if replacement.state in UNDER_WAY else replacement
+            )
             step = steps.get(replacement.state)
             self._keep(replacement.id, current if step is None else step(current))
         for move in proposals:
@@ -213,8 +231,8 @@ class _Pass:
         return Advance(kept, tuple(self.commands), self.verdicts)
 
     def _keep(self, name: str, replacement: Replacement | None) -> None:
-        """Keep the row's next state; None: no old node is left, or it is not wanted any more. What it has bought
-        stays."""
+        """Keep the row's next state; None: no old node is left, or it is not wanted any more.
+        What it has bought stays."""
         if replacement is None:
             before = self.rows.pop(name, None)
             if before is not None and before.state in UNDER_WAY:
@@ -227,7 +245,11 @@ class _Pass:
         elif replacement.state is ReplacementState.FAILED and replacement.until > self.now:
             self.verdicts |= dict.fromkeys(
                 replacement.nodes,
-                Reason.of(ReasonCode.REPLACEMENT_FAILED, until=replacement.until, detail=_detail(replacement.why)),
+                Reason.of(
+                    ReasonCode.REPLACEMENT_FAILED,
+                    until=replacement.until,
+                    detail=_detail(replacement.why),
+                ),
             )
 
     # --- what holds for several states
@@ -238,11 +260,15 @@ class _Pass:
             node
             for node in replacement.nodes
             if replacement.ends.get(replacement.removals.get(node, "")) == ""
-            or not (node in self.present or node in self.unreadable or self._is_going(node, replacement))
+            or not (
+                node in self.present or node in self.unreadable or self._is_going(node, replacement)
+            )
         ]
         left = tuple(node for node in replacement.nodes if node not in gone)
         return (
-            msgspec.structs.replace(replacement, nodes=left, gone=(*replacement.gone, *gone)) if gone else replacement
+            msgspec.structs.replace(replacement, nodes=left, gone=(*replacement.gone, *gone))
+            if gone
+            else replacement
         )
 
     def _is_going(self, node: str, replacement: Replacement) -> bool:
@@ -254,18 +280,29 @@ class _Pass:
         return replacement_timeout(replacement, self.state)
 
     def _called_off(self, replacement: Replacement) -> Reason | None:
-        """Return why a replacement under way goes no further, whatever its operations do; None if it does."""
+        """Return why a replacement under way goes no further, whatever its
+        operations do; None if it does."""
         if (detail := _switched_off(replacement.reason, self.state.policy)) is not None:
             return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
         if any(gap.kind.startswith("provider/") for gap in self.state.snapshot.gaps):
             return None  # the group may be one of those that could not be read
-        lost = next((bought.group for bought in replacement.purchases if bought.group not in self.state.groups), None)
+        lost = next(
+            (
+                bought.group
+                for bought in replacement.purchases
+                if bought.group not in self.state.groups
+            ),
+            None,
+        )
         if lost is None:
             return None
-        return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=f"node group {lost} is not autoscaled any more")
+        return Reason.of(
+            ReasonCode.CONSOLIDATION_OFF, detail=f"node group {lost} is not autoscaled any more"
+        )
 
     def _dead_node(self, replacement: Replacement) -> Reason | None:
-        """Return which new node is gone or on its way out. One that is not ready may become so again."""
+        """Return which new node is gone or on its way out. One that is not
+        ready may become so again."""
         for name in replacement.new_nodes:
             gone = name not in self.present and name not in self.unreadable
             if gone or name in self.state.leaving or self.state.buckets.get(name) is Bucket.DELETED:
@@ -277,14 +314,18 @@ class _Pass:
         row = failed(replacement, reason, self.now)
         if reason.code is not ReasonCode.RENEWAL_RESTS:
             return row
-        return msgspec.structs.replace(row, until=self.now, times=replacement.times)  # the group's own rest counts
+        # the group's own rest counts
+        return msgspec.structs.replace(row, until=self.now, times=replacement.times)
 
     # --- the states
 
-    def _proposed(self, replacement: Replacement, move: JudgedMove | None = None) -> Replacement | None:
+    def _proposed(
+        self, replacement: Replacement, move: JudgedMove | None = None
+    ) -> Replacement | None:
         """Begin a row that is wanted for long enough. move: as judged in this pass already."""
         off = _switched_off(replacement.reason, self.state.policy) is not None
-        is_old = move is None and replacement.reason not in CONSOLIDATES  # what is wanted is proposed anew
+        # what is wanted is proposed anew
+        is_old = move is None and replacement.reason not in CONSOLIDATES
         if off or is_old or not all(self._is_free(node, replacement) for node in replacement.nodes):
             return None
         if move is None and self.confirm is None:
@@ -309,20 +350,32 @@ class _Pass:
         )
         if why is not None:
             self.verdicts |= dict.fromkeys(replacement.nodes, why)
-            # What goes for another reason is proposed anew in each pass, for as many nodes as there is room then.
+            # What goes for another reason is proposed anew in each pass, for as many
+            # nodes as there is room then.
             return replacement if replacement.reason in CONSOLIDATES else None
         self.budgets.promise(replacement.nodes)
-        self.commands.append(DisruptionCommand(replacement.reason, (), self._purchases(replacement)))
-        return msgspec.structs.replace(replacement, state=ReplacementState.BUYING, since=self.now, bought_at=self.now)
+        self.commands.append(
+            DisruptionCommand(replacement.reason, (), self._purchases(replacement))
+        )
+        return msgspec.structs.replace(
+            replacement, state=ReplacementState.BUYING, since=self.now, bought_at=self.now
+        )
 
     def _is_free(self, node: str, replacement: Replacement) -> bool:
-        """Return whether a node is there and no other replacement has it, or has failed with it a short time ago."""
+        """Return whether a node is there and no other replacement has it, or has failed
+        with it a short time ago."""
         others = (
             other
             for other in self.rows.values()
-            if other.id != replacement.id and node in (*other.nodes, *other.new_nodes) and self._holds(other)
+            if other.id != replacement.id
+            and node in (*other.nodes, *other.new_nodes)
+            and self._holds(other)
         )
-        here = node in self.present and node not in self.state.leaving and node not in self.budgets.taken
+        here = (
+            node in self.present
+            and node not in self.state.leaving
+            and node not in self.budgets.taken
+        )
         return here and next(others, None) is None
 
     def _holds(self, replacement: Replacement) -> bool:
@@ -331,9 +384,14 @@ class _Pass:
     def _why_not_begun(self, replacement: Replacement) -> Reason | None:
         """Return why a confirmed replacement buys nothing yet."""
         under_way = [other for other in self.rows.values() if other.state in UNDER_WAY]
-        # A sick node does not wait for sound ones, but repairs are limited, too: a faulty detector is no rare thing.
+        # A sick node does not wait for sound ones, but repairs are limited, too: a faulty
+        # detector is no rare thing.
         is_repair = replacement.reason is DisruptionReason.REPAIR
-        alike = [other for other in under_way if (other.reason is DisruptionReason.REPAIR) or not is_repair]
+        alike = [
+            other
+            for other in under_way
+            if (other.reason is DisruptionReason.REPAIR) or not is_repair
+        ]
         if len(alike) >= self.consolidation.max_replacements:
             return Reason.of(ReasonCode.SURGE_LIMIT, limit=self.consolidation.max_replacements)
         if (paused := self.budgets.pause_of(replacement.reason)) is not None:
@@ -345,7 +403,9 @@ class _Pass:
         reasons = (self._why_not_grown(group, surge) for group in groups)
         return next((why for why in reasons if why is not None), None) or self._limited(replacement)
 
-    def _why_not_grown(self, group: NodeGroupState | None, surge: Mapping[str, int]) -> Reason | None:
+    def _why_not_grown(
+        self, group: NodeGroupState | None, surge: Mapping[str, int]
+    ) -> Reason | None:
         if group is None:
             return Reason.of(ReasonCode.GROUP_UNREADABLE, detail="it is not known")
         if group.growing or group.id in self.budgets.grown:
@@ -360,7 +420,8 @@ class _Pass:
         return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool] > limit else None
 
     def _limited(self, replacement: Replacement) -> Reason | None:
-        """Return which maximum of a group, a pool or the cluster the purchases exceed; otherwise use their room."""
+        """Return which maximum of a group, a pool or the cluster the purchases exceed;
+        otherwise use their room."""
         limiter = self.budgets.purchasable()
         for purchase in replacement.purchases:
             group = self.state.groups[purchase.group]
@@ -373,7 +434,8 @@ class _Pass:
         return None
 
     def _window_ends_within(self, seconds: float) -> Reason | None:
-        """Return why there is too little time until removals are not allowed any more (maintenanceWindows)."""
+        """Return why there is too little time until removals are not allowed any
+        more (maintenanceWindows)."""
         windows = self.state.policy.maintenance_windows
         if not windows or allowed_for(windows, self.now, seconds):
             return None
@@ -386,7 +448,11 @@ class _Pass:
             group = self.state.groups[purchase.group]
             size, most = group.target, group.group.max
             grown = size + purchase.nodes
-            ups.append(ScaleUp(group.id, group.group.provider, size, grown, most, replacement=replacement.id))
+            ups.append(
+                ScaleUp(
+                    group.id, group.group.provider, size, grown, most, replacement=replacement.id
+                )
+            )
             self.budgets.grown |= {group.id}
         return tuple(ups)
 
@@ -396,28 +462,40 @@ class _Pass:
             return None
         if (why := self._called_off(replacement)) is not None:
             return self._fail(replacement, why)
-        if all(replacement.ends.get(purchase.operation) == NOT_BEGUN for purchase in replacement.purchases):
+        if all(
+            replacement.ends.get(purchase.operation) == NOT_BEGUN
+            for purchase in replacement.purchases
+        ):
             return self._not_begun(replacement)
         for purchase in replacement.purchases:
             if (
-                why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", replacement)
+                why := self._problem_of(
+                    purchase.operation or f"the scale-up of {purchase.group}", replacement
+                )
             ) is not None:
                 return self._fail(replacement, why)
         if all(purchase.operation in replacement.ends for purchase in replacement.purchases):
-            return self._waiting(msgspec.structs.replace(replacement, state=ReplacementState.WAITING, since=self.now))
-        return self._fail(replacement, self._late(replacement)) if self._is_late(replacement) else replacement
+            return self._waiting(
+                msgspec.structs.replace(replacement, state=ReplacementState.WAITING, since=self.now)
+            )
+        return (
+            self._fail(replacement, self._late(replacement))
+            if self._is_late(replacement)
+            else replacement
+        )
 
     def _not_begun(self, replacement: Replacement) -> Replacement | None:
-        """Propose a replacement again of which nothing was bought, if it is as it was; otherwise what is still wanted
-        is proposed anew."""
+        """Propose a replacement again of which nothing was bought, if it is as it was; otherwise
+        what is still wanted is proposed anew."""
         if replacement.reason not in CONSOLIDATES or replacement.gone:
             return None
         self.rows[replacement.id] = proposed_again(replacement, self.now)
         return self._proposed(self.rows[replacement.id])
 
     def _problem_of(self, operation: str, replacement: Replacement) -> Reason | None:
-        """Return why an operation of the row has failed. One that is neither open nor over has, too: a row and its
-        operations are saved together, and each end is written into the row, so there should be none."""
+        """Return why an operation of the row has failed. One that is neither open nor
+        over has, too: a row and its operations are saved together, and each end is written into the
+        row, so there should be none."""
         end = replacement.ends.get(operation)
         if end or (end is None and operation not in self.open_ids):
             return Reason.of(ReasonCode.UNEXPECTED, detail=end or f"{operation} is not known")
@@ -428,20 +506,33 @@ class _Pass:
 
     def _late(self, replacement: Replacement) -> Reason:
         seconds = int(self._timeout(replacement))
-        return Reason.of(ReasonCode.UNEXPECTED, detail=f"the new nodes are not ready {seconds}s after the purchase")
+        return Reason.of(
+            ReasonCode.UNEXPECTED,
+            detail=f"the new nodes are not ready {seconds}s after the purchase",
+        )
 
     def _waiting(self, replacement: Replacement) -> Replacement | None:
         """Wait until the new nodes are ready, judge the move again, and begin the drain."""
         if not replacement.nodes:
             return None
-        late = None if self._is_ready(replacement) or not self._is_late(replacement) else self._late(replacement)
-        why = self._called_off(replacement) or self._dead_node(replacement) or late or self._short(replacement)
+        late = (
+            None
+            if self._is_ready(replacement) or not self._is_late(replacement)
+            else self._late(replacement)
+        )
+        why = (
+            self._called_off(replacement)
+            or self._dead_node(replacement)
+            or late
+            or self._short(replacement)
+        )
         if why is not None:
             return self._fail(replacement, why)
         return self._drain(replacement) if self._is_ready(replacement) else replacement
 
     def _short(self, replacement: Replacement) -> Reason | None:
-        """Return why nodes that were requested will not come: their group has been backed off since the purchase."""
+        """Return why nodes that were requested will not come: their group has been
+        backed off since the purchase."""
         for purchase in replacement.purchases:
             group = self.state.groups.get(purchase.group)
             failed = group.memory.backoff if group is not None else None
@@ -461,15 +552,27 @@ class _Pass:
         )
 
     def _draining(self, replacement: Replacement) -> Replacement | None:
-        """Continue a drain. A removal that has failed ends it; otherwise those under way go on whatever happens."""
+        """Continue a drain. A removal that has failed ends it; otherwise those under
+        way go on whatever happens."""
         if not replacement.nodes:
             return None
-        begun = {node: name for node, name in replacement.removals.items() if replacement.ends.get(name) != NOT_BEGUN}
+        begun = {
+            node: name
+            for node, name in replacement.removals.items()
+            if replacement.ends.get(name) != NOT_BEGUN
+        }
         replacement = (
-            replacement if begun == replacement.removals else msgspec.structs.replace(replacement, removals=begun)
+            replacement
+            if begun == replacement.removals
+            else msgspec.structs.replace(replacement, removals=begun)
         )
-        removals = [operation for node in replacement.nodes if (operation := replacement.removals.get(node))]
-        failure = next((why for name in removals if (why := self._problem_of(name, replacement)) is not None), None)
+        removals = [
+            operation for node in replacement.nodes if (operation := replacement.removals.get(node))
+        ]
+        failure = next(
+            (why for name in removals if (why := self._problem_of(name, replacement)) is not None),
+            None,
+        )
         if failure is not None:
             return self._fail(replacement, failure)
         going = [node for node in replacement.nodes if self._is_going(node, replacement)]
@@ -478,11 +581,14 @@ class _Pass:
         return replacement if len(going) == len(replacement.nodes) else self._drain(replacement)
 
     def _drain(self, replacement: Replacement) -> Replacement:
-        """Judge the move again and remove the nodes for which the budgets have room, in order. A move that is refused
-        as a whole may go on without one of its nodes."""
+        """Judge the move again and remove the nodes for which the budgets have room, in order. A
+        move that is refused as a whole may go on without one of its nodes."""
         waits = [node for node in replacement.nodes if not self._is_going(node, replacement)]
         if not self._is_ready(replacement):
-            return self._held(replacement, Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"))
+            return self._held(
+                replacement,
+                Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"),
+            )
         paused = self.budgets.pause_of(replacement.reason)
         if (why := paused or self._window_ends_within(self._drain_time())) is not None:
             return self._held(replacement, why)
@@ -495,7 +601,9 @@ class _Pass:
         if not chosen:
             return self._held(replacement, refused)
         self.commands.append(
-            DisruptionCommand(replacement.reason, tuple(_removal(gone, replacement) for gone in chosen))
+            DisruptionCommand(
+                replacement.reason, tuple(_removal(gone, replacement) for gone in chosen)
+            )
         )
         checker = DrainabilityChecker(self.state, self.budgets.pdbs)
         carry_out(chosen, checker, self.simulated, self.budgets.pdbs)
@@ -503,15 +611,23 @@ class _Pass:
             replacement, state=ReplacementState.DRAINING, since=self.now, score=verdict.score
         )
 
-    def _judged(self, replacement: Replacement, waits: Sequence[str]) -> tuple[Replacement, JudgedMove | Reason]:
-        """Return the row with the nodes that go, and the judgement on those that are not removed yet. What was bought
-        counts as paid for by the nodes that have gone."""
+    def _judged(
+        self, replacement: Replacement, waits: Sequence[str]
+    ) -> tuple[Replacement, JudgedMove | Reason]:
+        """Return the row with the nodes that go, and the judgement on those that are not removed
+        yet. What was bought counts as paid for by the nodes that have gone."""
         verdict = self._judgement(replacement, waits)
-        if not isinstance(verdict, Reason) or _passes_by_itself(verdict) or not 1 < len(waits) <= MOST_LEFT_OUT:
+        if (
+            not isinstance(verdict, Reason)
+            or _passes_by_itself(verdict)
+            or not 1 < len(waits) <= MOST_LEFT_OUT
+        ):
             return replacement, verdict
         parts = [self._judgement(replacement, part) for part in combinations(waits, len(waits) - 1)]
         pays = replacement.reason in CONSOLIDATES  # the others need not pay
-        moves = [part for part in parts if isinstance(part, JudgedMove) and (part.gain > 0 or not pays)]
+        moves = [
+            part for part in parts if isinstance(part, JudgedMove) and (part.gain > 0 or not pays)
+        ]
         if not moves:
             return replacement, verdict
         best = max(moves, key=lambda move: move.gain)
@@ -536,7 +652,10 @@ class _Pass:
     def _price(self, names: Collection[str]) -> int:
         """Return the present price of nodes; one without a price counts nothing."""
         book = price_book(
-            self.state.policy.prices, self.state.snapshot.groups, self.now, spot=self.state.policy.spot is not None
+            self.state.policy.prices,
+            self.state.snapshot.groups,
+            self.now,
+            spot=self.state.policy.spot is not None,
         )
         prices = []
         for node in self.state.snapshot.nodes:
@@ -548,9 +667,11 @@ class _Pass:
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, replacement: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
-        """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
-        the breaker's share and never trips it."""
+    def _draw(
+        self, replacement: Replacement, move: JudgedMove
+    ) -> tuple[list[SimulatedRemoval], Reason]:
+        """Return the removals for which the budgets have room now. Each is drawn by itself: a
+        replacement stays within the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
@@ -561,22 +682,35 @@ class _Pass:
         return chosen, why
 
     def _held(self, replacement: Replacement, reason: Reason) -> Replacement:
-        """Keep a row that could be drained, as long as what holds it passes by itself or its nodes are not finished,
-        and for so long again as its nodes may take; then it is given up, so that nothing is paid twice for ever."""
+        """Keep a row that could be drained, as long as what holds it passes by itself or its nodes
+        are not finished, and for so long again as its nodes may take; then it is given up, so that
+        nothing is paid twice for ever."""
         going = any(self._is_going(node, replacement) for node in replacement.nodes)
         waited = self.now - replacement.since > 2 * self._timeout(replacement)
-        passes = _passes_by_itself(reason) or not self.state.unfinished.keys().isdisjoint(replacement.new_nodes)
+        passes = _passes_by_itself(reason) or not self.state.unfinished.keys().isdisjoint(
+            replacement.new_nodes
+        )
         return replacement if going or (passes and not waited) else self._fail(replacement, reason)
 
 
 def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
-    """Return which setting does not ask for replacements with this reason any more, None if all do."""
+    """Return which setting does not ask for replacements with this reason
+    any more, None if all do."""
     lifecycle = policy.node_lifecycle or _NO_LIFECYCLE
     mode = policy.consolidation.mode
     asks = {
-        DisruptionReason.CONSOLIDATION: (mode is ConsolidationMode.FULL, f"consolidation.mode is {mode.value}"),
-        DisruptionReason.EXPIRED: (lifecycle.max_node_age is not None, "nodeLifecycle.maxNodeAge is not set"),
-        DisruptionReason.DRIFTED: (lifecycle.drift is DriftAction.REPLACE, "nodeLifecycle.drift is not replace"),
+        DisruptionReason.CONSOLIDATION: (
+            mode is ConsolidationMode.FULL,
+            f"consolidation.mode is {mode.value}",
+        ),
+        DisruptionReason.EXPIRED: (
+            lifecycle.max_node_age is not None,
+            "nodeLifecycle.maxNodeAge is not set",
+        ),
+        DisruptionReason.DRIFTED: (
+            lifecycle.drift is DriftAction.REPLACE,
+            "nodeLifecycle.drift is not replace",
+        ),
         DisruptionReason.REPAIR: (bool(lifecycle.repair), "nodeLifecycle.repair is not set"),
     }
     is_asked, detail = asks.get(reason, (False, f"nothing is replaced as {reason.value}"))
@@ -592,12 +726,19 @@ def _passes_by_itself(reason: Reason) -> bool:
 def _detail(reason: Reason | None) -> str:
     if reason is None:
         return ""
-    return str(reason.params["detail"]) if reason.code is ReasonCode.UNEXPECTED else sentence(reason)
+    return (
+        str(reason.params["detail"]) if reason.code is ReasonCode.UNEXPECTED else sentence(reason)
+    )
 
 
 def _removal(removal: SimulatedRemoval, replacement: Replacement) -> Removal:
     kind = "drain" if removal.evict else "empty"
     moves = removal.evict, removal.destinations
     return Removal(
-        removal.node.name, removal.group, kind, *moves, reason=replacement.reason, replacement=replacement.id
+        removal.node.name,
+        removal.group,
+        kind,
+        *moves,
+        reason=replacement.reason,
+        replacement=replacement.id,
     )

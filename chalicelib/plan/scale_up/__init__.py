@@ -1,5 +1,5 @@
 """Scale-up: which node groups grow, by how many nodes, for which reason.
 
-Here: preconditions, search, estimator, expanders, balancing, limits, headroom and scaling rules. Not here: the
-execution (operations).
+Here: preconditions, search, estimator, expanders, balancing, limits, headroom and scaling rules.
+Not here: the execution (operations).
 """

@@ -1,7 +1,8 @@
 """Distributes new nodes over similar node groups.
 
-Groups are compared by their templates as Cluster Autoscaler does, ratios and labels included. Taints are not compared:
-the check that the sample pods fit covers them; the caller makes it. Zero-or-max groups are never balanced.
+Groups are compared by their templates as Cluster Autoscaler does, ratios and labels included.
+Taints are not compared: the check that the sample pods fit covers them; the caller makes it.
+Zero-or-max groups are never balanced.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from chalicelib.plan.state.zones import SEVERAL_ZONES
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
-    """Return how many nodes groups of these (target, max) can still take together. A group over its maximum does not
-    reduce the room of the others. 0 means that no node may be added (Cluster Autoscaler returns -1 because its 0
-    means "no limit")."""
+    """Return how many nodes groups of these (target, max) can still take together. A group over its
+    maximum does not reduce the room of the others. 0 means that no node may be added (Cluster
+    Autoscaler returns -1 because its 0 means "no limit")."""
     return sum(max(0, most - target) for target, most in sizes)
 
 
 def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
-    """Return new targets for groups of these (target, max), in the same order, when they get `total` nodes together.
+    """Return new targets for groups of these (target, max), in the same order, when they
+    get `total` nodes together.
 
-    The smallest group that is not full gets the next node; among equals, the first one. Nodes that no group can take
-    are dropped.
+    The smallest group that is not full gets the next node; among equals, the first one. Nodes that
+    no group can take are dropped.
     """
     new = [target for target, _ in targets]
     open_groups = [(target, at) for at, (target, most) in enumerate(targets) if target < most]
@@ -53,12 +55,14 @@ def balance(
     limiter: ResourceLimiter,
     grown: Mapping[str, int] | None = None,
 ) -> list[tuple[str, int]]:
-    """Return group -> nodes when `total` nodes of the best group are spread over it and its similar groups.
+    """Return group -> nodes when `total` nodes of the best group are spread over
+    it and its similar groups.
 
-    The cluster's limits first cap the total. Then they and the pool's maximum cap each share in turn, smallest group
-    first. Nodes cut from a share are not given to other groups, and a group without room for a single node is left out
-    from the start. A zero-or-max group is never balanced. grown: nodes that the pass already gave each group. The
-    limiter is not changed: the caller spends the room.
+    The cluster's limits first cap the total. Then they and the pool's maximum cap each share in
+    turn, smallest group first. Nodes cut from a share are not given to other groups, and a group
+    without room for a single node is left out from the start. A zero-or-max group is never
+    balanced. grown: nodes that the pass already gave each group. The limiter is not changed: the
+    caller spends the room.
     """
     assert best_group.template is not None
     spare, room = limiter.copy(), limiter.room(best_group.template.node)
@@ -67,9 +71,13 @@ def balance(
     with_room = [
         (group, group.template.node)
         for group in (best_group, *similar)
-        if group.template is not None and spare.room(group.template.node) > 0 and spare.pool_room(group.group) > 0
+        if group.template is not None
+        and spare.room(group.template.node) > 0
+        and spare.pool_room(group.group) > 0
     ]
-    sizes = [(group.target + (grown or {}).get(group.id, 0), group.group.max) for group, _ in with_room]
+    sizes = [
+        (group.target + (grown or {}).get(group.id, 0), group.group.max) for group, _ in with_room
+    ]
     new_sizes = split(min(total, room), sizes)
     entries = sorted(zip(sizes, new_sizes, with_room, strict=True), key=lambda entry: entry[0][0])
     shares: list[tuple[str, int]] = []
@@ -81,24 +89,29 @@ def balance(
     return shares
 
 
-# Labels that differ between similar groups: host names, zones, and labels without effect on scheduling.
+# Labels that differ between similar groups: host names, zones, and labels
+# without effect on scheduling.
 _GENERIC = (
-    "kubernetes.io/hostname", "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
+    "kubernetes.io/hostname", "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
 )  # fmt: skip
-# The clouds' own labels for the zone, the group, the instance and what a rollout changes. All of them are ignored
-# for every provider because groups of Cluster API may run on any cloud.
+# The clouds' own labels for the zone, the group, the instance and what a rollout changes. All of
+# them are ignored for every provider because groups of Cluster API may run on any cloud.
 _OF_CLOUDS = (
-    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
-    "alpha.eksctl.io/instance-id", "alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup",
+    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id",
+    "node.alibabacloud.com/nodepool-id", "alpha.eksctl.io/instance-id",
+    "alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup",
     "eks.amazonaws.com/sourceLaunchTemplateId", "eks.amazonaws.com/sourceLaunchTemplateVersion",
     "k8s.amazonaws.com/eniConfig", "lifecycle", "topology.k8s.aws/zone-id", "agentpool",
-    "kubernetes.azure.com/agentpool", "aksEngineVersion", "creationSource", "poolName", "resourceNameSuffix",
-    "kubernetes.azure.com/node-image-version", "kubernetes.azure.com/consolidated-additional-properties",
-    "node.exoscale.net/nodepool-id", "node.gardener.cloud/machine-name", "worker.gardener.cloud/kubernetes-version",
-    "topology.gke.io/zone", "csi.hetzner.cloud/location", "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone",
-    "node.kubernetes.io/subnetid", "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels",
+    "kubernetes.azure.com/agentpool", "aksEngineVersion", "creationSource", "poolName",
+    "resourceNameSuffix", "kubernetes.azure.com/node-image-version",
+    "kubernetes.azure.com/consolidated-additional-properties", "node.exoscale.net/nodepool-id",
+    "node.gardener.cloud/machine-name", "worker.gardener.cloud/kubernetes-version",
+    "topology.gke.io/zone", "csi.hetzner.cloud/location", "cce.cloud.com/cce-nodepool",
+    "kubernetes.io/availablezone", "node.kubernetes.io/subnetid",
+    "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels",
     "ibm-cloud.kubernetes.io/vpc-instance-id", "node.cluster.x-k8s.io/esxi-host",
 )  # fmt: skip
 IGNORED_LABELS = frozenset((SEVERAL_ZONES, STORAGE_OF, *_GENERIC, *_OF_CLOUDS))
@@ -107,7 +120,8 @@ Takes = Callable[[NodeGroupState], bool]
 
 
 class _Profile(msgspec.Struct, frozen=True):
-    """The compared parts of a template. free: allocatable less the requests of the template's own pods."""
+    """The compared parts of a template. free: allocatable less the requests of
+    the template's own pods."""
 
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
@@ -116,7 +130,8 @@ class _Profile(msgspec.Struct, frozen=True):
 
 
 class Likeness:
-    """Compares the groups of one pass. Keep one instance per pass: it profiles every template only once."""
+    """Compares the groups of one pass. Keep one instance per pass: it profiles
+    every template only once."""
 
     def __init__(self, classes: Sequence[PodClass], options: Options) -> None:
         self._classes = classes
@@ -125,10 +140,14 @@ class Likeness:
         self._profiles: dict[str, _Profile] = {}
 
     def similar(
-        self, best_group: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
+        self,
+        best_group: NodeGroupState,
+        others: Sequence[NodeGroupState],
+        takes: Takes | None = None,
     ) -> list[NodeGroupState]:
-        """Return the groups similar to `best_group` that may grow together with it, by id. takes: tells whether the
-        pods that `best_group` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
+        """Return the groups similar to `best_group` that may grow together with it, by id. takes:
+        tells whether the pods that `best_group` was chosen for fit an empty node of a group;
+        without it, all groups are taken to fit."""
         if best_group.template is None or best_group.group.options.zero_or_max:
             return []
         profile = self._profile(best_group)
@@ -152,12 +171,20 @@ class Likeness:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
             if self._options.balancing_label:
-                labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
+                labels = {
+                    key: node.labels[key]
+                    for key in self._options.balancing_label
+                    if key in node.labels
+                }
             else:
-                # Pods that need a place of a CSI driver are checked for each group separately (`takes`), and labels of
-                # one node differ between all nodes.
+                # Pods that need a place of a CSI driver are checked for each group separately
+                # (`takes`), and labels of one node differ between all nodes.
                 ignored = self._ignored | own_keys(node.labels)
-                labels = {k: v for k, v in node.labels.items() if k not in ignored and not is_csi_topology(k)}
+                labels = {
+                    k: v
+                    for k, v in node.labels.items()
+                    if k not in ignored and not is_csi_topology(k)
+                }
             capacity = node.capacity or node.allocatable
             self._profiles[group.id] = _Profile(labels, capacity, node.allocatable, free)
         return self._profiles[group.id]
@@ -166,25 +193,36 @@ class Likeness:
         options = self._options
         # only these labels are compared; a group without one of them is similar to no other group
         if options.balancing_label:
-            return len(profile.labels) == len(set(options.balancing_label)) and profile.labels == other.labels
+            return (
+                len(profile.labels) == len(set(options.balancing_label))
+                and profile.labels == other.labels
+            )
         return (
             profile.labels == other.labels
             and profile.capacity.keys() == other.capacity.keys()
             and all(
-                _near(amount, other.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
+                _near(
+                    amount,
+                    other.capacity[name],
+                    options.memory_difference_ratio if name == MEMORY else 0.0,
+                )
                 for name, amount in profile.capacity.items()
             )
-            and _all_near(profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio)
+            and _all_near(
+                profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio
+            )
             and _all_near(profile.free, other.free, options.max_free_difference_ratio)
         )
 
 
 def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -> bool:
-    return left.keys() == right.keys() and all(_near(amount, right[name], ratio) for name, amount in left.items())
+    return left.keys() == right.keys() and all(
+        _near(amount, right[name], ratio) for name, amount in left.items()
+    )
 
 
 def _near(left: int, right: int, ratio: float) -> bool:
-    """Return whether the difference is at most this share of the larger value. Cluster Autoscaler's help text says "of
-    the smaller", but its code uses the larger."""
+    """Return whether the difference is at most this share of the larger value. Cluster Autoscaler's
+    help text says "of the smaller", but its code uses the larger."""
     larger, smaller = max(left, right), min(left, right)
     return larger - smaller <= ratio * abs(larger)

@@ -1,7 +1,8 @@
-"""Selects the node groups that may scale up, and the pod classes that an empty new node of each would take.
+"""Selects the node groups that may scale up, and the pod classes that an empty new
+node of each would take.
 
-A group that cannot be read, has no template, is unhealthy, backed off or already scaling up is skipped with its reason
-and does not affect other groups.
+A group that cannot be read, has no template, is unhealthy, backed off or already scaling up is
+skipped with its reason and does not affect other groups.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _UNPROMISED = "a label that new nodes of the group may not have"
 
 
 class Candidates:
-    """groups: those that may scale up, sorted by id, then the variants of those in several zones; skipped: the other
-    groups with the reason. shapes: the empty new node of each; table: these as rows. barred: row -> the rows that take
-    its pods instead, where one of them fits. variants: by id."""
+    """groups: those that may scale up, sorted by id, then the variants of those in several zones;
+    skipped: the other groups with the reason. shapes: the empty new node of each; table: these as
+    rows. barred: row -> the rows that take its pods instead, where one of them fits. variants: by
+    id."""
 
     def __init__(
         self,
@@ -45,7 +47,9 @@ class Candidates:
             for group in state.groups.values()
             if (reason := _skip(group, limiter, state.lacking)) is not None
         }
-        self.groups = [group for _, group in sorted(state.groups.items()) if group.id not in self.skipped]
+        self.groups = [
+            group for _, group in sorted(state.groups.items()) if group.id not in self.skipped
+        ]
         self.groups += [
             variant.state
             for variant in self.variants.values()
@@ -66,7 +70,8 @@ class Candidates:
         simulated = self._simulated
         templates = [group.template for group in groups if group.template is not None]
         self.shapes: dict[str, NodeShape] = {
-            group.id: shape_of(template, simulated) for group, template in zip(groups, templates, strict=True)
+            group.id: shape_of(template, simulated)
+            for group, template in zip(groups, templates, strict=True)
         }
         self.table = NodeTable([template.node for template in templates], simulated.table.columns)
         one: Ints = np.ones(1, dtype=np.int64)
@@ -75,18 +80,22 @@ class Candidates:
                 self.table.put(daemon, np.array([row]), one, simulated.classes[daemon].ports)
                 np.maximum(self.table.free[row], -LARGEST, out=self.table.free[row])
         self._unpromised = {
-            row: labels for row, group in enumerate(groups) if (labels := group.group.options.unpromised_labels)
+            row: labels
+            for row, group in enumerate(groups)
+            if (labels := group.group.options.unpromised_labels)
         }
         self._fits: dict[int, Bools] = {}
         self.barred: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
-        """Return per group whether one pod of a class passes every predicate on an empty new node, regardless of other
-        pods, and the group is not barred for it."""
+        """Return per group whether one pod of a class passes every predicate on an empty new node,
+        regardless of other pods, and the group is not barred for it."""
         fits = self._fitting(cls)
         if not self.barred:
             return fits
-        barred = [row for row, others in self.barred.items() if fits[row] and bool((fits & others).any())]
+        barred = [
+            row for row, others in self.barred.items() if fits[row] and bool((fits & others).any())
+        ]
         permitted = fits.copy()
         permitted[barred] = False
         return permitted
@@ -114,15 +123,20 @@ class Candidates:
         """Return whether the group of a variant takes a class without it."""
         if not variant.storage:
             return self._simulated.zones.fits_anywhere(cls, variant.group)
-        return any(bool(fits[row]) for row, group in enumerate(self.groups) if group.id == variant.group)
+        return any(
+            bool(fits[row]) for row, group in enumerate(self.groups) if group.id == variant.group
+        )
 
     def confine(self, cls: int, groups: Collection[str]) -> None:
         """Restrict new nodes for a class of virtual pods to these groups."""
-        inside = np.fromiter((group.id in groups for group in self.groups), dtype=np.bool_, count=len(self.groups))
+        inside = np.fromiter(
+            (group.id in groups for group in self.groups), dtype=np.bool_, count=len(self.groups)
+        )
         self._fits[cls] = self._fitting(cls) & inside
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return why an empty new node of the row-th group takes no pod of a class at present, () if it does."""
+        """Return why an empty new node of the row-th group takes no pod of a class
+        at present, () if it does."""
         simulated, pod = self._simulated, self._simulated.classes[cls]
         template = self.shapes[self.groups[row].id].template
         if template.in_zones:
@@ -131,29 +145,43 @@ class Candidates:
         if not reasons and depends(pod, self._unpromised.get(row, ()), self.table.nodes[row]):
             reasons = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
         if not reasons and simulated.volumes.concerns(cls):
-            # Also if an empty new node's drivers attach fewer volumes than one pod of the class brings.
+            # Also if an empty new node's drivers attach fewer volumes than one
+            # pod of the class brings.
             full = (
-                Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=template.volume_limits[driver])
+                Reason.of(
+                    ReasonCode.VOLUME_COUNT, driver=driver, max=template.volume_limits[driver]
+                )
                 for driver, (own, shared) in simulated.volumes.attaches(cls).items()
                 if own + shared > template.volume_limits.get(driver, own + shared)
             )
-            reasons = simulated.claimed(cls) or tuple(full)[:1] or simulated.attached.unbound(cls, row, self.table)
+            reasons = (
+                simulated.claimed(cls)
+                or tuple(full)[:1]
+                or simulated.attached.unbound(cls, row, self.table)
+            )
             if reasons and reasons[0].code is ReasonCode.STORAGE_CAPACITY:
                 reasons = (*reasons, *self._unknown_storage(cls, row))
         needs = None if reasons else simulated.needs(cls)
         if needs is None:
             return reasons
-        topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
+        topology = NewNodeTopology(
+            simulated.rows, self.table.nodes[row].labels, (), template.daemons
+        )
         return topology.reasons(needs)
 
     def _unknown_storage(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return why no node is bought to find out what it offers of the storage classes of a pod's claims."""
-        refused, wanted = self.groups[row].storage_room, self._simulated.volumes.storage_classes(cls)
+        """Return why no node is bought to find out what it offers of the storage
+        classes of a pod's claims."""
+        refused, wanted = (
+            self.groups[row].storage_room,
+            self._simulated.volumes.storage_classes(cls),
+        )
         return tuple(reason for name in wanted if (reason := refused.get(name)) is not None)[:1]
 
     def _against_zones(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return why an empty new node of a group in several zones takes no pod of a class, whichever zone it comes in;
-        for a pod whose place depends on the zone, why none is bought for it."""
+        """Return why an empty new node of a group in several zones takes no pod of a
+        class, whichever zone it comes in; for a pod whose place depends on the zone,
+        why none is bought for it."""
         simulated, group = self._simulated, self.groups[row].id
         zones = simulated.zones.fitting_zones(cls, group)
         if not zones:
@@ -161,13 +189,18 @@ class Candidates:
         reasons = predicates.room_reasons(cls, simulated.classes[cls], self.table, row)
         if reasons or simulated.zones.fits_anywhere(cls, group):
             return reasons
-        rooms = [variant.room for variant in self.variants.values() if variant.group == group and variant.zone in zones]
+        rooms = [
+            variant.room
+            for variant in self.variants.values()
+            if variant.group == group and variant.zone in zones
+        ]
         return tuple(room.why for room in rooms[:1])
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
-    """Return whether a pod's fit on such a node depends on labels that are not guaranteed, because the pod requires or
-    forbids them. A label that is missing from a template must not count as a met requirement."""
+    """Return whether a pod's fit on such a node depends on labels that are not guaranteed,
+    because the pod requires or forbids them. A label that is missing from a template must not
+    count as a met requirement."""
     if not labels:
         return False
     terms = pod.required_affinity
@@ -176,17 +209,21 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
         if not terms:
             return True
     plain = msgspec.structs.replace(pod, required_affinity=terms)
-    return bool(pod.node_selector.keys() & set(labels)) or not predicates.matches_node(plain, node.name, node.labels)
+    return bool(pod.node_selector.keys() & set(labels)) or not predicates.matches_node(
+        plain, node.name, node.labels
+    )
 
 
 def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCluster) -> bool:
-    """Return whether the place of a class on such a node depends on any of these labels: by its own terms, by its rules
-    about other pods, or by its volumes."""
+    """Return whether the place of a class on such a node depends on any of these labels: by its own
+    terms, by its rules about other pods, or by its volumes."""
     present = node.labels.keys() & set(labels)
     if not present:
         return False
     needs = simulated.needs(cls)
-    if depends(simulated.classes[cls], present, node) or (needs is not None and not present.isdisjoint(needs.keys)):
+    if depends(simulated.classes[cls], present, node) or (
+        needs is not None and not present.isdisjoint(needs.keys)
+    ):
         return True
     if not simulated.volumes.concerns(cls):
         return False
@@ -195,26 +232,44 @@ def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCl
     return not simulated.volumes.mask(cls, without).all()
 
 
-def _skip(group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
-    """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler. lacking:
-    nodes without an announced device."""
+def _skip(
+    group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]
+) -> Reason | None:
+    """Return why a group is skipped, None if it is not. The checks run in the order of Cluster
+    Autoscaler. lacking: nodes without an announced device."""
     failed = group.memory.backoff
-    error = " ".join(part for part in (failed.cls, failed.code, failed.message) if part) if failed is not None else ""
+    error = (
+        " ".join(part for part in (failed.cls, failed.code, failed.message) if part)
+        if failed is not None
+        else ""
+    )
     until = failed.until if failed is not None else 0.0
     unhealthy: dict[str, str | int | float] = {"detail": f"{group.missing} nodes are missing"}
     if group.frozen is not None:
         unhealthy = group.frozen.params
     broken = min((node.name for node in group.nodes if node.name in lacking), default="")
-    no_template = f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
+    no_template = (
+        f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
+    )
     checks: tuple[tuple[bool, ReasonCode, dict[str, str | int | float]], ...] = (
         (bool(group.group.error), ReasonCode.GROUP_UNREADABLE, {"detail": group.group.error}),
         (not group.healthy or group.frozen is not None, ReasonCode.GROUP_UNHEALTHY, unhealthy),
         (group.backed_off, ReasonCode.GROUP_BACKOFF, {"until": until, "error": error}),
-        (group.growing, ReasonCode.GROUP_UNHEALTHY, {"detail": "an earlier increase is still being carried out"}),
+        (
+            group.growing,
+            ReasonCode.GROUP_UNHEALTHY,
+            {"detail": "an earlier increase is still being carried out"},
+        ),
         (group.target >= group.group.max, ReasonCode.GROUP_MAX_SIZE, {"max": group.group.max}),
-        (group.template is None, ReasonCode.NO_TEMPLATE, {"detail": group.group.template_error or no_template}),
+        (
+            group.template is None,
+            ReasonCode.NO_TEMPLATE,
+            {"detail": group.group.template_error or no_template},
+        ),
     )
-    reason = group.growth_paused or next((Reason(code, params) for fails, code, params in checks if fails), None)
+    reason = group.growth_paused or next(
+        (Reason(code, params) for fails, code, params in checks if fails), None
+    )
     if reason is not None:
         return reason
     allowance = limiter.allowance(group, 0)

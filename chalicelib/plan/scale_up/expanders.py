@@ -1,7 +1,8 @@
 """The expanders: filters that choose one of several options, in a chain.
 
-Here: options, the expanders, their table and the chain. `random` is the last choice of every chain. Not here:
-`least-cost`, which weighs all groups and pods at once (least_cost); the search asks it first.
+Here: options, the expanders, their table and the chain. `random` is the last choice of
+every chain. Not here: `least-cost`, which weighs all groups and pods at once (least_cost);
+the search asks it first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.plan.prices import MICRO, Rates, has_gpu, node_price, pod_rates, price_book, unpriced
+from chalicelib.plan.prices import (
+    MICRO,
+    Rates,
+    has_gpu,
+    node_price,
+    pod_rates,
+    price_book,
+    unpriced,
+)
 from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.spot_market import late_groups
@@ -26,7 +35,8 @@ from chalicelib.policy.go_patterns import pattern
 
 RANDOM, LEAST_COST = "random", "least-cost"
 
-_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))  # up to this many nodes in the cluster: this many cores
+# up to this many nodes in the cluster: this many cores
+_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 _PREFERRED_BEYOND = 32
 _STABILISER = {CPU: 500, MEMORY: 500 * 2**20}
 _GPU_UNFITNESS = 1000.0
@@ -34,17 +44,21 @@ _ABSENT_FACTOR = 2.0
 
 PriorityRules = tuple[tuple[int, tuple[str, ...]], ...]
 MOST_PATTERN_STEPS = 1_000_000_000
-"""Instructions of all patterns times bytes of all names of a pass: two seconds at worst, where ordinary patterns take
-milliseconds."""
+"""Instructions of all patterns times bytes of all names of a pass: two seconds at worst, where
+ordinary patterns take milliseconds."""
 _LOWEST = -1  # start value of Cluster Autoscaler's search: lower priorities never win
-_SLOW_PATTERNS = "its patterns take too long to be looked for in the names of the node groups: write simpler ones"
+_SLOW_PATTERNS = (
+    "its patterns take too long to be looked for in the names of the node groups: write simpler "
+    "ones"
+)
 
 
 class Option(msgspec.Struct, frozen=True):
     """A scale-up option: a group, a number of new nodes, and the pods they would take.
 
-    pods: class -> number of its pods. requested: total requests of those pods, cpu in millicores. preference: how
-    well soft preferences of the pods are met, higher is better; decides among otherwise equal options. order:
+    pods: class -> number of its pods. requested: total requests of those pods, cpu in millicores.
+    preference: how well soft preferences of the pods are met, higher is better; decides among
+    otherwise equal options. order:
     classes in the order in which they were packed.
     """
 
@@ -63,18 +77,23 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class ExpanderContext(msgspec.Struct, frozen=True):
-    """What an expander may use besides the options, so that none depends on the cluster state; constant within a pass.
+    """What an expander may use besides the options, so that none depends on the cluster
+    state; constant within a pass.
 
-    cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
-    priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
-    missing). group_prices: hourly price of a node of a group by its provider, or of a spot group by the policy
-    (group id -> price, unknown if missing).
-    price_errors: why a provider's price is missing (group id -> text). expected_prices: what is weighed in place of
-    prices (group id -> hourly price), for groups with a price, where the policy wants it, and for spot groups.
-    group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
-    is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
-    pool id). absent: groups that would have to be created first. late: groups whose nodes come too late for pods of a
-    node that its vendor takes back. variant_of: variant of a group in several zones -> the group."""
+    cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of
+    new ones. priorities: None if the cluster has no such ConfigMap; then group_priorities apply
+    (group id -> priority, 0 if missing). group_prices: hourly price of a node of a group by its
+    provider, or of a spot group by the policy (group id -> price, unknown if missing).
+    price_errors: why a provider's price is missing (group id -> text). expected_prices:
+    what is weighed in place of
+    prices (group id -> hourly price), for groups with a price, where the policy wants
+    it, and for spot groups.
+    group_aliases: further names of a group (group id -> names). group_ranks: preference
+    among equal groups, higher
+    is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with
+    others (group id -> pool id). absent: groups that would have to be created first. late: groups
+    whose nodes come too late for pods of a node that its vendor takes back. variant_of: variant of
+    a group in several zones -> the group."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -96,7 +115,8 @@ class ExpanderContext(msgspec.Struct, frozen=True):
         return self.variant_of.get(option.group, option.group)
 
     def price_of(self, group: str, template_node: Node) -> float | None:
-        """Return the hourly price by which a new node of a group is weighed, None if it is unknown."""
+        """Return the hourly price by which a new node of a group is
+        weighed, None if it is unknown."""
         group = self.variant_of.get(group, group)
         expected = self.expected_prices.get(group)
         if expected is not None:
@@ -106,8 +126,8 @@ class ExpanderContext(msgspec.Struct, frozen=True):
 
 Filtered = tuple[list[Option], tuple[Reason, ...]]
 Expander = Callable[[Sequence[Option], ExpanderContext], Filtered]
-"""(options, context) -> the best options, in the order given, and notes for the plan. Expanders are pure: a chain
-called twice gives the same answer."""
+"""(options, context) -> the best options, in the order given, and notes for the plan. Expanders
+are pure: a chain called twice gives the same answer."""
 
 
 def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
@@ -119,7 +139,10 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     spot = {
         name: listed
         for name, group in groups.items()
-        if group.spot and book.spot and group.template and (listed := book.hourly(group.template, group)) is not None
+        if group.spot
+        and book.spot
+        and group.template
+        and (listed := book.hourly(group.template, group)) is not None
     }
     own |= {name: listed - fee for name, listed in spot.items()}
     expected = {name: price.amount / MICRO for name, price in expected_prices(state).items()}
@@ -135,7 +158,9 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         expected_prices=spot | expected,
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
-        group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
+        group_pools={
+            name: group.pool.id for name, group in groups.items() if group.pool is not None
+        },
         late=late_groups(state),
     )
 
@@ -150,38 +175,43 @@ def keep_most_pods(options: Sequence[Option], _: ExpanderContext) -> Filtered:
 
 
 def waste(option: Option) -> float:
-    """Return the unused share of cpu plus the unused share of memory, between 0 (nothing unused) and 2."""
+    """Return the unused share of cpu plus the unused share of memory, between
+    0 (nothing unused) and 2."""
     total = 0.0
     for name in (CPU, MEMORY):
-        capacity = (option.template.capacity or option.template.allocatable).get(name, 0) * option.nodes
+        capacity = (option.template.capacity or option.template.allocatable).get(
+            name, 0
+        ) * option.nodes
         if capacity > 0:
             total += (capacity - option.requested.get(name, 0)) / capacity
     return total
 
 
 def keep_least_waste(options: Sequence[Option], _: ExpanderContext) -> Filtered:
-    """least-waste: return the options with the smallest waste over the new nodes' whole capacity; only exact equality
-    is a tie."""
+    """least-waste: return the options with the smallest waste over the new nodes' whole capacity;
+    only exact equality is a tie."""
     wasted = [waste(option) for option in options]
     least = min(wasted)
     return [option for option, share in zip(options, wasted, strict=True) if share == least], ()
 
 
 def keep_fewest_nodes(options: Sequence[Option], _: ExpanderContext) -> Filtered:
-    """least-nodes: return all options with the smallest node count, of any type; options without a node are dropped."""
+    """least-nodes: return all options with the smallest node count, of any type; options
+    without a node are dropped."""
     real = [option for option in options if option.nodes > 0]
     least = min((option.nodes for option in real), default=0)
     return [option for option in real if option.nodes == least], ()
 
 
-# -- price: compares the cost of the nodes with the value of the pods, and prefers nodes of a suitable size. A large
-# node suits a large cluster but not a small one, and the size matters less when many nodes are added at once. Nodes
-# with GPUs are for pods that cannot run elsewhere. All of that is one score; the smallest wins.
+# -- price: compares the cost of the nodes with the value of the pods, and prefers nodes of a
+# suitable size. A large node suits a large cluster but not a small one, and the size matters less
+# when many nodes are added at once. Nodes with GPUs are for pods that cannot run elsewhere. All of
+# that is one score; the smallest wins.
 
 
 def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filtered:
-    """price: return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the
-    result may be empty."""
+    """price: return the options with the smallest score. An option without a price is dropped with
+    a NO_PRICE note; the result may be empty."""
     prices = context.prices
     own = [context.group_prices.get(context.group(option), 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
@@ -195,7 +225,8 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
         Reason.of(
             ReasonCode.NO_PRICE,
             group=context.group(option),
-            detail=context.price_errors.get(context.group(option)) or unpriced(option.template, prices),
+            detail=context.price_errors.get(context.group(option))
+            or unpriced(option.template, prices),
         )
         for option, score in zip(options, scores, strict=True)
         if score is None
@@ -210,20 +241,24 @@ def preferred_cores(cluster_nodes: int) -> int:
 
 
 def price_score(option: Option, price: float, rates: Rates, context: ExpanderContext) -> float:
-    """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist yet. price: of one
-    node."""
+    """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist
+    yet. price: of one node."""
     stabiliser = rates.of(_STABILISER)
     nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
     if pods > 0:
         ratio = nodes / pods
     else:  # reached only with a price list of zeros: a node that still has a cost is worse
         ratio = inf if nodes > 0 else 1.0
-    return _unfitness(option, context) * ratio * (_ABSENT_FACTOR if context.group(option) in context.absent else 1.0)
+    return (
+        _unfitness(option, context)
+        * ratio
+        * (_ABSENT_FACTOR if context.group(option) in context.absent else 1.0)
+    )
 
 
 def _unfitness(option: Option, context: ExpanderContext) -> float:
-    """Return 1 for a node of the preferred size and more for a larger distance from it; the effect shrinks as more
-    nodes are added at once."""
+    """Return 1 for a node of the preferred size and more for a larger distance from it; the effect
+    shrinks as more nodes are added at once."""
     if has_gpu(option.template):
         return _GPU_UNFITNESS
     preferred = preferred_cores(context.cluster_nodes) * 1000
@@ -231,29 +266,41 @@ def _unfitness(option: Option, context: ExpanderContext) -> float:
     return (max(preferred / own, own / preferred) - 1) * (1 - tanh((option.nodes - 1) / 15)) + 1
 
 
-# -- priority: priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander` or, if there is none,
-# from the policy's nodeGroups. Among groups of the highest priority, the rank that a vendor's pool gives its flavours
-# decides. An invalid ConfigMap filters nothing, because a partially understood ranking is worse than none.
+# -- priority: priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander`
+# or, if there is none, from the policy's nodeGroups. Among groups of the highest priority, the rank
+# that a vendor's pool gives its flavours decides. An invalid ConfigMap filters nothing, because a
+# partially understood ranking is worse than none.
 
 
 def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -> Filtered:
-    """priority: return the options of the highest priority, all of them if no priority is configured."""
+    """priority: return the options of the highest priority, all of them if
+    no priority is configured."""
     config = context.priorities
     if config is None:
         ranks = [
-            (context.group_priorities.get(context.group(option), 0), context.group_ranks.get(context.group(option), 0))
+            (
+                context.group_priorities.get(context.group(option), 0),
+                context.group_ranks.get(context.group(option), 0),
+            )
             for option in options
         ]
         highest_rank = max(ranks)
-        return [option for option, rank in zip(options, ranks, strict=True) if rank == highest_rank], ()
-    # Sorted, so that all calls of a pass are equal. Users write the name that they see, which need not be the id.
+        return [
+            option for option, rank in zip(options, ranks, strict=True) if rank == highest_rank
+        ], ()
+    # Sorted, so that all calls of a pass are equal. Users write the name that they see,
+    # which need not be the id.
     groups = sorted({*context.group_priorities, *map(context.group, options)})
     names = tuple((group, (group, *context.group_aliases.get(group, ()))) for group in groups)
     priority_of = None if config.problem else _priority_of_groups(config.rules, names)
     if priority_of is None:
-        return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem or _SLOW_PATTERNS),)
+        return list(options), (
+            Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem or _SLOW_PATTERNS),
+        )
     priorities = [priority_of.get(context.group(option)) for option in options]
-    highest = max((priority for priority in priorities if priority is not None), default=_LOWEST - 1)
+    highest = max(
+        (priority for priority in priorities if priority is not None), default=_LOWEST - 1
+    )
     if highest < _LOWEST:
         return list(options), (Reason.of(ReasonCode.PRIORITY_NO_MATCH),)
     notes = tuple(
@@ -261,17 +308,25 @@ def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -
         for option, priority in zip(options, priorities, strict=True)
         if priority is None
     )
-    return [option for option, priority in zip(options, priorities, strict=True) if priority == highest], notes
+    return [
+        option for option, priority in zip(options, priorities, strict=True) if priority == highest
+    ], notes
 
 
 @lru_cache(maxsize=16)
-def _priority_of_groups(rules: PriorityRules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, int] | None:
-    """Return group -> the highest priority with a pattern found anywhere in one of its names (READ ONLY); groups
-    without a match are missing. None: matching would take too long. groups: each with all its names.
+def _priority_of_groups(
+    rules: PriorityRules, groups: tuple[tuple[str, tuple[str, ...]], ...]
+) -> dict[str, int] | None:
+    """Return group -> the highest priority with a pattern found anywhere in one of its names
+    (READ ONLY); groups without a match are missing. None: matching would take too long. groups:
+    each with all its names.
 
     Raises BadInput for an invalid pattern; policy/priority_configmap.py rejects such rules earlier.
     """
-    patterns = [(priority, [pattern(text) for text in texts]) for priority, texts in sorted(rules, reverse=True)]
+    patterns = [
+        (priority, [pattern(text) for text in texts])
+        for priority, texts in sorted(rules, reverse=True)
+    ]
     instructions = sum(compiled.size for _, several in patterns for compiled in several)
     name_bytes = sum(len(name.encode(errors="replace")) for _, names in groups for name in names)
     if instructions * name_bytes > MOST_PATTERN_STEPS:
@@ -299,25 +354,29 @@ EXPANDERS: dict[str, Expander] = {
 def choose_option(
     options: Sequence[Option], chain: Sequence[str], context: ExpanderContext
 ) -> tuple[Option | None, tuple[Reason, ...]]:
-    """Return the option to take, None if none is left, and notes for Plan.notes (the same notes on every call of a
-    pass).
+    """Return the option to take, None if none is left, and notes for Plan.notes (the same notes
+    on every call of a pass).
 
-    As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also passed to the
-    expanders, and an expander that rejects all options leaves none. Before the chain, the flavours of a pool are
-    ranked. Among equal options, the one that meets most soft preferences is taken, and of those one whose nodes are
-    ready before a node at risk leaves. Remaining ties are drawn by the seed
-    if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster Autoscaler
-    always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
+    As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also
+    passed to the expanders, and an expander that rejects all options leaves none. Before the chain,
+    the flavours of a pool are ranked. Among equal options, the one that meets most soft preferences
+    is taken, and of those one whose nodes are ready before a node at risk leaves. Remaining ties
+    are drawn by the seed if the chain ends in `random`; otherwise the lowest group id wins, so that
+    a plan is predictable. Cluster Autoscaler always draws at random there. An unknown expander name
+    is skipped with EXPANDER_SKIPPED.
     """
     best = _without_needless_flavours(sorted(options, key=lambda option: option.group), context)
     notes = [
-        Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
+        Reason.of(
+            ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version"
+        )
         for name in chain
         if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)
     ]
     filters = [name for name in chain if name in EXPANDERS]
     if (not filters and RANDOM not in chain) or (chain and chain[-1] == LEAST_COST):
-        filters.append("least-waste")  # Cluster Autoscaler's default, if the chain has no deciding expander
+        # Cluster Autoscaler's default, if the chain has no deciding expander
+        filters.append("least-waste")
     for name in filters:
         if not best:
             break
@@ -334,13 +393,14 @@ def choose_option(
 
 
 def _without_needless_flavours(options: Sequence[Option], context: ExpanderContext) -> list[Option]:
-    """Return the options, in the given order, without those that a higher-ranked option of the same pool makes
-    unnecessary because it takes pods of the same classes.
+    """Return the options, in the given order, without those that a higher-ranked option of the same
+    pool makes unnecessary because it takes pods of the same classes.
 
-    Expanders compare pods, waste and cost between pools. Within a pool the user has ordered the flavours, and expanders
-    must not override that order. The preferred option need not take as many pods: the rest is searched again in the
-    same pass, and then the next flavour is used. It is used at once where the preferred one is out of stock or backed
-    off. Between pools, ranks matter only to the expander `priority`; `least-cost` ignores them.
+    Expanders compare pods, waste and cost between pools. Within a pool the user has ordered the
+    flavours, and expanders must not override that order. The preferred option need not take as
+    many pods: the rest is searched again in the same pass, and then the next flavour is used. It is
+    used at once where the preferred one is out of stock or backed off. Between pools, ranks matter
+    only to the expander `priority`; `least-cost` ignores them.
     """
     ranks, pools = context.group_ranks, context.group_pools
     if not ranks or not pools:
@@ -361,8 +421,9 @@ def _without_needless_flavours(options: Sequence[Option], context: ExpanderConte
 
 
 def random_option(options: Sequence[Option], seed: int) -> Option:
-    """Return one of the options; over all seeds each is equally likely. The draw depends only on the seed and the
-    groups' ids: the order of the options does not matter, and dropping a group changes nothing among the others."""
+    """Return one of the options; over all seeds each is equally likely. The draw depends only on
+    the seed and the groups' ids: the order of the options does not matter, and dropping a group
+    changes nothing among the others."""
 
     def lot(option: Option) -> tuple[bytes, str]:
         text = f"{seed}\n{option.group}".encode("utf-8", "surrogatepass")

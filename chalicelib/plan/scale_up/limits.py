@@ -1,12 +1,13 @@
-"""Limits of a scale-up: the maximum of the group, of the pool that it shares with other groups, and of the cluster; and
-the growth to enforced minimum sizes.
+"""Limits of a scale-up: the maximum of the group, of the pool that it shares with other groups, and
+of the cluster; and the growth to enforced minimum sizes.
 
-The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
-limiter is reduced as options are taken within a pass, so that two groups never use the same room.
+The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except
+virtual-kubelet nodes. The limiter is reduced as options are taken within a pass, so that two groups
+never use the same room.
 
-gpu-total applies to any provider. A limit's type is either the value of a node's GPU label or the name of a resource:
-`nvidia-tesla-t4:0:8` counts the GPUs of nodes with that label value, `nvidia.com/gpu:0:8` those of every node with that
-resource.
+gpu-total applies to any provider. A limit's type is either the value of a node's GPU label or the
+name of a resource: `nvidia-tesla-t4:0:8` counts the GPUs of nodes with that label value,
+`nvidia.com/gpu:0:8` those of every node with that resource.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Allowance(msgspec.Struct, frozen=True):
 
 
 def may_grow(group: NodeGroupState) -> bool:
-    """Return whether a group may be changed at all: readable, healthy, not backed off, not scaling up by an earlier
-    plan, not paused, and its nodes known. Sizes are not checked."""
+    """Return whether a group may be changed at all: readable, healthy, not backed off, not scaling
+    up by an earlier plan, not paused, and its nodes known. Sizes are not checked."""
     return (
         not group.group.error
         and group.healthy
@@ -50,9 +51,9 @@ def may_grow(group: NodeGroupState) -> bool:
 
 
 class ResourceLimiter:
-    """The remaining room of the limits that groups share: the cluster's and their pools'. spot: the shares of spot
-    groups, None without spec.spot. own: groups by the names of their variants (scale_up/zone_variants.py), which have
-    their maximum together."""
+    """The remaining room of the limits that groups share: the cluster's and their pools'. spot: the
+    shares of spot groups, None without spec.spot. own: groups by the names of their variants
+    (scale_up/zone_variants.py), which have their maximum together."""
 
     own: Mapping[str, NodeGroupState] = {}
 
@@ -66,7 +67,9 @@ class ResourceLimiter:
         self._used = dict.fromkeys(self._max, 0)
         self._pools = rooms(state.groups)
         self.spot = SpotShares(state) if state.policy.spot is not None else None
-        counted = [node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
+        counted = [
+            node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"
+        ]
         self._nodes = len(counted)
         self._given: dict[str, int] = {}  # group -> nodes of it and of its variants
         for node in counted:
@@ -90,7 +93,8 @@ class ResourceLimiter:
         return other
 
     def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
-        """Use room for `count` new nodes like this one. group: their group, for the limits of its pool."""
+        """Use room for `count` new nodes like this one. group: their group,
+        for the limits of its pool."""
         self._nodes += count
         self._spend(self._amounts(node), count)
         if group is not None and group.pool is not None and group.pool.id in self._pools:
@@ -101,18 +105,27 @@ class ResourceLimiter:
             self.spot.add(group.id, count)
 
     def pool_room(self, group: NodeGroup) -> int:
-        """Return how many nodes the limits of a group's pool leave room for; never negative, and very large without a
-        pool limit."""
-        return max(0, self._pools.get(group.pool.id, _UNLIMITED)) if group.pool is not None else _UNLIMITED
+        """Return how many nodes the limits of a group's pool leave room for; never negative, and
+        very large without a pool limit."""
+        return (
+            max(0, self._pools.get(group.pool.id, _UNLIMITED))
+            if group.pool is not None
+            else _UNLIMITED
+        )
 
     def room(self, node: Node) -> int:
-        """Return how many nodes like this one the cluster-wide limits leave room for; never negative."""
-        return max(0, min((allowance.nodes for allowance in self._allowances(node)), default=_UNLIMITED))
+        """Return how many nodes like this one the cluster-wide limits leave
+        room for; never negative."""
+        return max(
+            0, min((allowance.nodes for allowance in self._allowances(node)), default=_UNLIMITED)
+        )
 
     def shared(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
-        """Return the limits that several groups share: what one node of each counts, and how much is left. groups: each
-        with a template."""
-        amounts = [self._amounts(group.template.node) for group in groups if group.template is not None]
+        """Return the limits that several groups share: what one node of each counts, and how much
+        is left. groups: each with a template."""
+        amounts = [
+            self._amounts(group.template.node) for group in groups if group.template is not None
+        ]
         limits = [
             (tuple(of_node.get(name, 0) for of_node in amounts), max(0, most - self._used[name]))
             for name, most in sorted(self._max.items())
@@ -128,9 +141,9 @@ class ResourceLimiter:
         return limits
 
     def allowance(self, group: NodeGroupState, grown: int, room_elsewhere: int = 0) -> Allowance:
-        """Return how many more nodes a group may get in this pass. grown: nodes that the pass already gave it.
-        room_elsewhere: the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or
-        none."""
+        """Return how many more nodes a group may get in this pass. grown: nodes that the pass
+        already gave it. room_elsewhere: the free capacity of the groups it is balanced with. A
+        zero-or-max group gets all nodes or none."""
         assert group.template is not None
         whole = self.own.get(group.id, group)
         most, own = whole.group.max, max(0, group.group.max - group.target - grown)
@@ -160,7 +173,9 @@ class ResourceLimiter:
         if lacks <= 0:
             return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)
         if 0 < self._max_nodes < self._nodes + lacks:
-            return Reason.of(ReasonCode.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
+            return Reason.of(
+                ReasonCode.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes
+            )
         if self.pool_room(group.group) < lacks:
             return _pool_limit(group)
         short = [name for name, room in self._rooms(group.template.node) if room < lacks]
@@ -179,7 +194,8 @@ class ResourceLimiter:
         return allowances
 
     def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
-        """Return all resources without room, and the amounts of the first one: cores, bytes or pieces."""
+        """Return all resources without room, and the amounts of the
+        first one: cores, bytes or pieces."""
         first = names[0]
         return Reason.of(
             ReasonCode.RESOURCE_LIMIT,
@@ -197,8 +213,8 @@ class ResourceLimiter:
         ]
 
     def _amounts(self, node: Node) -> dict[str, int]:
-        """Return per limited resource what a node counts: cores, rounded up per node, bytes and GPUs of its
-        capacity."""
+        """Return per limited resource what a node counts: cores, rounded up per node, bytes
+        and GPUs of its capacity."""
         source = node.capacity or node.allocatable
         amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
         if len(self._max) > len(amounts):
@@ -209,11 +225,15 @@ class ResourceLimiter:
         return amounts
 
     def _gpus_to_come(self, node: Node, state: ClusterState) -> dict[str, int]:
-        """Return the GPUs that a node of a GPU group will have but does not report yet because its driver is not
-        ready."""
+        """Return the GPUs that a node of a GPU group will have but does not report yet because
+        its driver is not ready."""
         source = node.capacity or node.allocatable
         group = state.groups.get(state.group_of.get(node.name, ""))
-        if group is None or group.template is None or any(source.get(name) for name in GPU_RESOURCES):
+        if (
+            group is None
+            or group.template is None
+            or any(source.get(name) for name in GPU_RESOURCES)
+        ):
             return {}
         shown, due = self._amounts(node), self._amounts(group.template.node)
         return {kind: max(0, due[kind] - shown[kind]) for kind in due.keys() - {CPU, MEMORY}}
@@ -229,19 +249,23 @@ def _pool_limit(group: NodeGroupState) -> Reason:
     return Reason.of(ReasonCode.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
 
 
-def enforce_min_size(state: ClusterState, limiter: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow, for groups below
-    their minimum size (enforceNodeGroupMinSize); and the nodes that a pool of several groups lacks, given to its best
-    groups, the highest rank first.
+def enforce_min_size(
+    state: ClusterState, limiter: ResourceLimiter, grown: Mapping[str, int]
+) -> list[tuple[str, int]]:
+    """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow,
+    for groups below their minimum size (enforceNodeGroupMinSize); and the nodes that a pool of
+    several groups lacks, given to its best groups, the highest rank first.
 
-    This needs no pending pods: otherwise, after the minimum was raised or a group was shrunk manually, the group would
-    stay below it. A minimum set by a schedule is always enforced (schedules/apply.py), because its purpose is to have
-    nodes ready in time. Cluster Autoscaler compares maxNodesTotal with the size of the *group* here, so that a full
-    cluster continues to grow; here it is the size of the cluster, as everywhere.
+    This needs no pending pods: otherwise, after the minimum was raised or a group was shrunk
+    manually, the group would stay below it. A minimum set by a schedule is always enforced
+    (schedules/apply.py), because its purpose is to have nodes ready in time. Cluster Autoscaler
+    compares maxNodesTotal with the size of the *group* here, so that a full cluster continues to
+    grow; here it is the size of the cluster, as everywhere.
 
-    Empty if no minimum is enforced and while the whole cluster is unhealthy. A zero-or-max group gets all its nodes or
-    none. Groups that may not scale up now (may_grow) are left for a later pass. grown: nodes that the pass already gave
-    each group. The limiter is not changed: the caller uses the room.
+    Empty if no minimum is enforced and while the whole cluster is unhealthy. A zero-or-max group
+    gets all its nodes or none. Groups that may not scale up now (may_grow) are left for a later
+    pass. grown: nodes that the pass already gave each group. The limiter is not changed: the caller
+    uses the room.
     """
     spare, added = limiter.copy(), dict[str, int]()
 
@@ -272,10 +296,19 @@ def enforce_min_size(state: ClusterState, limiter: ResourceLimiter, grown: Mappi
         return []
     for group in enforced:
         add(group, min(group.group.min, group.group.max) - size(group))
-    for _, pool in sorted(pools(state).items()) if any(group.group.pool is not None for group in enforced) else ():
+    for _, pool in (
+        sorted(pools(state).items())
+        if any(group.group.pool is not None for group in enforced)
+        else ()
+    ):
         members = [state.groups[name] for name in pool.groups]
-        # The size of a pool with an unreadable group is not known. Its minimum is enforced where every group's is.
-        if len(members) < 2 or any(group.group.error for group in members) or not all(map(is_enforced, members)):
+        # The size of a pool with an unreadable group is not known. Its minimum is
+        # enforced where every group's is.
+        if (
+            len(members) < 2
+            or any(group.group.error for group in members)
+            or not all(map(is_enforced, members))
+        ):
             continue
         lacks = min(pool.min, pool.max) if pool.max >= 0 else pool.min
         lacks -= pool.size + sum(size(group) - group.target for group in members)

@@ -1,5 +1,5 @@
-"""Plans the scale-up: which groups grow and for which pods, the expected place of each pod, and why other pods get no
-node."""
+"""Plans the scale-up: which groups grow and for which pods, the expected place of each pod, and
+why other pods get no node."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _MOST_NOTES = 10
 
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
-    """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback: groups that are bought
-    on demand for pods that a spot group would take which is backed off or avoided now. for_zones: group in several
-    zones -> zone -> new nodes that were bought for it. for_storage: group -> the storage classes for which a new node
-    was bought to find out what it offers. on_upcoming: group -> class -> pods, one entry per upcoming node in order, if
-    nodes are bought besides."""
+    """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback:
+    groups that are bought on demand for pods that a spot group would take which is backed off or
+    avoided now. for_zones: group in several zones -> zone -> new nodes that were bought for it.
+    for_storage: group -> the storage classes for which a new node
+    was bought to find out what it offers. on_upcoming: group -> class -> pods, one entry per
+    upcoming node in order, if nodes are bought besides."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -63,9 +64,11 @@ def plan_scale_up(
     budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> ScaleUpPlan:
-    """Plan for pending pods, then for rules, then for headroom. The simulated cluster keeps what was placed.
+    """Plan for pending pods, then for rules, then for headroom. The simulated
+    cluster keeps what was placed.
 
-    removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
+    removable: rows of the nodes that scale-down could remove, by what is known before
+    any removal is simulated.
     """
     attempt = best_attempt(state, simulated, pending, seed, budget, removable)
     placement, search = placement_in_every_order(attempt), attempt.planned.search
@@ -76,10 +79,14 @@ def plan_scale_up(
 
 
 def unplanned_scale_up(
-    state: ClusterState, simulated: SimulatedCluster, pending: PendingPods, seed: int, budget: TimeBudget
+    state: ClusterState,
+    simulated: SimulatedCluster,
+    pending: PendingPods,
+    seed: int,
+    budget: TimeBudget,
 ) -> ScaleUpPlan:
-    """Return the plan of a pass whose time was over before growth was planned: nothing grows, every pod reports that,
-    and rules stay as they were. simulated: may be in any state."""
+    """Return the plan of a pass whose time was over before growth was planned: nothing grows, every
+    pod reports that, and rules stay as they were. simulated: may be in any state."""
     simulated.record_lateness()
     search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
     stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=state.options.max_binpacking_time)
@@ -93,10 +100,23 @@ class _Report:
     """Renders the results of the stages as a plan with all reasons."""
 
     def __init__(
-        self, search: ScaleUpSearch, placement: FinalPlacement, rule_results: RuleResults, headroom: HeadroomResult
+        self,
+        search: ScaleUpSearch,
+        placement: FinalPlacement,
+        rule_results: RuleResults,
+        headroom: HeadroomResult,
     ) -> None:
-        self.search, self.placement, self.rule_results, self.headroom = search, placement, rule_results, headroom
-        self.state, self.simulated, self.candidates = search.state, search.simulated, search.candidates
+        self.search, self.placement, self.rule_results, self.headroom = (
+            search,
+            placement,
+            rule_results,
+            headroom,
+        )
+        self.state, self.simulated, self.candidates = (
+            search.state,
+            search.simulated,
+            search.candidates,
+        )
         pods: dict[int, list[str]] = {}
         for _, cls, placed in placement.places:
             pods.setdefault(cls, []).extend(pod.key for pod in placed)
@@ -106,7 +126,9 @@ class _Report:
         self.contest_of: dict[int, Contest] = {}  # class -> the pods with which its pods compete
         for competing in placement.contests:
             keys = tuple(sorted(key for cls in competing.classes for key in pods[cls]))
-            self.contest_of.update(dict.fromkeys(competing.classes, Contest(competing.places, keys)))
+            self.contest_of.update(
+                dict.fromkeys(competing.classes, Contest(competing.places, keys))
+            )
 
     def plan(self) -> ScaleUpPlan:
         pods: dict[str, list[str]] = {}
@@ -125,7 +147,9 @@ class _Report:
             else:
                 fits += keys
             # Of a node that exists, the labels are known.
-            unsure = row >= self.simulated.real and relies(cls, unsure_labels, nodes[row], self.simulated)
+            unsure = row >= self.simulated.real and relies(
+                cls, unsure_labels, nodes[row], self.simulated
+            )
             lacks = () if group else self.simulated.unfinished.missing(cls, row)
             promised = contest is None and not unsure and not lacks and row not in unsure_rows
             promises.append(PodPlacement(keys, node, group, number, promised, contest, lacks))
@@ -134,7 +158,9 @@ class _Report:
             fits=tuple(fits),
             promises=_merged(promises),
             unschedulable=tuple(self._unschedulable(batch) for batch in placement.unplaced),
-            groups=tuple(self._group_verdict(group) for _, group in sorted(self.state.groups.items())),
+            groups=tuple(
+                self._group_verdict(group) for _, group in sorted(self.state.groups.items())
+            ),
             notes=(*self.search.notes.values(), *self._zone_notes(), *self.rule_results.notes),
             rule_results=self.rule_results,
             headroom=self.headroom,
@@ -149,11 +175,14 @@ class _Report:
         on_row: dict[int, Counter[int]] = {}
         for row, cls, placed in self.placement.places:
             on_row.setdefault(row, Counter())[cls] += len(placed)
-        return {name: tuple(on_row.get(row, Counter()) for row in rows) for name, rows in self.simulated.coming.items()}
+        return {
+            name: tuple(on_row.get(row, Counter()) for row in rows)
+            for name, rows in self.simulated.coming.items()
+        }
 
     def _zone_notes(self) -> Iterator[Reason]:
-        """Return a note per group in several zones of which nodes are bought for one of them, or for which pods wait
-        that need one."""
+        """Return a note per group in several zones of which nodes are bought for one of them, or
+        for which pods wait that need one."""
         waiting = {
             name
             for batch in self.placement.unplaced
@@ -179,8 +208,9 @@ class _Report:
         }
 
     def _fallback(self, bought: Mapping[str, Collection[int]]) -> frozenset[str]:
-        """Return which groups are bought as a fallback. A pod counts if an empty node of a spot group would take it,
-        and that group is backed off, or is avoided and is not bought either."""
+        """Return which groups are bought as a fallback. A pod counts if an empty
+        node of a spot group would take it, and that group is backed off, or is
+        avoided and is not bought either."""
         spot = spot_groups(self.state) if bought else frozenset[str]()
         missing = [
             group
@@ -194,7 +224,8 @@ class _Report:
         return frozenset(
             group
             for group, classes in bought.items()
-            if group not in spot and any(bool(unavailable.fits(cls).any()) for cls in sorted(classes))
+            if group not in spot
+            and any(bool(unavailable.fits(cls).any()) for cls in sorted(classes))
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
@@ -218,8 +249,8 @@ class _Report:
         )
 
     def _unschedulable(self, batch: PodBatch) -> UnschedulablePods:
-        """Return why pods of a class get no node, group by group, and the reasons of existing nodes. Where there is no
-        time to check every group and node, the verdict is short."""
+        """Return why pods of a class get no node, group by group, and the reasons of existing
+        nodes. Where there is no time to check every group and node, the verdict is short."""
         nowhere, why = self.simulated.nowhere(batch.cls), dict[str, tuple[Reason, ...]]()
         late = self.simulated.late()
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
@@ -229,7 +260,9 @@ class _Report:
             if late:
                 why[group.id] = nowhere or (stop,)
             else:
-                why[group.id] = self.candidates.against(batch.cls, row) or (self._stop(batch.cls, group),)
+                why[group.id] = self.candidates.against(batch.cls, row) or (
+                    self._stop(batch.cls, group),
+                )
         why.update((name, (reason, *nowhere)) for name, reason in self.candidates.skipped.items())
         real = np.arange(len(self.simulated.table)) < self.simulated.real
         return UnschedulablePods(
@@ -255,7 +288,9 @@ class _Report:
                 return note
         if cls in self.placement.overestimated:
             return Reason.of(ReasonCode.NOT_PROMISED)
-        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}")
+        return Reason.of(
+            ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}"
+        )
 
     def _group_verdict(self, group: NodeGroupState) -> GroupVerdict:
         """Return what a group could have done in this pass, or why it was skipped."""
@@ -299,14 +334,21 @@ def _backoff_reason(backoff: Backoff) -> Reason:
 
 
 def _merged(promises: list[PodPlacement]) -> tuple[PodPlacement, ...]:
-    """Return per place one entry for pods with a guaranteed place, and one for those that compete with the same others
-    or wait for the same parts of the node."""
+    """Return per place one entry for pods with a guaranteed place, and one for those that compete
+    with the same others or wait for the same parts of the node."""
     pods: dict[tuple[str, str, int, bool, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     contests: dict[tuple[str, ...], Contest | None] = {}
     for promise in promises:
         among = promise.one_place_among.among if promise.one_place_among is not None else ()
         contests[among] = promise.one_place_among
-        key = promise.node, promise.group, promise.number, not promise.promised, among, promise.lacks
+        key = (
+            promise.node,
+            promise.group,
+            promise.number,
+            not promise.promised,
+            among,
+            promise.lacks,
+        )
         pods.setdefault(key, []).extend(promise.pods)
     return tuple(
         PodPlacement(tuple(sorted(keys)), node, group, number, not unsure, contests[among], lacks)

@@ -1,17 +1,20 @@
-"""Plans all scaling rules of one pass after the pending pods have been served: cron rules first, then metric rules.
+"""Plans all scaling rules of one pass after the pending pods have been served: cron rules
+first, then metric rules.
 
-Cron rules: each occurrence is handled once, or dropped when it expires. See docs/reference/scaling-rules.md "Cron
-rules".
+Cron rules: each occurrence is handled once, or dropped when it expires. See
+docs/reference/scaling-rules.md "Cron rules".
 
     due ──► the pool is scaling ────────────────────────► pending until it is not
-        ──► unhealthy, unreadable, all backed off ──────► pending, dropped half an hour after its instant
-        ──► nodes are added (or limits reached) ────────► handled; target size: the pool's size with all of these nodes
+        ──► unhealthy, unreadable, all backed off ──────► pending, dropped half an hour after its
+        instant ──► nodes are added (or limits reached) ────────► handled; target size: the pool's
+        size with all of these nodes
 
-While the target size is not reached, missing nodes are added in other groups of the pool, for half an hour. A pass is
-saved with its memory and its operations, or not at all, so nothing is added twice and nothing is lost.
+While the target size is not reached, missing nodes are added in other groups of the pool, for half
+an hour. A pass is saved with its memory and its operations, or not at all, so nothing is added
+twice and nothing is lost.
 
-Metric rules add nodes to a pool whose allocation rate is above a threshold. Only the last action is remembered: each
-pass measures again, and missed actions are not made up for.
+Metric rules add nodes to a pool whose allocation rate is above a threshold. Only the last action
+is remembered: each pass measures again, and missed actions are not made up for.
 """
 
 from __future__ import annotations
@@ -29,7 +32,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric, RuleObject
 from chalicelib.plan.demand import blocking_reason
-from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rate, Rates, RuleRemovalGuard
+from chalicelib.plan.demand.scaling_rules.allocation_rate import (
+    RESOURCE,
+    Rate,
+    Rates,
+    RuleRemovalGuard,
+)
 from chalicelib.plan.demand.scaling_rules.sources import BoundRule, sources, threshold
 from chalicelib.plan.prices import instance_type
 from chalicelib.plan.scale_up.balancing import split
@@ -45,13 +53,19 @@ _FAR_FUTURE = 3600.0  # an instant this far in the future was written by a wrong
 _SCALING = "scaling"
 # Temporary reasons; limits are not among them.
 TEMPORARY = frozenset(
-    {ReasonCode.GROUP_BACKOFF, ReasonCode.GROUP_UNREADABLE, ReasonCode.GROUP_UNHEALTHY, ReasonCode.NO_TEMPLATE}
+    {
+        ReasonCode.GROUP_BACKOFF,
+        ReasonCode.GROUP_UNREADABLE,
+        ReasonCode.GROUP_UNHEALTHY,
+        ReasonCode.NO_TEMPLATE,
+    }
 )
 
 
 class RuleResults(msgspec.Struct, frozen=True):
-    """The results of scaling rules. memory, objects: complete, for the next pass; by_group: group -> keys of the rules
-    that want nodes of it; notes: for Plan.notes; needs: which nodes metric rules need, None if none is in force."""
+    """The results of scaling rules. memory, objects: complete, for the next pass; by_group: group
+    -> keys of the rules that want nodes of it; notes: for Plan.notes; needs: which nodes metric
+    rules need, None if none is in force."""
 
     verdicts: tuple[RuleVerdict, ...] = ()
     memory: dict[str, RuleMemory] = {}
@@ -62,10 +76,11 @@ class RuleResults(msgspec.Struct, frozen=True):
 
 
 def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
-    """Add the nodes that rules want (search.add). served: pending pods got nodes in this pass, which blocks metric
-    rules.
+    """Add the nodes that rules want (search.add). served: pending pods got nodes in this pass,
+    which blocks metric rules.
 
-    Disabled rules are removed from memory, so that missed occurrences are not made up for when they are enabled again.
+    Disabled rules are removed from memory, so that missed occurrences are not made up for
+    when they are enabled again.
     """
     collected = sources(search.state)
     if not search.state.policy.scale_up.rules:
@@ -74,7 +89,8 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
         return RuleResults(verdicts=verdicts, objects=collected.objects, notes=collected.notes)
     context = RuleContext(search)
     reported: dict[str, RuleVerdict] = {}
-    by_pool: dict[str, list[BoundRule]] = {}  # metric rules; pools and rules are in the order of the rules
+    # metric rules; pools and rules are in the order of the rules
+    by_pool: dict[str, list[BoundRule]] = {}
     for bound in collected.bound:
         if bound.rule.metric is None:
             reported[bound.owner] = run_cron_rule(context, bound)
@@ -83,15 +99,20 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
     for rules in by_pool.values():
         verdicts_of_pool = run_metric_rules(context, rules[0].pool, rules, served=served)
         reported.update(zip((bound.owner for bound in rules), verdicts_of_pool, strict=True))
-    # Rules whose pools could not be found may return in the next pass, with an occurrence that is still open, or with a
-    # handled one that must not be repeated.
+    # Rules whose pools could not be found may return in the next pass, with an occurrence that is
+    # still open, or with a handled one that must not be repeated.
     lost = {
         key: memory
         for key, memory in search.state.memory.rules.items()
-        if collected.lost and any(key[:at] in collected.lost for at, letter in enumerate(key) if letter == "@")
+        if collected.lost
+        and any(key[:at] in collected.lost for at, letter in enumerate(key) if letter == "@")
     }
     # Computing rates is expensive: no guard if no metric rule is in force.
-    in_force = [bound for bound in collected.bound if bound.rule.metric is not None and bound.verdict is None]
+    in_force = [
+        bound
+        for bound in collected.bound
+        if bound.rule.metric is not None and bound.verdict is None
+    ]
     return RuleResults(
         verdicts=(*(reported[bound.owner] for bound in collected.bound), *collected.verdicts),
         memory=dict(sorted({**lost, **context.memory}.items())),
@@ -105,8 +126,8 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
 class RuleContext:
     """What the rules of one pass share: the cluster state and the results so far.
 
-    memory: of rules, for the next pass. by_group: group -> keys of the rules that want nodes of it. taken: pool -> the
-    cron rule that acts on it in this pass, or waits to.
+    memory: of rules, for the next pass. by_group: group -> keys of the rules that want nodes of it.
+    taken: pool -> the cron rule that acts on it in this pass, or waits to.
     """
 
     def __init__(self, search: ScaleUpSearch) -> None:
@@ -118,7 +139,9 @@ class RuleContext:
         self.notes: list[Reason] = []
         self._scaling: dict[str, str] = {}
         self._unreadable: dict[str, Reason | None] = {}
-        self._busy = {name: "pending pods or its minimum" for name, nodes in search.grown.items() if nodes > 0}
+        self._busy = {
+            name: "pending pods or its minimum" for name, nodes in search.grown.items() if nodes > 0
+        }
 
     @cached_property
     def rates(self) -> Rates:
@@ -133,8 +156,17 @@ class RuleContext:
     def unreadable(self, pool: PoolFacts) -> Reason | None:
         """Return why the size of a pool is unknown, None if all of it could be read."""
         if pool.id not in self._unreadable:
-            error = next((group.group.error for group in pool_members(pool, self.state) if group.group.error), "")
-            self._unreadable[pool.id] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=error) if error else None
+            error = next(
+                (
+                    group.group.error
+                    for group in pool_members(pool, self.state)
+                    if group.group.error
+                ),
+                "",
+            )
+            self._unreadable[pool.id] = (
+                Reason.of(ReasonCode.GROUP_UNREADABLE, detail=error) if error else None
+            )
         return self._unreadable[pool.id]
 
     def scaling(self, pool: PoolFacts) -> Reason | None:
@@ -147,7 +179,11 @@ class RuleContext:
             if group.id in self._busy
         )
         detail = self._scaling[pool.id] or next(grown, "")
-        return Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
+        return (
+            Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail)
+            if detail
+            else None
+        )
 
     def add_nodes(self, bound: BoundRule, demand: NodeDemand) -> Allocation:
         """Add nodes for a rule, and record them as the rule's."""
@@ -159,17 +195,24 @@ class RuleContext:
 
 
 def rule_verdict(
-    bound: BoundRule, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
+    bound: BoundRule,
+    reason: Reason | None = None,
+    *,
+    nodes: int = 0,
+    due: float = 0.0,
+    rate: float | None = None,
 ) -> RuleVerdict:
     """Return the report on a rule on a pool."""
     return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)
 
 
-# -- states of a pool that block rules. An unhealthy cluster blocks all scale-up (demand.blocking_reason).
+# -- states of a pool that block rules. An unhealthy cluster blocks all scale-up
+# (demand.blocking_reason).
 
 
 def pool_members(pool: PoolFacts, state: ClusterState) -> tuple[NodeGroupState, ...]:
-    """Return all groups of the vendor's pool, even if a rule names only one of them, because they share one state."""
+    """Return all groups of the vendor's pool, even if a rule names only one of them,
+    because they share one state."""
     members = [state.groups[name] for name in pool.groups]
     shared = members[0].group.pool
     if not pool.whole and shared is not None:
@@ -182,8 +225,9 @@ def pool_members(pool: PoolFacts, state: ClusterState) -> tuple[NodeGroupState, 
 
 
 def scaling_detail(pool: PoolFacts, state: ClusterState) -> str:
-    """Return why a pool counts as scaling, "" if it does not: its target differs from what exists, or instances are
-    being created or deleted. A node that only waits for its device's driver counts as existing."""
+    """Return why a pool counts as scaling, "" if it does not: its target differs from what
+    exists, or instances are being created or deleted. A node that only waits for its device's
+    driver counts as existing."""
     return next(
         (
             f"{group.id}: {detail}"
@@ -197,22 +241,33 @@ def scaling_detail(pool: PoolFacts, state: ClusterState) -> str:
 
 def _scaling_signs(group: NodeGroupState, state: ClusterState) -> Iterator[tuple[bool, str]]:
     instances = group.group.instances
-    yield any(op.is_open and op.spec.group == group.id for op in state.memory.operations), "an operation is under way"
+    yield (
+        any(op.is_open and op.spec.group == group.id for op in state.memory.operations),
+        "an operation is under way",
+    )
     without_driver = sum(
-        state.buckets[node.name] is Bucket.NOT_STARTED and node.name in state.lacking and works(node, state.options)
+        state.buckets[node.name] is Bucket.NOT_STARTED
+        and node.name in state.lacking
+        and works(node, state.options)
         for node in group.nodes
     )
     yield group.upcoming > without_driver, "nodes are on their way"
-    yield group.leaving > 0 or any(node.name in state.leaving for node in group.nodes), "nodes are leaving"
+    yield (
+        group.leaving > 0 or any(node.name in state.leaving for node in group.nodes),
+        "nodes are leaving",
+    )
     unfinished = any(instance.state is not InstanceState.RUNNING for instance in instances)
     yield unfinished, "machines are being made or deleted"
     existing = len({instance.id for instance in instances})
-    yield group.group.target != existing, f"its size is {existing} and shall be {group.group.target}"
+    yield (
+        group.group.target != existing,
+        f"its size is {existing} and shall be {group.group.target}",
+    )
 
 
 def without_device(pool: PoolFacts, state: ClusterState) -> str:
-    """Return the first node of a pool that should offer an accelerator, by a label or by its group's template, but
-    offers none; "" if there is none. Leaving nodes are ignored."""
+    """Return the first node of a pool that should offer an accelerator, by a label or by its
+    group's template, but offers none; "" if there is none. Leaving nodes are ignored."""
     for name in pool.groups:
         group = state.groups[name]
         announced = group.template is not None and announces_device(group.template.node)
@@ -239,8 +294,8 @@ def run_cron_rule(context: RuleContext, bound: BoundRule) -> RuleVerdict:
         return rule_verdict(bound, invalid)
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
     if stored is None or stored.cron != when or stored.last_occurrence > now + _FAR_FUTURE:
-        # A rule that is new, or whose time was changed, counts from a minute ago, but not from before the creation of
-        # the object that contains it.
+        # A rule that is new, or whose time was changed, counts from a minute ago, but not from
+        # before the creation of the object that contains it.
         stored = RuleMemory(last_occurrence=max(now - _GRACE, min(bound.created, now)), cron=when)
     memory = stored
     reported: RuleVerdict | None = None
@@ -258,16 +313,26 @@ def run_cron_rule(context: RuleContext, bound: BoundRule) -> RuleVerdict:
 def _handle_occurrence(
     context: RuleContext, bound: BoundRule, rule_memory: RuleMemory, due: float
 ) -> tuple[RuleMemory, RuleVerdict]:
-    """Handle an open occurrence. One that waits for a scaling pool waits without limit, even if a later one has
-    replaced it; all others wait for a limited time."""
-    waits = rule_memory.pending_occurrence > rule_memory.last_occurrence and rule_memory.why == _SCALING
+    """Handle an open occurrence. One that waits for a scaling pool waits without limit, even if a
+    later one has replaced it; all others wait for a limited time."""
+    waits = (
+        rule_memory.pending_occurrence > rule_memory.last_occurrence and rule_memory.why == _SCALING
+    )
     blocked = _cron_blocked(context, bound)
-    handled = msgspec.structs.replace(rule_memory, last_occurrence=due, pending_occurrence=0.0, why="")
-    if context.state.now - due > LATE and not (waits and (blocked is None or blocked.code is ReasonCode.RULE_SCALING)):
-        reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
+    handled = msgspec.structs.replace(
+        rule_memory, last_occurrence=due, pending_occurrence=0.0, why=""
+    )
+    if context.state.now - due > LATE and not (
+        waits and (blocked is None or blocked.code is ReasonCode.RULE_SCALING)
+    ):
+        reason = Reason.of(
+            ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id
+        )
         context.notes.append(reason)
         return handled, rule_verdict(bound, reason, due=due)
-    allocation = context.add_nodes(bound, FixedCount(bound.rule.add)) if blocked is None else Allocation()
+    allocation = (
+        context.add_nodes(bound, FixedCount(bound.rule.add)) if blocked is None else Allocation()
+    )
     if blocked is None and not allocation.total and allocation.later:
         blocked = allocation.stop
     if blocked is not None or allocation.total:
@@ -293,14 +358,19 @@ def _cron_blocked(context: RuleContext, bound: BoundRule) -> Reason | None:
 def _add_missing_nodes(
     context: RuleContext, bound: BoundRule, rule_memory: RuleMemory
 ) -> tuple[RuleMemory, RuleVerdict | None]:
-    """Handle an occurrence whose nodes have not all arrived: missing nodes are added if nothing else changes in the
-    pool."""
+    """Handle an occurrence whose nodes have not all arrived: missing nodes are added if nothing
+    else changes in the pool."""
     since, due = rule_memory.last_scaled_at, rule_memory.last_occurrence
     lacks = rule_memory.target_size - bound.pool.size
     blocked = _cron_blocked(context, bound)
-    settled = blocked is None or blocked.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
+    settled = blocked is None or blocked.code not in {
+        ReasonCode.RULE_SCALING,
+        ReasonCode.GROUP_UNREADABLE,
+    }
     groups = [context.state.groups[name].memory for name in bound.pool.groups]
-    failed = any(group.backoff is not None and group.backoff.last_failed >= since for group in groups)
+    failed = any(
+        group.backoff is not None and group.backoff.last_failed >= since for group in groups
+    )
     # The pool is smaller because nodes were removed since, and not because some failed to arrive.
     removed = not failed and any(group.last_delete > since for group in groups)
     if abs(context.state.now - since) > LATE or (settled and (lacks <= 0 or removed)):
@@ -308,7 +378,8 @@ def _add_missing_nodes(
     context.taken.setdefault(bound.pool.id, bound.rule.key)
     if blocked is not None:
         return rule_memory, rule_verdict(bound, blocked, due=due)
-    # Never more than the rule adds: groups that could not be read make a pool look smaller than it is.
+    # Never more than the rule adds: groups that could not be read make a pool
+    # look smaller than it is.
     allocation = context.add_nodes(bound, FixedCount(min(lacks, bound.rule.add)))
     return rule_memory, rule_verdict(bound, allocation.stop, nodes=allocation.total, due=due)
 
@@ -319,18 +390,26 @@ def _add_missing_nodes(
 def run_metric_rules(
     context: RuleContext, pool: PoolFacts, rules: Sequence[BoundRule], *, served: bool
 ) -> list[RuleVerdict]:
-    """Run the metric rules of one pool in the given order; at most one of them acts. served: pods got nodes in this
-    pass."""
+    """Run the metric rules of one pool in the given order; at most one of them acts. served:
+    pods got nodes in this pass."""
     memory = context.state.memory.rules
-    context.memory.update((bound.owner, memory[bound.owner]) for bound in rules if bound.owner in memory)
+    context.memory.update(
+        (bound.owner, memory[bound.owner]) for bound in rules if bound.owner in memory
+    )
     rates = [context.rates.of(pool, bound.rule.metric or Metric.CPU) for bound in rules]
     blocked = _pool_blocked(context, pool, served=served)
-    silent = [_why_silent(context, bound, rate, blocked) for bound, rate in zip(rules, rates, strict=True)]
+    silent = [
+        _why_silent(context, bound, rate, blocked) for bound, rate in zip(rules, rates, strict=True)
+    ]
     firing = [at for at, reason in enumerate(silent) if reason is None]
     node = first_choice(context.search, pool) if firing else None
 
     def nodes_before_limits(at: int) -> tuple[int, bool]:
-        nodes = _node_demand(context, rules[at], rates[at]).nodes(node) if node is not None else rules[at].rule.add
+        nodes = (
+            _node_demand(context, rules[at], rates[at]).nodes(node)
+            if node is not None
+            else rules[at].rule.add
+        )
         return nodes, rules[at].rule.metric is Metric.CPU
 
     best = max(firing, key=nodes_before_limits, default=-1)
@@ -342,7 +421,9 @@ def run_metric_rules(
             reason, nodes = allocation.stop, allocation.total
             if nodes:
                 stored = context.memory.get(bound.owner, RuleMemory())
-                context.memory[bound.owner] = msgspec.structs.replace(stored, last_scaled_at=context.state.now)
+                context.memory[bound.owner] = msgspec.structs.replace(
+                    stored, last_scaled_at=context.state.now
+                )
         elif reason is None:
             reason = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
         percent = rate.percent if rate.allocatable > 0 else None
@@ -365,17 +446,24 @@ def _pool_blocked(context: RuleContext, pool: PoolFacts, *, served: bool) -> Rea
     return context.scaling(pool)
 
 
-def _why_silent(context: RuleContext, bound: BoundRule, rate: Rate, blocked: Reason | None) -> Reason | None:
-    """Return why one metric rule does nothing, None if it wants nodes. blocked: what blocks all rules of the pool."""
+def _why_silent(
+    context: RuleContext, bound: BoundRule, rate: Rate, blocked: Reason | None
+) -> Reason | None:
+    """Return why one metric rule does nothing, None if it wants nodes. blocked: what
+    blocks all rules of the pool."""
     if (reason := bound.verdict or blocked) is not None:
         return reason
     if rate.nodes == 0:
         return Reason.of(ReasonCode.RULE_NO_DATA, detail="the pool has no ready node")
     if rate.allocatable <= 0:
-        return Reason.of(ReasonCode.RULE_NO_DATA, detail=f"its nodes offer no {bound.rule.metric or Metric.CPU}")
+        return Reason.of(
+            ReasonCode.RULE_NO_DATA, detail=f"its nodes offer no {bound.rule.metric or Metric.CPU}"
+        )
     above = threshold(bound.rule, context.state)
     if not rate.above(above):
-        return Reason.of(ReasonCode.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
+        return Reason.of(
+            ReasonCode.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above
+        )
     # It must also wait after the last action on this pool (metricMinInterval).
     least, now = context.state.policy.scale_up.metric_min_interval, context.state.now
     actions = (
@@ -385,21 +473,25 @@ def _why_silent(context: RuleContext, bound: BoundRule, rate: Rate, blocked: Rea
     )
     last = max(actions, default=0.0) if least > 0 else 0.0
     # A wrong clock wrote an action from the far future; it does not block any rule.
-    return Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
+    return (
+        Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
+    )
 
 
 def _node_demand(context: RuleContext, bound: BoundRule, rate: Rate) -> NodeDemand:
     if bound.rule.add > 0:
         return FixedCount(bound.rule.add)
     resource = RESOURCE[bound.rule.metric or Metric.CPU]
-    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, context.state))
+    return BelowThreshold(
+        resource, rate.requests, rate.allocatable, threshold(bound.rule, context.state)
+    )
 
 
 # -- allocation to groups. See docs/reference/scaling-rules.md "Allocation to groups".
 #
-# The highest rank comes first. Groups of one rank whose nodes have the same type are filled so that their sizes even
-# out; what one of them cannot take goes to the others. Then the next rank follows: a flavour that is out of stock is
-# skipped.
+# The highest rank comes first. Groups of one rank whose nodes have the same type are filled so that
+# their sizes even out; what one of them cannot take goes to the others. Then the next rank follows:
+# a flavour that is out of stock is skipped.
 
 
 class FixedCount:
@@ -425,12 +517,17 @@ class FixedCount:
 class BelowThreshold:
     """The fewest nodes that bring a rate strictly below a threshold (automatic calculation).
 
-    requests and offers in millicores or bytes, percent from 1. Requests of DaemonSets on the new nodes are not
-    included.
+    requests and offers in millicores or bytes, percent from 1. Requests of DaemonSets on the
+    new nodes are not included.
     """
 
     def __init__(self, resource: str, requests: int, offers: int, percent: int) -> None:
-        self.resource, self.requests, self.offers, self.percent = resource, requests, offers, percent
+        self.resource, self.requests, self.offers, self.percent = (
+            resource,
+            requests,
+            offers,
+            percent,
+        )
 
     @property
     def enough(self) -> bool:
@@ -438,7 +535,8 @@ class BelowThreshold:
         return 100 * self.requests < self.percent * self.offers
 
     def nodes(self, node: Node) -> int:
-        """Return (100 R - T sum(A)) / (T Af), rounded down, plus one; 0 for a node without the resource."""
+        """Return (100 R - T sum(A)) / (T Af), rounded down, plus one; 0 for a
+        node without the resource."""
         per_node = node.allocatable.get(self.resource, 0)
         if per_node <= 0:
             return 0
@@ -453,8 +551,8 @@ NodeDemand = FixedCount | BelowThreshold
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """nodes: how many, by group. stop: why no more, None if the demand is met. later: how many more nodes there will be
-    room for in groups that may not scale up now."""
+    """nodes: how many, by group. stop: why no more, None if the demand is met. later: how many more
+    nodes there will be room for in groups that may not scale up now."""
 
     nodes: dict[str, int] = {}
     stop: Reason | None = None
@@ -472,11 +570,14 @@ def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
 
 
 def allocate(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocation:
-    """Add the requested nodes as far as limits allow. A zero-or-max group gets all its nodes or none."""
+    """Add the requested nodes as far as limits allow. A zero-or-max group
+    gets all its nodes or none."""
     nodes: dict[str, int] = {}
     stop: Reason | None = None
     for groups in _equal_groups(search, pool):
-        while not demand.enough and (count_needed := demand.nodes(_new_node(search, groups[0]))) > 0:
+        while (
+            not demand.enough and (count_needed := demand.nodes(_new_node(search, groups[0]))) > 0
+        ):
             shares, limit = _even_shares(search, groups, count_needed)
             for group, count in shares:
                 search.add(group.id, count)
@@ -499,21 +600,25 @@ def allocate(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allo
 
 
 def _equal_groups(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
-    """Return the groups that may scale up, with those of one rank and type together: by rank, then the fewest nodes,
-    then by name."""
+    """Return the groups that may scale up, with those of one rank and type together: by rank, then
+    the fewest nodes, then by name."""
     by_kind: dict[tuple[object, ...], list[NodeGroupState]] = {}
     for name in pool.groups:
         if name in search.candidates.shapes:
             group = search.state.groups[name]
             alone = name if group.group.options.zero_or_max else ""
-            # Nodes that differ only in their location have the same type: the vendor's, otherwise the size.
+            # Nodes that differ only in their location have the same type: the
+            # vendor's, otherwise the size.
             node = _new_node(search, group)
             size = node.capacity or node.allocatable
             kind = instance_type(node) or (size.get(CPU, 0), size.get(MEMORY, 0))
             by_kind.setdefault((group.group.rank, alone, kind), []).append(group)
     return sorted(
         by_kind.values(),
-        key=lambda groups: (-groups[0].group.rank, min((group.target, group.id) for group in groups)),
+        key=lambda groups: (
+            -groups[0].group.rank,
+            min((group.target, group.id) for group in groups),
+        ),
     )
 
 
@@ -525,8 +630,9 @@ def _new_node(search: ScaleUpSearch, group: NodeGroupState) -> Node:
 def _even_shares(
     search: ScaleUpSearch, groups: Sequence[NodeGroupState], wanted: int
 ) -> tuple[list[tuple[NodeGroupState, int]], Reason]:
-    """Return how many of the nodes each group gets, and what prevents more. Limits that groups share are divided too:
-    otherwise the first group would take all that remains of them, and sizes would not even out."""
+    """Return how many of the nodes each group gets, and what prevents more. Limits that groups
+    share are divided too: otherwise the first group would take all that remains of them, and
+    sizes would not even out."""
     limiter, first = search.limiter, groups[0]
     allowances = [search.allowance(group) for group in groups]
     stop = min(allowances, key=lambda allowance: allowance.nodes).stop
@@ -534,8 +640,14 @@ def _even_shares(
         return ([(first, allowances[0].nodes)] if allowances[0].nodes > 0 else []), stop
     total = min(wanted, limiter.pool_room(first.group), limiter.room(_new_node(search, first)))
     sizes = [group.target + search.grown.get(group.id, 0) for group in groups]
-    even = split(total, [(size, size + most.nodes) for size, most in zip(sizes, allowances, strict=True)])
-    return [(group, new - size) for group, size, new in zip(groups, sizes, even, strict=True) if new > size], stop
+    even = split(
+        total, [(size, size + most.nodes) for size, most in zip(sizes, allowances, strict=True)]
+    )
+    return [
+        (group, new - size)
+        for group, size, new in zip(groups, sizes, even, strict=True)
+        if new > size
+    ], stop
 
 
 def _future_room(search: ScaleUpSearch, group: NodeGroupState) -> int:

@@ -1,8 +1,8 @@
 """Searches the scale-up: which groups to grow and by how much, for all pending pods in one pass.
 
-Every group that may scale up is asked what it could do for all unplaced pods. The expander takes one option, whose
-nodes and pods are added to the simulated cluster. This repeats with the rest until nothing more fits or a limit is
-reached.
+Every group that may scale up is asked what it could do for all unplaced pods. The expander takes
+one option, whose nodes and pods are added to the simulated cluster. This repeats with the rest
+until nothing more fits or a limit is reached.
 """
 
 from __future__ import annotations
@@ -31,20 +31,30 @@ from chalicelib.plan.tables import Bools
 class ScaleUpSearch:
     """One search over all pending pods; it also records what explanations need.
 
-    grown: group -> new nodes so far. first: each group's first option. stops: what kept a group from growing further.
-    notes: messages of the expanders. group_of: name of a planned node -> its group. passed_over: spot groups that were
-    not asked because others take the pods, with the reason. groups: those of the state, and the variants of those in
-    several zones; `own` names the group of each.
+    grown: group -> new nodes so far. first: each group's first option. stops: what kept a
+    group from growing further.
+    notes: messages of the expanders. group_of: name of a planned node -> its group. passed_over:
+    spot groups that were not asked because others take the pods, with the reason. groups: those of
+    the state, and the variants of those in several zones; `own` names the group of each.
     """
 
     def __init__(
-        self, state: ClusterState, simulated: SimulatedCluster, context: ExpanderContext, budget: TimeBudget
+        self,
+        state: ClusterState,
+        simulated: SimulatedCluster,
+        context: ExpanderContext,
+        budget: TimeBudget,
     ) -> None:
         variants = zone_variants(state)
         variant_of = {name: variant.group for name, variant in variants.items()}
         self.state, self.simulated, self.budget = state, simulated, budget
-        self.context = msgspec.structs.replace(context, variant_of=variant_of) if variants else context
-        self.groups = {**state.groups, **{name: variant.state for name, variant in variants.items()}}
+        self.context = (
+            msgspec.structs.replace(context, variant_of=variant_of) if variants else context
+        )
+        self.groups = {
+            **state.groups,
+            **{name: variant.state for name, variant in variants.items()},
+        }
         self.limiter = ResourceLimiter(state)
         self.limiter.own = {name: state.groups[variant.group] for name, variant in variants.items()}
         self.candidates = Candidates(state, simulated, self.limiter, variants)
@@ -78,20 +88,29 @@ class ScaleUpSearch:
         return bought
 
     def bought_for_storage(self) -> dict[str, tuple[str, ...]]:
-        """Return group -> the storage classes for which a new node was bought to find out what it offers."""
+        """Return group -> the storage classes for which a new node was bought to
+        find out what it offers."""
         bought: dict[str, tuple[str, ...]] = {}
         for name, variant in self.candidates.variants.items():
             if self.grown.get(name, 0) and variant.storage:
                 bought[variant.group] = (*bought.get(variant.group, ()), variant.storage)
         return bought
 
-    def search(self, requests: Sequence[PodRequest], *, least_cost: bool = True) -> list[PodRequest]:
-        """Take the best option until there is none; returns the unplaced pods. least_cost: let it buy first, if the
-        chain names it."""
+    def search(
+        self, requests: Sequence[PodRequest], *, least_cost: bool = True
+    ) -> list[PodRequest]:
+        """Take the best option until there is none; returns the unplaced pods. least_cost: let it
+        buy first, if the chain names it."""
         unplaced, mark = list(requests), self.simulated.checkpoint()
         if self.limiter.spot is not None:
             unplaced = self._fill_on_demand_base(self.limiter.spot, requests, unplaced, mark)
-            self._bar({group.id: reason for group in self.candidates.groups if (reason := self._avoided(group))})
+            self._bar(
+                {
+                    group.id: reason
+                    for group in self.candidates.groups
+                    if (reason := self._avoided(group))
+                }
+            )
         if least_cost and LEAST_COST in self.state.options.expander:
             unplaced = self._buy_with_least_cost(unplaced)
         unplaced = self._buy_options(requests, unplaced, mark)
@@ -102,7 +121,9 @@ class ScaleUpSearch:
             unplaced = self._buy_options(requests, unplaced, mark)
         return unplaced
 
-    def _buy_options(self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int) -> list[PodRequest]:
+    def _buy_options(
+        self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
+    ) -> list[PodRequest]:
         """Take options until there is none; returns the unplaced pods."""
         rest: list[PodRequest] | None = unplaced
         while rest and not self._out_of_time():
@@ -127,10 +148,15 @@ class ScaleUpSearch:
         return unplaced
 
     def _fill_on_demand_base(
-        self, shares: SpotShares, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
+        self,
+        shares: SpotShares,
+        requests: Sequence[PodRequest],
+        unplaced: list[PodRequest],
+        mark: int,
     ) -> list[PodRequest]:
-        """Buy while pools lack nodes on demand (spot.onDemandBase), without their spot groups where an on-demand group
-        of the pool fits, and no more on demand than they lack; returns the unplaced pods."""
+        """Buy while pools lack nodes on demand (spot.onDemandBase), without their spot groups
+        where an on-demand group of the pool fits, and no more on demand than they lack;
+        returns the unplaced pods."""
         rest: list[PodRequest] | None = unplaced
         while rest and (lacking := shares.lacking_base()) and not self._out_of_time():
             unplaced = rest
@@ -155,24 +181,31 @@ class ScaleUpSearch:
         self._groups_without_effect.clear()
         return unplaced if rest is None else rest
 
-    def _bar(self, reasons: Mapping[str, Reason], *, same_pool: Sequence[str] | None = None) -> None:
-        """Pass groups over for pods that other groups take. same_pool: the pool of each candidate, if only groups of
-        the same pool stand in."""
+    def _bar(
+        self, reasons: Mapping[str, Reason], *, same_pool: Sequence[str] | None = None
+    ) -> None:
+        """Pass groups over for pods that other groups take. same_pool: the pool of each candidate,
+        if only groups of the same pool stand in."""
         groups = self.candidates.groups
         free: Bools = np.array([group.id not in reasons for group in groups], dtype=np.bool_)
         self.candidates.barred = {
-            row: free & np.array([pool == same_pool[row] for pool in same_pool]) if same_pool is not None else free
+            row: free & np.array([pool == same_pool[row] for pool in same_pool])
+            if same_pool is not None
+            else free
             for row, group in enumerate(groups)
             if group.id in reasons
         }
-        self.passed_over |= {group: reason for group, reason in reasons.items() if group in self.state.groups}
+        self.passed_over |= {
+            group: reason for group, reason in reasons.items() if group in self.state.groups
+        }
 
     def _avoided(self, group: NodeGroupState) -> Reason | None:
         until = avoided_until(self.state.groups[self.own(group.id)], self.state)
         return Reason.of(ReasonCode.SPOT_AVOIDED, until=until) if until else None
 
     def _out_of_time(self) -> bool:
-        """Return whether the search must stop; every group that might have grown then reports that."""
+        """Return whether the search must stop; every group that might have
+        grown then reports that."""
         late = self.budget.late()
         if late:
             stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
@@ -182,12 +215,14 @@ class ScaleUpSearch:
     def _placed_in_queue_order(
         self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
     ) -> list[PodRequest]:
-        """After a limit has cut an option and the largest pods took its nodes: place all pods again in queue order on
-        the nodes of the simulated cluster, if more pods find a place that way. Cluster Autoscaler does so at the
-        beginning of every loop. Returns the unplaced pods."""
+        """After a limit has cut an option and the largest pods took its nodes: place all pods again
+        in queue order on the nodes of the simulated cluster, if more pods find a place that way.
+        Cluster Autoscaler does so at the beginning of every loop. Returns the unplaced pods."""
         standing = self.simulated.standing()
         self.simulated.rollback(mark)
-        rest = remaining(requests, {request.cls: self._fill(request.cls, request.count) for request in requests})
+        rest = remaining(
+            requests, {request.cls: self._fill(request.cls, request.count) for request in requests}
+        )
         if sum(request.count for request in rest) < sum(request.count for request in unplaced):
             return rest
         self.simulated.rollback(mark)
@@ -200,7 +235,9 @@ class ScaleUpSearch:
 
         limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
         bought, own = None, self.context.group_prices
-        if prices is not None or any(own.get(group.id, 0.0) > 0 for group in self.candidates.groups):
+        if prices is not None or any(
+            own.get(group.id, 0.0) > 0 for group in self.candidates.groups
+        ):
             bought = purchases(
                 {request.cls: request.count for request in requests},
                 self.candidates,
@@ -211,7 +248,11 @@ class ScaleUpSearch:
                 self.grown,
             )
         if bought is None:
-            note = Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
+            note = Reason.of(
+                ReasonCode.EXPANDER_SKIPPED,
+                expander=LEAST_COST,
+                detail="no prices, no solver or no time",
+            )
             self.notes[note.key] = note
             return requests
         placed: dict[int, int] = {}
@@ -225,9 +266,11 @@ class ScaleUpSearch:
         return remaining(requests, placed)
 
     def cost(self) -> float:
-        """Return the hourly cost of the new nodes, as the expanders weigh it; groups without a price count as 0."""
+        """Return the hourly cost of the new nodes, as the expanders weigh it; groups
+        without a price count as 0."""
         return sum(
-            nodes * (self.context.price_of(group, self.candidates.shapes[group].template.node) or 0.0)
+            nodes
+            * (self.context.price_of(group, self.candidates.shapes[group].template.node) or 0.0)
             for group, nodes in sorted(self.grown.items())
         )
 
@@ -251,9 +294,12 @@ class ScaleUpSearch:
                 options.append(option)
         return options
 
-    def _option_in_zone(self, variant: ZoneVariant, requests: Sequence[PodRequest]) -> Option | None:
-        """Return what a group in several zones could do for these pods if its nodes come in this one: first for those
-        that are spread over zones, otherwise for those that need the zone."""
+    def _option_in_zone(
+        self, variant: ZoneVariant, requests: Sequence[PodRequest]
+    ) -> Option | None:
+        """Return what a group in several zones could do for these pods if its nodes
+        come in this one: first for those that are spread over zones, otherwise for
+        those that need the zone."""
         zones, grown = self.simulated.zones, self.grown.get(variant.id, 0)
         if variant.storage:
             most = variant.room.for_zone - grown
@@ -261,7 +307,9 @@ class ScaleUpSearch:
         spread = [request for request in requests if zones.is_spread(request.cls, variant.group)]
         bound = [request for request in requests if not zones.is_spread(request.cls, variant.group)]
         for pods, most in ((spread, variant.room.for_spread), (bound, variant.room.for_zone)):
-            option = self._option(variant.state, pods, most - grown) if pods and most > grown else None
+            option = (
+                self._option(variant.state, pods, most - grown) if pods and most > grown else None
+            )
             if option is not None:
                 return option
         return None
@@ -269,12 +317,14 @@ class ScaleUpSearch:
     def _option(
         self, group: NodeGroupState, requests: Sequence[PodRequest], at_most: int | None = None
     ) -> Option | None:
-        """Return what a group could do for these pods, which fit its empty nodes; None if it can do nothing. at_most:
-        new nodes."""
+        """Return what a group could do for these pods, which fit its empty nodes; None if it can do
+        nothing. at_most: new nodes."""
         if group.template is None:
             return None
         similar = self._similar(group, [request.cls for request in requests])
-        room = free_capacity((other.target + self.grown.get(other.id, 0), other.group.max) for other in similar)
+        room = free_capacity(
+            (other.target + self.grown.get(other.id, 0), other.group.max) for other in similar
+        )
         allowance = self.limiter.allowance(group, self.grown.get(group.id, 0), room)
         if allowance.nodes <= 0:
             self.stops[group.id] = allowance.stop
@@ -305,7 +355,9 @@ class ScaleUpSearch:
             packing.order,
         )
 
-    def _pack(self, group: NodeGroupState, requests: Sequence[PodRequest], most_nodes: int) -> Estimate:
+    def _pack(
+        self, group: NodeGroupState, requests: Sequence[PodRequest], most_nodes: int
+    ) -> Estimate:
         """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
         shape = self.candidates.shapes[group.id]
         labels = shape.template.node.labels
@@ -319,30 +371,43 @@ class ScaleUpSearch:
             tuple(sorted(shape.template.volume_limits.items())),
             most_nodes,
             tuple((request.cls, request.count) for request in requests),
-            # A new node has a value of its own for a label of one node: only that it has such a label matters.
+            # A new node has a value of its own for a label of one node: only that it
+            # has such a label matters.
             tuple(True if name in own else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
             # Which of the free volumes are left for a new node depends on its zone.
-            group.id if any(self.simulated.volumes.concerns(request.cls) for request in requests) else "",
+            group.id
+            if any(self.simulated.volumes.concerns(request.cls) for request in requests)
+            else "",
         )
         if equal not in self._estimates:
             # The time limit for one group starts now; 0: no limit.
-            limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
+            limit, started = (
+                self.state.options.max_nodegroup_binpacking_duration,
+                self.budget.spent(),
+            )
 
             def out_of_time() -> bool:
                 return (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
-            self._estimates[equal] = estimate(shape, requests, self.simulated, most_nodes, out_of_time)
+            self._estimates[equal] = estimate(
+                shape, requests, self.simulated, most_nodes, out_of_time
+            )
         return self._estimates[equal]
 
     def _similar(self, group: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
-        """Return the groups over which an increase is spread: flavours of the same pool with the same rank in any case,
-        other groups with balanceSimilarNodeGroups; never flavours of the same pool with another rank."""
+        """Return the groups over which an increase is spread: flavours of the same pool with the
+        same rank in any case, other groups with balanceSimilarNodeGroups; never flavours of the
+        same pool with another rank."""
         if group.id in self.candidates.variants:
             return []
         pool = group.group.pool
         flavours = self._groups_of_pool.get(pool.id, []) if pool is not None else []
-        others = [other for other in flavours if other.group.rank == group.group.rank and other.id != group.id]
+        others = [
+            other
+            for other in flavours
+            if other.group.rank == group.group.rank and other.id != group.id
+        ]
         if self.state.options.balance_similar_node_groups:
             apart = {other.id for other in flavours}
             apart |= self.candidates.variants.keys()
@@ -350,7 +415,11 @@ class ScaleUpSearch:
         if not others:
             return []
         return self._likeness.similar(
-            group, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
+            group,
+            others,
+            lambda other: all(
+                bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes
+            ),
         )
 
     def _take(self, option: Option, requests: list[PodRequest]) -> list[PodRequest]:
@@ -362,7 +431,8 @@ class ScaleUpSearch:
         if similar or (self.state.options.balance_similar_node_groups and not is_variant):
             shares = balance(option.nodes, groups[option.group], similar, self.limiter, self.grown)
         if not any(self.allowance(groups[name]).nodes for name, _ in shares):
-            shares = [(option.group, option.nodes)]  # the other groups already have their share of this scale-up
+            # the other groups already have their share of this scale-up
+            shares = [(option.group, option.nodes)]
         for name, nodes in shares:
             if nodes := min(nodes, self.allowance(groups[name]).nodes):
                 self.add(name, nodes)
@@ -385,7 +455,11 @@ class ScaleUpSearch:
 
     def add(self, group: str, nodes: int) -> None:
         """Add empty new nodes to a group."""
-        self.limiter.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[self.own(group)].group)
+        self.limiter.take(
+            self.candidates.shapes[group].template.node,
+            nodes,
+            self.state.groups[self.own(group)].group,
+        )
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
@@ -396,21 +470,30 @@ class ScaleUpSearch:
         self.group_of.update(dict.fromkeys(names, group))
         free = np.repeat(shape.free[None, :], nodes, axis=0)
         self.simulated.extend(
-            renamed(shape.template.node, names), free, shape.template.daemons, shape.template.volume_limits
+            renamed(shape.template.node, names),
+            free,
+            shape.template.daemons,
+            shape.template.volume_limits,
         )
 
     def undo_scale_up(self, group: str, nodes: int) -> None:
-        """Remove planned nodes from a group (negative: add them again); the caller clears the simulated cluster."""
-        self.limiter.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[self.own(group)].group)
+        """Remove planned nodes from a group (negative: add them again); the caller
+        clears the simulated cluster."""
+        self.limiter.take(
+            self.candidates.shapes[group].template.node,
+            -nodes,
+            self.state.groups[self.own(group)].group,
+        )
         self.grown[group] -= nodes
 
 
 def preference(pods: Mapping[int, int], template_node: Node, simulated: SimulatedCluster) -> float:
-    """Score the soft preferences of these pods (class -> count), which decide among otherwise equal options and never
-    block. It is the mean over the pods, 0 if none has preferences; higher is better.
+    """Score the soft preferences of these pods (class -> count), which decide among
+    otherwise equal options and never block. It is the mean over the pods, 0 if none has
+    preferences; higher is better.
 
-    The score per pod is between 0 and 1: the weight of the preferred node terms that the template meets, and how empty
-    its domains are for ScheduleAnyway spreads.
+    The score per pod is between 0 and 1: the weight of the preferred node terms that the template
+    meets, and how empty its domains are for ScheduleAnyway spreads.
     """
     total, count = 0.0, 0
     own = own_keys(template_node.labels)

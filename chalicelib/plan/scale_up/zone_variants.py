@@ -1,6 +1,6 @@
-"""Groups in several zones as candidates: the group itself, for pods that may be in any of its zones, and one variant
-per zone, for pods whose place depends on the zone. What is bought of a variant is bought of its group, and is not
-promised to come there.
+"""Groups in several zones as candidates: the group itself, for pods that may be in any of its
+zones, and one variant per zone, for pods whose place depends on the zone. What is bought of a
+variant is bought of its group, and is not promised to come there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from chalicelib.plan.state.purchase_attempts import ZoneRoom, room_in_zone
 
 
 class ZoneVariant(msgspec.Struct, frozen=True):
-    """A group in several zones, as if its new nodes came in this one; or a group as if a new node offered enough of a
-    storage class. id: of the variant; group: the group's own; state: the variant as a group that may grow by what its
-    room allows."""
+    """A group in several zones, as if its new nodes came in this one; or a group as if a new node
+    offered enough of a storage class. id: of the variant; group: the group's own; state: the
+    variant as a group that may grow by what its room allows."""
 
     id: str
     group: str
@@ -28,7 +28,8 @@ class ZoneVariant(msgspec.Struct, frozen=True):
 
 
 def zone_variants(state: ClusterState) -> dict[str, ZoneVariant]:
-    """Return the variants of all groups by their ids. A group that grows from zero to its maximum at once has none."""
+    """Return the variants of all groups by their ids. A group that grows from zero to its
+    maximum at once has none."""
     variants = [
         _variant(group, zone, state)
         for _, group in sorted(state.groups.items())
@@ -58,17 +59,25 @@ def _storage_variant(group: NodeGroupState, storage_class: str) -> ZoneVariant:
     name, node = f"{group.id}\n\n{storage_class}", group.template.node
     labels = {**node.labels, STORAGE_ASSUMED + storage_class: group.id}
     most = min(1, max(0, group.group.max - group.target))
-    why = Reason.of(ReasonCode.STORAGE_NOT_KNOWN, group=group.id, storage=storage_class, detail="one node at a time")
+    why = Reason.of(
+        ReasonCode.STORAGE_NOT_KNOWN,
+        group=group.id,
+        storage=storage_class,
+        detail="one node at a time",
+    )
     as_group = _as_group(group, name, most, msgspec.structs.replace(node, labels=labels))
     return ZoneVariant(name, group.id, "", as_group, ZoneRoom(1, 0, why), storage_class)
 
 
 def _as_group(group: NodeGroupState, name: str, most: int, node: Node) -> NodeGroupState:
-    """Return a variant as a group of its own with such nodes, which shares the maximum of its group."""
+    """Return a variant as a group of its own with such nodes, which shares
+    the maximum of its group."""
     assert group.template is not None
     return msgspec.structs.replace(
         group,
-        group=msgspec.structs.replace(group.group, id=name, min=0, max=most, target=0, instances=()),
+        group=msgspec.structs.replace(
+            group.group, id=name, min=0, max=most, target=0, instances=()
+        ),
         template=msgspec.structs.replace(group.template, node=node, in_zones={}),
         nodes=(),
         target=0,

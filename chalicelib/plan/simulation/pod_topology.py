@@ -1,9 +1,9 @@
-"""Evaluates the rules between pods, on existing rows and on new nodes: where one more pod of a class may run, and how
-many at once.
+"""Evaluates the rules between pods, on existing rows and on new nodes: where one more pod of a
+class may run, and how many at once.
 
-A domain's count is a sum over its rows. Several pods are only taken at once as far as the rule holds in any order of
-arrival: the lowest count of a spread never falls while pods are added, so what fits the current lowest count also fits
-later. Then the question is asked again.
+A domain's count is a sum over its rows. Several pods are only taken at once as far as the rule
+holds in any order of arrival: the lowest count of a spread never falls while pods are added, so
+what fits the current lowest count also fits later. Then the question is asked again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ UNLIMITED = 2**31
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The state of a spread constraint. counts: per domain; counted: which domains count; least: the global minimum."""
+    """The state of a spread constraint. counts: per domain; counted: which domains count;
+    least: the global minimum."""
 
     counts: Ints
     counted: Bools
@@ -53,7 +54,9 @@ class ExistingNodeTopology:
         sums = self._domains.get((id(counter), key))
         if sums is None:
             codes, values = self._table.label(key)
-            sums = self._domains[(id(counter), key)] = _sum_per_code(codes, counter.rows, len(values))
+            sums = self._domains[(id(counter), key)] = _sum_per_code(
+                codes, counter.rows, len(values)
+            )
         return sums
 
     def here(self, counter: PodCounter, key: str, value: str) -> int:
@@ -76,8 +79,9 @@ class ExistingNodeTopology:
         return level
 
     def others(self, constraint: SpreadConstraint, value: str) -> tuple[int, int, int]:
-        """Compare a domain with the others: returns its count, the lowest count of the others (UNLIMITED if there are
-        none), and the number of domains including it, whether or not it has rows yet."""
+        """Compare a domain with the others: returns its count, the lowest count of the
+        others (UNLIMITED if there are none), and the number of domains including it,
+        whether or not it has rows yet."""
         level = self.level(constraint)
         at = self._table.label(constraint.key)[1].get(value)
         others = level.counted.copy()
@@ -89,7 +93,9 @@ class ExistingNodeTopology:
 
     def open(self, constraints: PodConstraints) -> Bools:
         """Return the rows on which every rule allows one more pod."""
-        allowed: Bools | None = self._attracted(constraints.attraction) if constraints.attraction is not None else None
+        allowed: Bools | None = (
+            self._attracted(constraints.attraction) if constraints.attraction is not None else None
+        )
         for repulsion in constraints.repulsions:
             unopposed = self._unopposed(repulsion)
             allowed = unopposed if allowed is None else allowed & unopposed
@@ -116,14 +122,18 @@ class ExistingNodeTopology:
         allowed: Bools | None = None
         for key in term.keys:
             codes, _ = self._table.label(key)
-            rows = codes >= 0 if first else np.append(self.domains(term.counter, key) > 0, False)[codes]
+            rows = (
+                codes >= 0
+                if first
+                else np.append(self.domains(term.counter, key) > 0, False)[codes]
+            )
             allowed = rows if allowed is None else allowed & rows
         assert allowed is not None
         return allowed
 
     def has_started(self, term: AffinityTerm) -> bool:
-        """Return whether any domain contains a pod that the affinity requires; if not, the first pod of its class may
-        run anywhere that has the keys."""
+        """Return whether any domain contains a pod that the affinity requires; if not, the first
+        pod of its class may run anywhere that has the keys."""
         return any(self.domains(term.counter, key).any() for key in term.keys)
 
     def tally(self, constraints: PodConstraints, rows: Bools) -> list[tuple[Reason, int]]:
@@ -145,9 +155,12 @@ class ExistingNodeTopology:
             reject(~self._unopposed(repulsion), Reason.of(repulsion.code))
         return [(reason, count) for reason, count in counts if count]
 
-    def quota(self, constraints: PodConstraints, counts: Ints, preference: Ints | None = None) -> tuple[Ints, bool]:
-        """Return how many of these counts per row may be taken at once, and whether to ask again afterwards.
-        preference: all rows, in the order in which they share what a domain may take; by number if not given."""
+    def quota(
+        self, constraints: PodConstraints, counts: Ints, preference: Ints | None = None
+    ) -> tuple[Ints, bool]:
+        """Return how many of these counts per row may be taken at once, and whether to ask again
+        afterwards. preference: all rows, in the order in which they share what a domain may
+        take; by number if not given."""
         counts = np.where(self.open(constraints), counts, 0)
         if not counts.any():
             return counts, False
@@ -160,16 +173,21 @@ class ExistingNodeTopology:
             if spread.own:
                 codes, _ = self._table.label(spread.key)
                 level = self.level(spread)
-                counts = _capped_per_domain(counts, codes, level.least + spread.max_skew - level.counts, preference)
+                counts = _capped_per_domain(
+                    counts, codes, level.least + spread.max_skew - level.counts, preference
+                )
                 again = True
         for repulsion in constraints.repulsions:
             if repulsion.own:
                 codes, values = self._table.label(repulsion.key)
-                counts = _capped_per_domain(counts, codes, np.ones(len(values), dtype=np.int64), preference)
+                counts = _capped_per_domain(
+                    counts, codes, np.ones(len(values), dtype=np.int64), preference
+                )
         return counts, again
 
     def reasons(self, constraints: PodConstraints, row: int) -> tuple[Reason, ...]:
-        """Return why a row is closed: the first failing rule in the scheduler's order (spread before affinity)."""
+        """Return why a row is closed: the first failing rule in the scheduler's order
+        (spread before affinity)."""
         for spread in constraints.evenness:
             codes, _ = self._table.label(spread.key)
             if codes[row] < 0:
@@ -177,7 +195,11 @@ class ExistingNodeTopology:
             level = self.level(spread)
             skew = int(level.counts[codes[row]]) + int(spread.own) - level.least
             if skew > spread.max_skew:
-                return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=spread.key, skew=skew, max=spread.max_skew),)
+                return (
+                    Reason.of(
+                        ReasonCode.TOPOLOGY_SPREAD, key=spread.key, skew=skew, max=spread.max_skew
+                    ),
+                )
         if constraints.attraction is not None and not self._attracted(constraints.attraction)[row]:
             return (Reason.of(ReasonCode.POD_AFFINITY),)
         for repulsion in constraints.repulsions:
@@ -192,9 +214,10 @@ def _sum_per_code(codes: Ints, amounts: Ints, count: int) -> Ints:
 
 
 def _capped_per_domain(counts: Ints, codes: Ints, allowance: Ints, preference: Ints | None) -> Ints:
-    """Cut counts so that no domain gets more than its allowance, earlier rows first, or those of the preference; rows
-    without a domain are unchanged."""
-    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:  # every row is a domain of its own, as with host names
+    """Cut counts so that no domain gets more than its allowance, earlier rows first, or those of
+    the preference; rows without a domain are unchanged."""
+    # every row is a domain of its own, as with host names
+    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:
         limited: Ints = np.minimum(counts, np.append(np.maximum(allowance, 0), UNLIMITED)[codes])
         return limited
     capped = counts.copy()
@@ -208,8 +231,9 @@ def _capped_per_domain(counts: Ints, codes: Ints, allowance: Ints, preference: I
 
 
 class Cap(msgspec.Struct):
-    """What the rules currently allow a class. each: per node of every bin; fresh: on one more, empty node; total: over
-    all new nodes; again: ask again once these are used, because the rules may then allow more."""
+    """What the rules currently allow a class. each: per node of every bin; fresh: on one more,
+    empty node; total: over all new nodes; again: ask again once these are used, because the
+    rules may then allow more."""
 
     each: Ints
     fresh: int = UNLIMITED
@@ -218,18 +242,27 @@ class Cap(msgspec.Struct):
 
 
 class NewNodeTopology:
-    """The rules on nodes that do not exist yet: arithmetic on bins of equal new nodes with these labels. tracked: the
-    classes that may be on bins; daemons: on every new node.
+    """The rules on nodes that do not exist yet: arithmetic on bins of equal new nodes with these
+    labels. tracked: the classes that may be on bins; daemons: on every new node.
 
-    All new nodes of one template share every label except the host name. A rule by zone is therefore one number for all
-    of them, and a rule by host name is a number per bin. In all methods: pods: (tracked classes, bins), on each node of
-    a bin; mult: nodes per bin.
+    All new nodes of one template share every label except the host name. A rule by zone is
+    therefore one number for all of them, and a rule by host name is a number per bin. In
+    all methods: pods: (tracked classes, bins), on each node of a bin; mult: nodes per bin.
     """
 
     def __init__(
-        self, topology: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
+        self,
+        topology: ExistingNodeTopology,
+        labels: Mapping[str, str],
+        tracked: Sequence[int],
+        daemons: Sequence[int],
     ) -> None:
-        self._existing, self._labels, self._tracked, self._daemons = topology, labels, tracked, daemons
+        self._existing, self._labels, self._tracked, self._daemons = (
+            topology,
+            labels,
+            tracked,
+            daemons,
+        )
         self._own = own_keys(labels)
         self._row_of = {cls: row for row, cls in enumerate(tracked)}
         self._members: dict[int, tuple[Ints, int]] = {}
@@ -243,7 +276,12 @@ class NewNodeTopology:
             self._repel(repulsion, cap, pods, mult)
         for spread in constraints.evenness:
             self._spread(spread, cap, pods, mult)
-        if attraction is not None and cap.again and cap.total and not self._has_started(attraction, pods):
+        if (
+            attraction is not None
+            and cap.again
+            and cap.total
+            and not self._has_started(attraction, pods)
+        ):
             cap.total = min(cap.total, 1)
         return cap
 
@@ -254,14 +292,17 @@ class NewNodeTopology:
             # Over the smaller of the two: thousands of classes may each have a rule about a few.
             tracked = self._row_of.keys() & counter.members
             rows: Ints = np.array(sorted(self._row_of[cls] for cls in tracked), dtype=np.int64)
-            members = self._members[id(counter)] = (rows, sum(cls in counter.members for cls in self._daemons))
+            members = self._members[id(counter)] = (
+                rows,
+                sum(cls in counter.members for cls in self._daemons),
+            )
         rows, daemons = members
         counted: Ints = pods.sum(axis=0) if len(rows) == len(pods) else pods[rows].sum(axis=0)
         return counted + daemons, daemons
 
     def _count_in_domain(self, counter: PodCounter, key: str, pods: Ints, mult: Ints) -> int:
-        """Return counted pods in the template's domain of a key that all new nodes share, including one more node's
-        daemons."""
+        """Return counted pods in the template's domain of a key that all new nodes share, including
+        one more node's daemons."""
         on_new, daemons = self.counts(counter, pods)
         return self._existing.here(counter, key, self._labels[key]) + int(on_new @ mult) + daemons
 
@@ -325,8 +366,8 @@ class NewNodeTopology:
             cap.total = 0
 
     def host_level(self, constraint: SpreadConstraint, on_new: Ints, mult: Ints) -> tuple[int, int]:
-        """Return the lowest count over all host names, new ones included (0 while there are too few), and the number of
-        host names. on_new: counted pods on each node of every bin."""
+        """Return the lowest count over all host names, new ones included (0 while there are too
+        few), and the number of host names. on_new: counted pods on each node of every bin."""
         level = self._existing.level(constraint)
         domains = int(level.counted.sum()) + int(mult.sum())
         counts = np.concatenate([level.counts[level.counted], on_new])
@@ -334,7 +375,8 @@ class NewNodeTopology:
         return least, domains
 
     def reasons(self, constraints: PodConstraints) -> tuple[Reason, ...]:
-        """Return why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
+        """Return why one more, empty new node takes no pod of a class, in the
+        scheduler's order; () if it does."""
         pods: Ints = np.zeros((len(self._tracked), 0), dtype=np.int64)
         mult: Ints = np.zeros(0, dtype=np.int64)
         for spread in constraints.evenness:
@@ -344,9 +386,17 @@ class NewNodeTopology:
             value = "" if spread.key in self._own else self._labels[spread.key]
             count, others, domains = self._existing.others(spread, value)
             count += daemons
-            skew = count + int(spread.own) - (min(count, others) if domains >= spread.min_domains else 0)
+            skew = (
+                count
+                + int(spread.own)
+                - (min(count, others) if domains >= spread.min_domains else 0)
+            )
             if skew > spread.max_skew:
-                return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=spread.key, skew=skew, max=spread.max_skew),)
+                return (
+                    Reason.of(
+                        ReasonCode.TOPOLOGY_SPREAD, key=spread.key, skew=skew, max=spread.max_skew
+                    ),
+                )
         cap = Cap(mult)
         if constraints.attraction is not None:
             self._attract(constraints.attraction, cap, pods, mult)

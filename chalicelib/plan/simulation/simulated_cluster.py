@@ -1,8 +1,8 @@
 """The simulated cluster of this pass: existing, upcoming and planned nodes, and the pods on them.
 
-All questions about pod placement are answered here, for all rows at once. Constant results are cached per class; the
-rest is arithmetic over columns and counters. Placed pods stay for the rest of the pass, so that no room is promised
-twice; `rollback` undoes trial placements.
+All questions about pod placement are answered here, for all rows at once. Constant results are
+cached per class; the rest is arithmetic over columns and counters. Placed pods stay for the rest of
+the pass, so that no room is promised twice; `rollback` undoes trial placements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
 from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.predicates import NotSimulated
-from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
+from chalicelib.plan.simulation.pod_constraints import (
+    Counting,
+    PodConstraints,
+    PodConstraintTable,
+    SpreadConstraint,
+)
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.unfinished_rows import UnfinishedRow, UnfinishedRows
 from chalicelib.plan.simulation.unknown_zones import UnknownZones
@@ -44,15 +49,18 @@ class Spare(msgspec.Struct, frozen=True):
 
 
 class SimulatedCluster:
-    """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned).
+    """Rows with room. open: rows that may take pods at all (not leaving,
+    not unready, not cordoned).
 
-    real: rows of existing nodes; base: rows without planned nodes (upcoming ones follow the existing ones, and planned
-    ones these). promised: node name -> a pending pod that is expected there. spare: headroom; its pods are not placed
-    here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more pods. late: whether
-    the search must stop. check: raises OutOfTime; called before every question about a class. unsettled: whether the
-    search stopped before all pods were tried on existing nodes. unsure_nodes: names of upcoming nodes that are taken
-    to come in a zone which nobody promises; zones: the verdicts on nodes whose zone is unknown. unfinished: rows of
-    nodes that still lack something; the table has them as they will be. Only the methods change these.
+    real: rows of existing nodes; base: rows without planned nodes (upcoming ones follow the
+    existing ones, and planned ones these). promised: node name -> a pending pod that is expected
+    there. spare: headroom; its pods are not placed
+    here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more
+    pods. late: whether the search must stop. check: raises OutOfTime; called before every question
+    about a class. unsettled: whether the search stopped before all pods were tried on existing
+    nodes. unsure_nodes: names of upcoming nodes that are taken to come in a zone which nobody
+    promises; zones: the verdicts on nodes whose zone is unknown. unfinished: rows of nodes that
+    still lack something; the table has them as they will be. Only the methods change these.
     """
 
     def __init__(
@@ -74,11 +82,23 @@ class SimulatedCluster:
         unfinished: Mapping[int, UnfinishedRow] | None = None,
         coming: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
-        a node; in_zones: of groups in several zones, zone -> a new node there; unfinished: rows of nodes that still
+        """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods
+        that are nominated to a node; in_zones: of groups in several zones, zone -> a new node
+        there; unfinished: rows of nodes that still
         lack something; coming: group -> the rows of its upcoming nodes."""
-        self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
-        self.constraints, self.volumes, self.counting, self.held = constraints, volumes, counting, held
+        self.table, self.open, self.classes, self.real, self.base = (
+            table,
+            is_open,
+            classes,
+            real,
+            len(table),
+        )
+        self.constraints, self.volumes, self.counting, self.held = (
+            constraints,
+            volumes,
+            counting,
+            held,
+        )
         self.late, self.check = budget.late, budget.check
         self._unsure, self.coming = unsure, coming or {}
         self.promised: dict[str, str] = {}
@@ -87,7 +107,9 @@ class SimulatedCluster:
         self.rivals = PortRivals([cls.ports for cls in classes])
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
         self.generation = 0
-        self.zones = UnknownZones(in_zones or {}, classes, table.columns, volumes, constraints.needs)
+        self.zones = UnknownZones(
+            in_zones or {}, classes, table.columns, volumes, constraints.needs
+        )
         self.unsure_nodes: frozenset[str] = frozenset()
         self.attached = Attached(volumes, table, limits)
         for row, cls in nominated:
@@ -132,46 +154,61 @@ class SimulatedCluster:
         return changed
 
     def wait_for_nothing(self) -> None:
-        """Let unfinished nodes be as they are, from now on: a pod that moves cannot wait for what they lack."""
+        """Let unfinished nodes be as they are, from now on: a pod that moves cannot
+        wait for what they lack."""
         if self.unfinished:
             self._waits_for_nothing = True
             self._static.clear()
 
     def confine(self, cls: int, inside: Callable[[int], bool]) -> None:
-        """Restrict a class of virtual pods to the rows for which `inside` is true, future rows included."""
+        """Restrict a class of virtual pods to the rows for which `inside` is
+        true, future rows included."""
         self._confined[cls] = inside
         self._static.pop(cls, None)
 
     def nowhere(self, cls: int, *, moving: bool = False) -> tuple[Reason, ...]:
-        """Return the reasons for which a class fits no node at all: not simulated, or its claims. moving: the pod is a
-        running pod, which releases its own use of a claim."""
+        """Return the reasons for which a class fits no node at all: not simulated, or its claims.
+        moving: the pod is a running pod, which releases its own use of a claim."""
         unsure = self._unsure.reasons(cls)
         reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
 
     def is_independent(self, cls: int) -> bool:
         """Return whether a class has no rules about other pods, no host ports and no claims."""
-        return not self.classes[cls].ports and not self.volumes.concerns(cls) and self.needs(cls) is None
+        return (
+            not self.classes[cls].ports
+            and not self.volumes.concerns(cls)
+            and self.needs(cls) is None
+        )
 
     def is_plain(self, cls: int) -> bool:
-        """Return whether only resources, constant predicates and rules between pods decide the placement of a class."""
-        return not (self.classes[cls].ports or self.volumes.concerns(cls) or self._unsure.reasons(cls))
+        """Return whether only resources, constant predicates and rules between pods decide
+        the placement of a class."""
+        return not (
+            self.classes[cls].ports or self.volumes.concerns(cls) or self._unsure.reasons(cls)
+        )
 
     def capacity(self, cls: int, *, moving: bool = False) -> Ints:
-        """Return how many more pods of a class every row takes now, regardless of rules between pods."""
+        """Return how many more pods of a class every row takes now,
+        regardless of rules between pods."""
         self.check()
         if self.nowhere(cls, moving=moving):
             return np.zeros(len(self.table), dtype=np.int64)
         ports = self.classes[cls].ports
-        counts: Ints = np.where(self.static(cls) & self.open, self.table.room(cls, single=bool(ports)), 0)
+        counts: Ints = np.where(
+            self.static(cls) & self.open, self.table.room(cls, single=bool(ports)), 0
+        )
         for row in self.table.ports if ports else ():
             if counts[row] and self.table.port_clash(row, ports):
                 counts[row] = 0
         return self.attached.narrowed(cls, counts) if self.volumes.concerns(cls) else counts
 
-    def quota(self, cls: int, *, moving: bool = False, preference: Ints | None = None) -> tuple[Ints, bool]:
-        """Return how many more pods of a class the rows may take at once, and whether to ask again afterwards.
-        preference: all rows, in the order in which they share what a domain may take; by number if not given."""
+    def quota(
+        self, cls: int, *, moving: bool = False, preference: Ints | None = None
+    ) -> tuple[Ints, bool]:
+        """Return how many more pods of a class the rows may take at once, and whether to ask
+        again afterwards. preference: all rows, in the order in which they share what a domain may
+        take; by number if not given."""
         counts = self.capacity(cls, moving=moving)
         needs, again = self.constraints.needs(cls), False
         if needs is not None and counts.any():
@@ -182,16 +219,20 @@ class SimulatedCluster:
         return counts, again
 
     def reasons(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return why a row takes no further pod of a class: the first failing predicate's reasons, () if it does."""
+        """Return why a row takes no further pod of a class: the first failing
+        predicate's reasons, () if it does."""
         self.check()
         reasons = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
         if not reasons and self.volumes.concerns(cls):
-            reasons = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
+            reasons = (
+                self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
+            )
         needs = None if reasons else self.constraints.needs(cls)
         return reasons if needs is None else self.rows.reasons(needs, row)
 
     def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
-        """Count how many of these rows each predicate rejects, as the scheduler does; most frequent first."""
+        """Count how many of these rows each predicate rejects, as the scheduler
+        does; most frequent first."""
         self.check()
         nowhere = self.nowhere(cls)
         if nowhere:
@@ -210,9 +251,9 @@ class SimulatedCluster:
         return tuple((reason, total[key]) for key, reason in ordered)
 
     def _tally_by_claims(self, cls: int, passing: Bools) -> list[tuple[Reason, int]]:
-        """Count the rows rejected by claims and attach limits, and remove them from the mask. Up to a number, rows are
-        checked one by one; beyond it the first row's reasons stand for all, because a StatefulSet often has one
-        class for every pod."""
+        """Count the rows rejected by claims and attach limits, and remove them from the mask. Up to
+        a number, rows are checked one by one; beyond it the first row's reasons stand for all,
+        because a StatefulSet often has one class for every pod."""
         most = self.attached.most(cls)
         bindable = self.volumes.mask(cls, self.table) & self.attached.bindable(cls)
         rows = np.flatnonzero(passing & ~(bindable & (most > 0 if most is not None else True)))
@@ -228,7 +269,11 @@ class SimulatedCluster:
     def counts_in_spread(self, constraint: SpreadConstraint) -> Bools:
         """Return the rows that count for a spread constraint now."""
         rows = self.of_spread(constraint)
-        if constraint.honors_taints and self._leaving.any() and not self.tolerates_removal(constraint.cls):
+        if (
+            constraint.honors_taints
+            and self._leaving.any()
+            and not self.tolerates_removal(constraint.cls)
+        ):
             rows = rows & ~self._leaving
         return rows & ~self._removed if self._removed.any() else rows
 
@@ -249,8 +294,8 @@ class SimulatedCluster:
         return rows
 
     def tolerates_removal(self, cls: int) -> bool:
-        """Return whether a class tolerates the removal taint; the leaving node then still counts for its spread
-        constraints."""
+        """Return whether a class tolerates the removal taint; the leaving node then still counts
+        for its spread constraints."""
         return predicates.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
     def place(self, cls: int, rows: Ints, counts: Ints) -> None:
@@ -270,10 +315,16 @@ class SimulatedCluster:
         self.place(cls, np.array([row]), np.array([count]))
 
     def place_first_fit(
-        self, cls: int, count: int, round_robin: RoundRobin | None = None, *, only: Sequence[int] | None = None
+        self,
+        cls: int,
+        count: int,
+        round_robin: RoundRobin | None = None,
+        *,
+        only: Sequence[int] | None = None,
     ) -> list[tuple[int, int]]:
-        """Place up to `count` pods of a class, first fit by row or in turn, fewer once the time is up. only: the rows
-        that may be used, all if not given. Returns (row, pods) in placement order."""
+        """Place up to `count` pods of a class, first fit by row or in turn, fewer once
+        the time is up. only: the rows that may be used, all if not given. Returns (row,
+        pods) in placement order."""
         placed: list[tuple[int, int]] = []
         again = True
         barred, first = self._barred(only) if only is not None else (None, None)
@@ -282,7 +333,11 @@ class SimulatedCluster:
             if barred is not None:
                 quota = np.where(barred, 0, quota)
             most = self.attached.at_once(cls, count)
-            rows, pods = first_fit(quota, most) if round_robin is None else round_robin.distribute(quota, most)
+            rows, pods = (
+                first_fit(quota, most)
+                if round_robin is None
+                else round_robin.distribute(quota, most)
+            )
             again = again or most < count
             if not len(rows):
                 break
@@ -335,14 +390,17 @@ class SimulatedCluster:
                 self.place(cls, where, missing[where])
 
     def reset(self, mark: int = 0) -> None:
-        """Restore the initial state without planned nodes, except for placements made before the checkpoint."""
+        """Restore the initial state without planned nodes, except for placements
+        made before the checkpoint."""
         self.rollback(mark)
         self.drop(self.base)
 
     def drop(self, length: int) -> None:
         """Drop all rows but the first ones; no pods of this pass are on the dropped rows."""
         self.table.truncate(length)
-        self.open, self._leaving, self._removed = (mask[:length] for mask in (self.open, self._leaving, self._removed))
+        self.open, self._leaving, self._removed = (
+            mask[:length] for mask in (self.open, self._leaving, self._removed)
+        )
         self.counting.reset(length)
         self.attached.truncate(length)
         self._static.clear()
@@ -350,9 +408,11 @@ class SimulatedCluster:
         self._counted.clear()
         self.rows.forget()
 
-    def extend(self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int], limits: Mapping[str, int]) -> range:
-        """Add equal new nodes that already carry the pods of these classes (`free` is what is left). Returns their
-        rows."""
+    def extend(
+        self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int], limits: Mapping[str, int]
+    ) -> range:
+        """Add equal new nodes that already carry the pods of these classes (`free` is what is
+        left). Returns their rows."""
         first = len(self.table)
         self.table.extend(nodes, free)
         self.open = np.concatenate([self.open, np.full(len(nodes), not nodes[0].unschedulable)])
@@ -372,7 +432,8 @@ class SimulatedCluster:
         return added
 
     def claimed(self, cls: int) -> tuple[Reason, ...]:
-        """Return a reason if a pod placed in this pass has taken a ReadWriteOncePod claim of the class."""
+        """Return a reason if a pod placed in this pass has taken a
+        ReadWriteOncePod claim of the class."""
         claim = self.attached.exclusive(cls) if self.volumes.concerns(cls) else ""
         return (Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
 
@@ -402,7 +463,8 @@ class SimulatedCluster:
         self.open[row] = is_open
 
     def mark_leaving(self, row: int) -> None:
-        """Mark a node as leaving: its row takes no more pods but still counts as a domain, as the tainted node does."""
+        """Mark a node as leaving: its row takes no more pods but still counts as a domain,
+        as the tainted node does."""
         self.open[row], self._leaving[row] = False, True
         self.rows.forget()
 
@@ -417,21 +479,25 @@ class SimulatedCluster:
         self.rows.forget()
 
     def adjust_counts(self, cls: int, row: int, count: int) -> None:
-        """Adjust the counters of a class on a row for the rules of other pods, without changing the row's room."""
+        """Adjust the counters of a class on a row for the rules of other pods, without
+        changing the row's room."""
         if self.counting.add_one(row, cls, count):
             self.rows.forget()
 
 
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
-    """Return copies of a template under other names. The labels that are of one node get the name as their value."""
+    """Return copies of a template under other names. The labels that are of one node get
+    the name as their value."""
     own = own_keys(node.labels)
     return [
-        msgspec.structs.replace(node, name=name, labels={**node.labels, **dict.fromkeys(own, name)}) for name in names
+        msgspec.structs.replace(node, name=name, labels={**node.labels, **dict.fromkeys(own, name)})
+        for name in names
     ]
 
 
 class RoundRobin:
-    """Distributes pods over rows in turn, one on each, beginning after the last row that took one."""
+    """Distributes pods over rows in turn, one on each, beginning after the last row that took
+    one."""
 
     def __init__(self) -> None:
         self._row = 0
@@ -441,7 +507,8 @@ class RoundRobin:
         self._row = row
 
     def distribute(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
-        """Return the rows that take `count` pods, at most the quota on each, and how many each takes."""
+        """Return the rows that take `count` pods, at most the quota on each,
+        and how many each takes."""
         order = np.roll(np.arange(len(quota)), -self._row)
         most = quota[order]
         low, high = 0, int(most.max(initial=0))
@@ -465,8 +532,8 @@ class RoundRobin:
 
 
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the first rows that take `count` pods in total under these quotas, and how many each takes. Pods and
-    headroom are distributed by the same rule."""
+    """Return the first rows that take `count` pods in total under these quotas, and how many each
+    takes. Pods and headroom are distributed by the same rule."""
     rows = quota.nonzero()[0]
     total = np.cumsum(quota[rows])
     if not len(rows) or total[-1] <= count:
@@ -485,20 +552,24 @@ def place(
 ) -> tuple[PodBatch, ...]:
     """Place what fits, first fit by row; it stays placed. Returns what found no room.
 
-    The order is the scheduler's: higher priority first, then older, then by name. Pods that wait for others to be
-    placed are retried until nothing changes, as the scheduler does on every event. stop: called before every batch;
-    batches not tried by then are returned. round_robin: distributes pods over the rows; without it they are
-    placed first fit.
+    The order is the scheduler's: higher priority first, then older, then by name. Pods that wait
+    for others to be placed are retried until nothing changes, as the scheduler does on every event.
+    stop: called before every batch; batches not tried by then are returned. round_robin:
+    distributes pods over the rows; without it they are placed first fit.
     """
     waiting = list(queue)
     while True:
         unplaced: list[PodBatch] = []
-        full: dict[int, int] = {}  # class -> the simulated cluster's generation when it found no room
+        # class -> the simulated cluster's generation when it found no room
+        full: dict[int, int] = {}
         for batch in waiting:
             if full.get(batch.cls) == simulated.generation or stop() or simulated.late():
                 unplaced.append(batch)
                 continue
-            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), round_robin))
+            placed = sum(
+                pods
+                for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), round_robin)
+            )
             if placed < len(batch.pods):
                 unplaced.append(batch.only(batch.pods[placed:]))
                 full[batch.cls] = simulated.generation

@@ -1,7 +1,8 @@
-"""Rows of nodes that are there and not finished: in the table they are as they will be; here they are as they are.
+"""Rows of nodes that are there and not finished: in the table they are as they will be;
+here they are as they are.
 
-A pod that a node takes as it is may run there now. A pod that needs the difference is still waiting for it, on the same
-room: its place is not certain, and no pod that must move is sent there.
+A pod that a node takes as it is may run there now. A pod that needs the difference is still waiting
+for it, on the same room: its place is not certain, and no pod that must move is sent there.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class UnfinishedRows:
                 mask = mask & self._volumes.mask(cls, self._table)
             keys = _topology_keys(pod)
             for at, lacks in enumerate(self._lacks):
-                if not keys.isdisjoint(lacks.labels) or any(pod.requests.get(name) for name in lacks.resources):
+                if not keys.isdisjoint(lacks.labels) or any(
+                    pod.requests.get(name) for name in lacks.resources
+                ):
                     mask[at] = False
             self._taking[cls] = mask
         return mask
@@ -80,7 +83,9 @@ class UnfinishedRows:
         asked = _label_keys(pod)
         labels = [key for key in lacks.labels if key in asked]
         resources = [name for name in lacks.resources if pod.requests.get(name)]
-        taints = [taint for taint in lacks.taints if untolerated(pod.tolerations, (taint,)) is not None]
+        taints = [
+            taint for taint in lacks.taints if untolerated(pod.tolerations, (taint,)) is not None
+        ]
         if not labels and not resources and not taints:
             labels = list(lacks.labels)  # of its volumes
         words = [
@@ -94,7 +99,10 @@ class UnfinishedRows:
 def _topology_keys(pod: PodClass) -> frozenset[str]:
     """Return the labels without which a node is in no domain of a rule between pods."""
     return frozenset(
-        (*(term.topology_key for term in pod.pod_affinity), *(spread.topology_key for spread in pod.spread))
+        (
+            *(term.topology_key for term in pod.pod_affinity),
+            *(spread.topology_key for spread in pod.spread),
+        )
     )
 
 

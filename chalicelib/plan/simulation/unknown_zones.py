@@ -1,8 +1,8 @@
 """New nodes of groups in several zones: which pods may run on one, whichever zone it comes in.
 
-Such a simulated node has no zone. Pods that may be in any of the group's zones fit it as they fit any other node; pods
-whose place depends on the zone do not, because nobody knows it yet. Those are planned for one zone at a time
-(scale_up/zone_variants.py).
+Such a simulated node has no zone. Pods that may be in any of the group's zones fit it as they fit
+any other node; pods whose place depends on the zone do not, because nobody knows it yet. Those are
+planned for one zone at a time (scale_up/zone_variants.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from chalicelib.plan.volumes import Volumes
 
 
 class UnknownZones:
-    """The verdicts of a pass. in_zones: group -> zone -> its node there; needs: the constraints of a class."""
+    """The verdicts of a pass. in_zones: group -> zone -> its node there; needs:
+    the constraints of a class."""
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class UnknownZones:
         self._classes, self._volumes, self._needs = classes, volumes, needs
         self._keys = {group: zone_keys(nodes) for group, nodes in in_zones.items()}
         self._zones = {group: list(nodes) for group, nodes in in_zones.items()}
-        self._tables = {group: NodeTable(list(nodes.values()), columns) for group, nodes in in_zones.items()}
+        self._tables = {
+            group: NodeTable(list(nodes.values()), columns) for group, nodes in in_zones.items()
+        }
         self._fitting: dict[tuple[int, str], Bools] = {}
 
     def suits(self, cls: int, table: NodeTable) -> Bools:
@@ -50,7 +53,9 @@ class UnknownZones:
         codes, groups = table.label(SEVERAL_ZONES)
         if not groups:
             return mask
-        verdicts: Bools = np.array([self.fits_anywhere(cls, group) for group in groups], dtype=np.bool_)
+        verdicts: Bools = np.array(
+            [self.fits_anywhere(cls, group) for group in groups], dtype=np.bool_
+        )
         unknown = codes >= 0
         mask = mask.copy()
         mask[unknown] = verdicts[codes[unknown]]
@@ -61,21 +66,31 @@ class UnknownZones:
         return not self.depends_on_zone(cls, group) and bool(self._fits(cls, group).all())
 
     def depends_on_zone(self, cls: int, group: str) -> bool:
-        """Return whether other pods decide in which of the group's zones a pod of the class may be."""
+        """Return whether other pods decide in which of the group's zones a
+        pod of the class may be."""
         constraints = self._needs(cls)
         return constraints is not None and not constraints.keys.isdisjoint(self._keys[group])
 
     def is_spread(self, cls: int, group: str) -> bool:
-        """Return whether any zone may be right for a pod of the class, and only other pods decide which: it is spread
-        over zones, or kept apart from pods in them."""
+        """Return whether any zone may be right for a pod of the class, and only other pods
+        decide which: it is spread over zones, or kept apart from pods in them."""
         constraints = self._needs(cls)
         attraction = constraints.attraction if constraints is not None else None
         attracted = attraction is not None and not self._keys[group].isdisjoint(attraction.keys)
-        return self.depends_on_zone(cls, group) and not attracted and bool(self._fits(cls, group).all())
+        return (
+            self.depends_on_zone(cls, group)
+            and not attracted
+            and bool(self._fits(cls, group).all())
+        )
 
     def fitting_zones(self, cls: int, group: str) -> list[str]:
-        """Return the zones of a group in which the class fits a new node, whatever other pods are there."""
-        return [zone for zone, fits in zip(self._zones[group], self._fits(cls, group), strict=True) if fits]
+        """Return the zones of a group in which the class fits a new node,
+        whatever other pods are there."""
+        return [
+            zone
+            for zone, fits in zip(self._zones[group], self._fits(cls, group), strict=True)
+            if fits
+        ]
 
     def reasons(self, cls: int, group: str) -> tuple[Reason, ...]:
         """Return why the class fits no new node of a group, by the first of its zones."""

@@ -1,7 +1,8 @@
-"""Tracks what pods placed in this pass do to volumes: attach limits of CSI drivers (NodeVolumeLimits), disk conflicts,
-ReadWriteOncePod claims, and free volumes that are taken.
+"""Tracks what pods placed in this pass do to volumes: attach limits of CSI drivers
+(NodeVolumeLimits), disk conflicts, ReadWriteOncePod claims, and free volumes that are taken.
 
-An attached volume counts once per node, however many pods use it. Only nodes whose drivers publish a limit count.
+An attached volume counts once per node, however many pods use it. Only nodes whose
+drivers publish a limit count.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ UNLIMITED = 2**31
 
 
 class Attached:
-    """Volumes on rows of the simulated cluster. Rows get their names when they are added; new nodes use the limits of
-    their template."""
+    """Volumes on rows of the simulated cluster. Rows get their names when they are added; new nodes
+    use the limits of their template."""
 
-    def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
+    def __init__(
+        self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]
+    ) -> None:
         self._volumes, self._table = volumes, table
         self.held = ClaimedVolumes()
         self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}  # class -> generation, rows
@@ -45,7 +48,9 @@ class Attached:
             more = np.array([limit.get(driver, UNLIMITED) for limit in limits], dtype=np.int64)
             old = self._limits.get(driver)
             counted = names if old is not None else self._names
-            used = np.array([self._start.get((name, driver), 0) for name in counted], dtype=np.int64)
+            used = np.array(
+                [self._start.get((name, driver), 0) for name in counted], dtype=np.int64
+            )
             if old is None:
                 old, self._used[driver] = np.full(before, UNLIMITED, dtype=np.int64), used
             else:
@@ -60,8 +65,9 @@ class Attached:
                 vectors[driver] = vectors[driver][:count]
 
     def narrowed(self, cls: int, counts: Ints) -> Ints:
-        """Reduce `counts`, the pods of a class that each row takes by all other rules, to what volumes allow. The masks
-        of the simulated cluster already cover running pods' disks and the volumes that were free at the start."""
+        """Reduce `counts`, the pods of a class that each row takes by all other rules, to what
+        volumes allow. The masks of the simulated cluster already cover running pods' disks and the
+        volumes that were free at the start."""
         if self.exclusive(cls):
             return np.zeros_like(counts)
         for row in self.conflicts(cls):
@@ -83,13 +89,16 @@ class Attached:
         return self._bindable[cls][1]
 
     def at_once(self, cls: int, count: int) -> int:
-        """Return how many of `count` pods of a class may be placed before the rows are checked again: 1 if each pod
-        takes a free volume that the next pod would have counted on."""
-        single = count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
+        """Return how many of `count` pods of a class may be placed before the rows are
+        checked again: 1 if each pod takes a free volume that the next pod would have counted on."""
+        single = (
+            count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
+        )
         return 1 if single else count
 
     def one_of(self, cls: int, counts: Ints) -> Ints:
-        """Return which of the pods for several rows may be placed at once: all of them, or only the first."""
+        """Return which of the pods for several rows may be placed at once: all of
+        them, or only the first."""
         total = int(counts.sum())
         if self.at_once(cls, total) == total:
             return counts
@@ -98,7 +107,8 @@ class Attached:
         return first
 
     def unbound(self, cls: int, row: int, table: NodeTable | None = None) -> tuple[Reason, ...]:
-        """Return why the volumes of a class are not available on a row (of `table` if given), () if they are."""
+        """Return why the volumes of a class are not available on a row (of `table`
+        if given), () if they are."""
         return self._volumes.reasons(cls, self._table if table is None else table, row, self.held)
 
     def most(self, cls: int) -> Ints | None:
@@ -111,32 +121,45 @@ class Attached:
         return np.minimum.reduce(per_driver) if per_driver else None
 
     def _more_pods(self, cls: int, driver: str, own: int) -> Ints:
-        """Return per row for how many more pods of a class one driver attaches volumes. own: volumes that each pod
-        brings."""
+        """Return per row for how many more pods of a class one driver attaches volumes. own:
+        volumes that each pod brings."""
         shared = [volume for volume in self._volumes.shared(cls) if volume[0] == driver]
-        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)  # of these: still to attach
+        # of these: still to attach
+        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
         for row, name in enumerate(self._names) if shared else ():
             running = self._volumes.in_use(name)
-            missing[row] = sum(volume not in running and not self._common.get((row, volume)) for volume in shared)
+            missing[row] = sum(
+                volume not in running and not self._common.get((row, volume)) for volume in shared
+            )
         free = self._limits[driver] - self._used[driver] - missing
-        # A row may already exceed its limit: the scheduler checks the limit only where a pod would attach a new volume.
-        pods: Ints = np.where((free < 0) & (missing + own > 0), 0, free // own if own else UNLIMITED)
+        # A row may already exceed its limit: the scheduler checks the limit only where a pod
+        # would attach a new volume.
+        pods: Ints = np.where(
+            (free < 0) & (missing + own > 0), 0, free // own if own else UNLIMITED
+        )
         return pods
 
     def full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return a reason if a driver of the row cannot attach another volume of the class."""
         for driver, (own, _) in self._volumes.attaches(cls).items():
             if driver in self._limits and self._more_pods(cls, driver, own)[row] <= 0:
-                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
+                return (
+                    Reason.of(
+                        ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])
+                    ),
+                )
         return ()
 
     def exclusive(self, cls: int) -> str:
-        """Return the ReadWriteOncePod claim of the class that a pod placed in this pass has taken, "" if there is
-        none."""
-        return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), "")
+        """Return the ReadWriteOncePod claim of the class that a pod placed in this pass has
+        taken, "" if there is none."""
+        return next(
+            (claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), ""
+        )
 
     def expect(self, row: int | None, cls: int) -> None:
-        """Record a pod that is nominated to a node; None stands for a node that is not among the rows."""
+        """Record a pod that is nominated to a node; None stands for a node
+        that is not among the rows."""
         if row is None:
             self.take_claims(cls, 1)
         else:
@@ -148,8 +171,13 @@ class Attached:
             self._claims[claim] = self._claims.get(claim, 0) + count
 
     def conflicts(self, cls: int) -> list[int]:
-        """Return the rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
-        return [row for (row, other), count in self._pods_on.items() if count and self._volumes.clash(cls, other)]
+        """Return the rows on which a pod placed in this pass uses a disk that a pod
+        of the class cannot share."""
+        return [
+            row
+            for (row, other), count in self._pods_on.items()
+            if count and self._volumes.clash(cls, other)
+        ]
 
     def add(self, row: int, cls: int, count: int) -> None:
         """Add pods to a row, or remove them with a negative count."""

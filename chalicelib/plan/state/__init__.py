@@ -1,6 +1,6 @@
-"""The state that all planning steps read: nodes, node groups, pending pods, templates, health, back-offs, the time
-budget.
+"""The state that all planning steps read: nodes, node groups, pending pods, templates, health,
+back-offs, the time budget.
 
-Here: what follows from snapshot, policy and memory before any decision. Not here: trial placements (simulation)
-and decisions.
+Here: what follows from snapshot, policy and memory before any decision. Not here: trial placements
+(simulation) and decisions.
 """

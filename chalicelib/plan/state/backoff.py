@@ -1,15 +1,18 @@
 """Back-off of a node group after a failed scale-up, computed from three instants.
 
-    failure at t: no record -> first length; still backed off (until included) -> the same again; otherwise doubled,
-    capped
+    failure at t: no record -> first length; still backed off (until included) -> the same again;
+    otherwise doubled, capped
     in back-off:  until >= now
-    forgotten:    when the last failure is longer ago than the reset time. A success neither ends nor shortens a
+    forgotten:    when the last failure is longer ago than the reset time. A success
+                  neither ends nor shortens a
     back-off.
-                  Only for a group of a vendor's pool does it end the sequence (plan/state/scale_up_requests.py).
+                  Only for a group of a vendor's pool does it end the sequence
+                  (plan/state/scale_up_requests.py).
 
-An instance that was created but could not be installed is handled differently: its back-off always has the first length
-and is never doubled. Its creation shows that the vendor has capacity, so it ends a sequence of out-of-stock failures.
-If the group is still in such a back-off, that back-off stays as it is and is never shortened.
+An instance that was created but could not be installed is handled differently: its back-off always
+has the first length and is never doubled. Its creation shows that the vendor has capacity, so it
+ends a sequence of out-of-stock failures. If the group is still in such a back-off, that back-off
+stays as it is and is never shortened.
 """
 
 from __future__ import annotations
@@ -25,7 +28,12 @@ FLAT = frozenset({"InstallFailed"})
 
 
 def fail(
-    backoff: Backoff | None, now: float, options: Options, cls: str = "Unknown", code: str = "", message: str = ""
+    backoff: Backoff | None,
+    now: float,
+    options: Options,
+    cls: str = "Unknown",
+    code: str = "",
+    message: str = "",
 ) -> Backoff:
     """Return the record after one more failure at `now`. cls: the provider error class."""
     if cls in FLAT and backoff is not None and in_backoff(backoff, now) and backoff.cls not in FLAT:
@@ -61,4 +69,6 @@ def stale(backoff: Backoff, now: float, options: Options) -> bool:
 
 def reason_of(backoff: Backoff) -> Reason:
     """Return until when a group is not grown, and why."""
-    return Reason.of(ReasonCode.GROUP_BACKOFF, until=backoff.until, error=backoff.message or backoff.cls)
+    return Reason.of(
+        ReasonCode.GROUP_BACKOFF, until=backoff.until, error=backoff.message or backoff.cls
+    )

@@ -1,7 +1,8 @@
-"""The cluster state of one pass, derived once: node ownership, readiness, upcoming and leaving nodes.
+"""The cluster state of one pass, derived once: node ownership, readiness,
+upcoming and leaving nodes.
 
-Later stages read this state instead of deriving it again. Operations in flight count: a group that is scaling up has
-upcoming nodes, and a node in removal is unavailable for every placement.
+Later stages read this state instead of deriving it again. Operations in flight count: a group that
+is scaling up has upcoming nodes, and a node in removal is unavailable for every placement.
 """
 
 from __future__ import annotations
@@ -26,8 +27,19 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import StorageCapacity
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
-from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
-from chalicelib.plan.state.interruptions import Announcement, acted_on, announcements, vendor_upcoming
+from chalicelib.plan.state.group_membership import (
+    Shares,
+    contested_instances,
+    names_for_message,
+    shares,
+    trusted,
+)
+from chalicelib.plan.state.interruptions import (
+    Announcement,
+    acted_on,
+    announcements,
+    vendor_upcoming,
+)
 from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import Newcomers, Template, templates
 from chalicelib.plan.state.readiness import (
@@ -49,9 +61,9 @@ from chalicelib.plan.tables import Bools, Ints
 
 
 class NodeGroupState(msgspec.Struct, frozen=True):
-    """One group in this pass. target: the provider's value or the one that an open operation will set. unregistered:
-    instances without a node, including late ones; failed: those that could not be created. registered: nodes that the
-    target counts."""
+    """One group in this pass. target: the provider's value or the one that an open operation will
+    set. unregistered: instances without a node, including late ones; failed: those that could not
+    be created. registered: nodes that the target counts."""
 
     group: NodeGroup
     memory: GroupMemory
@@ -74,14 +86,16 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     contested: tuple[str, ...] = ()
     zone: str = ""  # the zone of all its nodes, old and new, if there is only one
     zones: tuple[str, ...] = ()  # where a new node may be, if it may be in one of several
-    # Of storage that is published per node, by class (plan/state/new_node_storage.py): what a new node offers for sure;
-    # what is remembered of that; why no node is bought to find out, None if one may be.
+    # Of storage that is published per node, by class (plan/state/new_node_storage.py): what
+    # a new node offers for sure; what is remembered of that; why no node is bought to find
+    # out, None if one may be.
     storage: Mapping[str, int] = {}
     learnt_storage: Mapping[str, int] = {}
     storage_room: Mapping[str, Reason | None] = {}
     growth_paused: Reason | None = None  # by an operator
     removals_paused: Reason | None = None
-    held: Mapping[str, str] = {}  # instance id or node name -> why the provider currently refuses to remove it
+    # instance id or node name -> why the provider currently refuses to remove it
+    held: Mapping[str, str] = {}
 
     def held_back(self, node: Node) -> str:
         """Return why the provider currently refuses to remove this node, "" if it does not."""
@@ -100,13 +114,16 @@ class NodeGroupState(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
-    id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
-    instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
-    node -> the notice that its vendor takes it back (plan/state/interruptions.py), of the nodes that are evacuated.
-    announced: the same of all nodes, with the signals. leaving: nodes that are evacuated, that an operation removes or
-    restarts, or that have the taint of a removal; restarting: those of them that come back. unfinished: young node that
-    is ready -> what it lacks so far (plan/state/unfinished_nodes.py); completed: the same nodes as they will be."""
+    """The cluster state of the pass. group_of: node name -> group id, only for nodes of a
+    known group. timed_out: group
+    id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node
+    name -> why its instance cannot be determined; such a node belongs to no group. lacking: nodes
+    without an announced device. at_risk: node -> the notice that its vendor takes it back
+    (plan/state/interruptions.py), of the nodes that are evacuated. announced: the same of all
+    nodes, with the signals. leaving: nodes that are evacuated, that an operation removes or
+    restarts, or that have the taint of a removal; restarting: those of them that come back.
+    unfinished: young node that is ready -> what it lacks so far (plan/state/unfinished_nodes.py);
+    completed: the same nodes as they will be."""
 
     snapshot: Snapshot
     policy: Policy
@@ -127,7 +144,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     restarting: frozenset[str] = frozenset()
     unfinished: Mapping[str, Unfinished] = {}
     completed: Mapping[str, Node] = {}
-    storage_to_come: tuple[StorageCapacity, ...] = ()  # what nodes are taken to publish that have not done so
+    # what nodes are taken to publish that have not done so
+    storage_to_come: tuple[StorageCapacity, ...] = ()
 
     @property
     def options(self) -> Options:
@@ -135,7 +153,9 @@ class ClusterState(msgspec.Struct, frozen=True):
         return self.policy.options
 
 
-def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> ClusterState:
+def build_cluster_state(
+    snapshot: Snapshot, policy: Policy, memory: Memory, now: float
+) -> ClusterState:
     """Build the cluster state of a pass."""
     options = policy.options
     claims = contested_instances(snapshot.groups, snapshot.nodes)
@@ -146,8 +166,12 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         for group in snapshot.groups
         for group_memory in (memory.groups.get(group.id, GroupMemory()),)
     )
-    owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
-    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
+    owners, deleted = _owners(
+        (node for node in snapshot.nodes if node.name not in contested), groups
+    )
+    removing = tuple(
+        op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
+    )
     members = _members(snapshot.nodes, owners)
     groups = marked_spot(groups, members, memory.templates, policy.spot)
     announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
@@ -162,8 +186,8 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
 
     def bucket_of(node: Node) -> Bucket:
         ready = node.name not in lacking and works(node, options)
-        # A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports: then
-        # the node exists, and only our own taint can mark it as leaving.
+        # A vendor's report that an instance is gone or being deleted is believed unless its kubelet
+        # still reports: then the node exists, and only our own taint can mark it as leaving.
         exists = node.name not in deleted or ready
         # Cluster Autoscaler uses the startup time of the previous node for a node without a group.
         startup_time = startup.get(owners.get(node.name, ""), options.max_node_startup_time)
@@ -175,7 +199,9 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     def templates_of(part: Members, newcomers: Newcomers | None) -> dict[str, Template]:
         some = groups if part is members else tuple(group for group in groups if group.id in part)
         known = memory.templates, options, now, occupancy.on, lacking, node_labels
-        expected = templates(msgspec.structs.replace(snapshot, groups=some), part, *known, newcomers)
+        expected = templates(
+            msgspec.structs.replace(snapshot, groups=some), part, *known, newcomers
+        )
         return _in_zones(expected, some, members, memory, snapshot.nodes, node_labels, now)
 
     observed = ObservedNodes(snapshot, members, buckets, startup, memory, options, now)
@@ -184,9 +210,12 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
-        group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id)) for group in groups
+        group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id))
+        for group in groups
     }
-    health = _with_groups(health_of(snapshot.nodes, owners, buckets, options, lacking), states.values())
+    health = _with_groups(
+        health_of(snapshot.nodes, owners, buckets, options, lacking), states.values()
+    )
     going = sum(node.name in leaving - restarting for node in snapshot.nodes)
     return ClusterState(
         snapshot=snapshot,
@@ -219,14 +248,19 @@ def _in_zones(
     node_labels: NodeLabels,
     now: float,
 ) -> dict[str, Template]:
-    """Return the templates; those of groups in several zones have none. members: group -> its nodes; nodes: all."""
+    """Return the templates; those of groups in several zones have none. members: group
+    -> its nodes; nodes: all."""
     elsewhere = {zone_label(node) for node in nodes}
     templates_in_zones = dict(template_of)
     zone_labels: ZoneLabels | None = None
     for group in groups:
         template, joined = template_of.get(group.id), members.get(group.id, ())
         known, own = memory.templates.get(group.id), memory.groups.get(group.id, GroupMemory())
-        zones = zones_of_group(group, joined, known, own, elsewhere, now) if template is not None else ()
+        zones = (
+            zones_of_group(group, joined, known, own, elsewhere, now)
+            if template is not None
+            else ()
+        )
         if template is not None and zones:
             zone_labels = zone_labels or ZoneLabels(nodes, node_labels.csi.zone_keys())
             templates_in_zones[group.id] = with_zones(template, group.id, zones, zone_labels)
@@ -234,9 +268,12 @@ def _in_zones(
 
 
 def _contested(claims: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
-    """Return the reason of each node that claims a contested instance. claims: instance id -> names of nodes."""
+    """Return the reason of each node that claims a contested instance. claims:
+    instance id -> names of nodes."""
     return {
-        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
+        name: Reason.of(
+            ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names)
+        )
         for instance, names in sorted(claims.items(), reverse=True)
         for name in names
     }
@@ -246,7 +283,9 @@ def _with_groups(health: Health, groups: Collection[NodeGroupState]) -> Health:
     """Return the health with the figures that come from groups."""
     return msgspec.structs.replace(
         health,
-        unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in groups),
+        unregistered=sum(
+            len(group.unregistered) - len(group.long_unregistered) for group in groups
+        ),
         long_unregistered=sum(len(group.long_unregistered) for group in groups),
         upcoming=sum(group.upcoming for group in groups),
     )
@@ -264,21 +303,29 @@ def _members(nodes: Iterable[Node], owners: Mapping[str, str]) -> dict[str, list
 def _restarting(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that open operations restart."""
     kind = OperationKind.RESTART_NODE
-    restarts = (operation.spec for operation in operations if operation.is_open and operation.spec.kind is kind)
+    restarts = (
+        operation.spec
+        for operation in operations
+        if operation.is_open and operation.spec.kind is kind
+    )
     return frozenset(target.node for spec in restarts for target in spec.targets)
 
 
 def _leaving(nodes: Iterable[Node], removing: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that an operation removes, or that have the taint of a removal."""
     tainted = frozenset(node.name for node in nodes if node.taint(TO_BE_DELETED) is not None)
-    return tainted | frozenset(target.node for operation in removing for target in operation.spec.targets)
+    return tainted | frozenset(
+        target.node for operation in removing for target in operation.spec.targets
+    )
 
 
 def _credible(group: NodeGroup) -> NodeGroup:
     """Return the group, marked as unreadable if its vendor reports impossible values."""
     if group.target >= 0 or group.error:
         return group
-    return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+    return msgspec.structs.replace(
+        group, error=f"the provider says that its target size is {group.target}"
+    )
 
 
 def _startup_time(group: NodeGroup, options: Options) -> float:
@@ -287,7 +334,8 @@ def _startup_time(group: NodeGroup, options: Options) -> float:
 
 
 def _timed(group: NodeGroup, memory: GroupMemory, policy: Policy) -> NodeGroup:
-    """Return the group with the provision time that its joins have taught, where the policy wants that."""
+    """Return the group with the provision time that its joins have taught,
+    where the policy wants that."""
     if not policy.scale_up.learned_timeouts:
         return group
     longest = provision_time(group, policy.options)
@@ -301,7 +349,11 @@ def _timed(group: NodeGroup, memory: GroupMemory, policy: Policy) -> NodeGroup:
 
 def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
     """Return nodes in removal whose instance their group, which was read, no longer has."""
-    listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
+    listed = {
+        group.id: {instance.id for instance in group.instances}
+        for group in groups
+        if not group.error
+    }
     return {
         target.node
         for op in removing
@@ -312,8 +364,8 @@ def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]
 
 
 def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
-    """Return node name -> group, by the instance's node or provider id; and the nodes whose instance is being
-    deleted."""
+    """Return node name -> group, by the instance's node or provider id; and the nodes whose
+    instance is being deleted."""
     by_id: dict[str, tuple[str, Instance]] = {}
     by_name: dict[str, tuple[str, Instance]] = {}
     for group in groups:
@@ -323,7 +375,9 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
                 by_name[instance.node] = group.id, instance
     owners, deleting = {}, set()
     for node in nodes:
-        owner = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
+        owner = by_name.get(node.name) or (
+            by_id.get(node.provider_id) if node.provider_id else None
+        )
         if owner is not None:
             owners[node.name], instance = owner
             if instance.state is InstanceState.DELETING:
@@ -331,15 +385,23 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
     return owners, deleting
 
 
-def _lacking_devices(nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[NodeGroup]) -> frozenset[str]:
-    """Return the nodes that lack a device which they or the vendor of their group announce. Devices that pods claim
-    (DRA) are not part of a node's amounts, so nodes of a group that announces such are complete without."""
+def _lacking_devices(
+    nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[NodeGroup]
+) -> frozenset[str]:
+    """Return the nodes that lack a device which they or the vendor of their group announce.
+    Devices that pods claim (DRA) are not part of a node's amounts, so nodes of a group that
+    announces such are complete without."""
     claimed = {group.id for group in groups if group.template_devices}
-    announced = {group.id for group in groups if group.template is not None and announces_device(group.template)}
+    announced = {
+        group.id
+        for group in groups
+        if group.template is not None and announces_device(group.template)
+    }
     return frozenset(
         node.name
         for node in nodes
-        if (group := owners.get(node.name, "")) not in claimed and lacks_device(node, announced=group in announced)
+        if (group := owners.get(node.name, "")) not in claimed
+        and lacks_device(node, announced=group in announced)
     )
 
 
@@ -354,13 +416,20 @@ class _GroupStateBuilder:
         contested: frozenset[str],
         announced: Mapping[str, Announcement],
     ) -> None:
-        """zones: zone -> its problem; contested: instances whose Node cannot be determined. announced: the nodes that
-        their vendor takes back."""
-        self.memory, self.options, self.pauses, self.now = memory, policy.options, policy.pauses, now
+        """zones: zone -> its problem; contested: instances whose Node cannot be determined.
+        announced: the nodes that their vendor takes back."""
+        self.memory, self.options, self.pauses, self.now = (
+            memory,
+            policy.options,
+            policy.pauses,
+            now,
+        )
         self.buckets, self.zones, self.contested = buckets, zones, contested
         self.announced, self.spot = announced, policy.spot is not None
 
-    def build(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
+    def build(
+        self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None
+    ) -> NodeGroupState:
         """Return the state of a group with these nodes."""
         group_memory = self.memory.groups.get(group.id, GroupMemory())
         request, instances = group_memory.request, group.instances
@@ -385,14 +454,18 @@ class _GroupStateBuilder:
             given_up = request.given_up if request is not None else 0
             upcoming += max(0, target - lost - registered - given_up)
             if group.error:
-                # A vendor's outage in one pass must not cause the same nodes to be bought again in another group.
+                # A vendor's outage in one pass must not cause the same nodes to be
+                # bought again in another group.
                 rows = request.purchases if request is not None else ()
                 upcoming = sum(row.count for row in rows if self.now < row.expected_at)
         if self.spot and group.replaces_interrupted and not group.error:
             machines = vendor_upcoming(nodes, self.announced, len(absent) - len(late), self.now)
             upcoming = max(upcoming, counts[Bucket.NOT_STARTED] + machines)
-        # Missing nodes should exist by now but do not. Starting nodes count as arrived; leaving nodes are not expected.
-        recent = sum(spec.to_size - spec.from_size for spec in increases if group.target >= spec.to_size)
+        # Missing nodes should exist by now but do not. Starting nodes count as arrived;
+        # leaving nodes are not expected.
+        recent = sum(
+            spec.to_size - spec.from_size for spec in increases if group.target >= spec.to_size
+        )
         coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])
         arrived = counts[Bucket.READY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
         missing = max(0, group.target - lost - recent - coming - arrived)
@@ -426,17 +499,26 @@ class _GroupStateBuilder:
         )
 
     def _dropped(self, group: NodeGroup, nodes: Iterable[Node]) -> int:
-        """Return how many nodes are on their way out and have an instance that the vendor is deleting: no vendor counts
-        these in its size."""
-        deleting = {word for i in group.instances if i.state is InstanceState.DELETING for word in (i.id, i.node)}
+        """Return how many nodes are on their way out and have an instance that the vendor
+        is deleting: no vendor counts these in its size."""
+        deleting = {
+            word
+            for i in group.instances
+            if i.state is InstanceState.DELETING
+            for word in (i.id, i.node)
+        }
         return sum(
-            self.buckets[node.name] is Bucket.DELETED and not deleting.isdisjoint((node.name, node.provider_id))
+            self.buckets[node.name] is Bucket.DELETED
+            and not deleting.isdisjoint((node.name, node.provider_id))
             for node in (nodes if deleting else ())
         )
 
-    def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:
-        """Return ids of instances without a node: all of them, the late ones among them, and separately those that
-        could not be created. An instance that a vendor lists twice counts once."""
+    def _without_node(
+        self, group: NodeGroup, nodes: tuple[Node, ...]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return ids of instances without a node: all of them, the late ones among
+        them, and separately those that could not be created. An instance that a vendor
+        lists twice counts once."""
         joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
         apart = [
             i
@@ -447,9 +529,15 @@ class _GroupStateBuilder:
             and i.state is not InstanceState.DELETING
         ]
         absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
-        failed = tuple(dict.fromkeys(i.id for i in apart if i.error is not None and i.state is InstanceState.CREATING))
+        failed = tuple(
+            dict.fromkeys(
+                i.id for i in apart if i.error is not None and i.state is InstanceState.CREATING
+            )
+        )
         allowed, first_seen = provision_time(group, self.options), self.memory.unregistered
-        late = tuple(i for i in absent if min(first_seen.get(i, self.now), self.now) + allowed < self.now)
+        late = tuple(
+            i for i in absent if min(first_seen.get(i, self.now), self.now) + allowed < self.now
+        )
         return absent, late, failed
 
 
@@ -461,9 +549,9 @@ class _NodeIndex(dict[str, int]):
 
 
 class Occupancy:
-    """Which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is too slow to run
-    more than once. where: per pod the index of its node in snapshot.nodes, -1 for none; cls: its class; dying: being
-    deleted."""
+    """Which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is
+    too slow to run more than once. where: per pod the index of its node in snapshot.nodes, -1 for
+    none; cls: its class; dying: being deleted."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._pods = snapshot.pods
@@ -471,8 +559,12 @@ class Occupancy:
         at, count = _NodeIndex(self.index), len(snapshot.pods)
         nodes = map(attrgetter("node"), snapshot.pods)
         self.where: Ints = np.fromiter(map(at.__getitem__, nodes), dtype=np.int64, count=count)
-        self.cls: Ints = np.fromiter(map(attrgetter("cls"), snapshot.pods), dtype=np.int64, count=count)
-        deleted = np.fromiter(map(attrgetter("deleted"), snapshot.pods), dtype=np.float64, count=count)
+        self.cls: Ints = np.fromiter(
+            map(attrgetter("cls"), snapshot.pods), dtype=np.int64, count=count
+        )
+        deleted = np.fromiter(
+            map(attrgetter("deleted"), snapshot.pods), dtype=np.float64, count=count
+        )
         self.dying: Bools = deleted > 0
         self._order: Ints | None = None
         self._starts: Ints | None = None
@@ -496,12 +588,14 @@ class Occupancy:
         return [(int(at), self._pods[at]) for at in np.flatnonzero(which)]
 
 
-# Parts that an operator has paused (`outscaler pause`, model/pause.py) are planned as before up to the point of acting:
-# timers go on, and each pod, node and group that the pause affects has this reason. Repairs belong to removals.
+# Parts that an operator has paused (`outscaler pause`, model/pause.py) are planned as before up to
+# the point of acting: timers go on, and each pod, node and group that the pause affects has this
+# reason. Repairs belong to removals.
 
 
 def removals_pause(pauses: Iterable[Pause], group: str = "") -> Reason | None:
-    """Return why no node of the group is removed, of any group for ""; None where no pause says so."""
+    """Return why no node of the group is removed, of any group for ""; None where no pause says
+    so."""
     return _pause_reason(of_removals(pauses, group), "removals")
 
 

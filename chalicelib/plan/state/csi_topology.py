@@ -1,9 +1,10 @@
 """Topology labels of CSI drivers, for templates of nodes that do not exist.
 
-A zonal driver says by a key of its own where a node reaches its volumes. Its pod on the node sets that label, so no
-vendor's template has it, and neither has a template that was learnt before the driver was installed. The value is the
-zone, or the region, of the template. Which keys say the zone is seen on the nodes of the cluster; for drivers that no
-node has yet, known ones are listed here. See docs/reference/scale-up.md "Topology labels of CSI drivers".
+A zonal driver says by a key of its own where a node reaches its volumes. Its pod on the node sets
+that label, so no vendor's template has it, and neither has a template that was learnt before the
+driver was installed. The value is the zone, or the region, of the template. Which keys say the zone
+is seen on the nodes of the cluster; for drivers that no node has yet, known ones are listed here.
+See docs/reference/scale-up.md "Topology labels of CSI drivers".
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from chalicelib.model.storage import Storage
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _STANDARD = frozenset(ZONE_LABELS + REGION_LABELS)
-# Keys that do not follow the convention `topology.<driver>/zone`. Where a driver publishes its keys:
-# docs/reference/scale-up.md "Topology labels of CSI drivers".
+# Keys that do not follow the convention `topology.<driver>/zone`. Where a driver publishes
+# its keys: docs/reference/scale-up.md "Topology labels of CSI drivers".
 _OTHER_KEYS = {
     "csi.vsphere.vmware.com": tuple(
         f"topology.csi.vmware.com/{name}"
-        for name in ("k8s-zone", "k8s-region", "openshift-zone", "openshift-region", "zone", "region")
+        for name in (
+            "k8s-zone",
+            "k8s-region",
+            "openshift-zone",
+            "openshift-region",
+            "zone",
+            "region",
+        )
     ),
     "pd.csi.storage.gke.io": ("topology.gke.io/zone",),
     "csi.hetzner.cloud": ("csi.hetzner.cloud/location",),
@@ -31,8 +39,8 @@ _KNOWN = {
     **{
         driver: (f"topology.{driver}/zone",)
         for driver in (
-            "diskplugin.csi.alibabacloud.com", "ebs.csi.aws.com", "cinder.csi.openstack.org", "disk.csi.azure.com",
-            "evs.csi.huaweicloud.com", "csi.exoscale.com", "csi.scaleway.com",
+            "diskplugin.csi.alibabacloud.com", "ebs.csi.aws.com", "cinder.csi.openstack.org",
+            "disk.csi.azure.com", "evs.csi.huaweicloud.com", "csi.exoscale.com", "csi.scaleway.com",
         )
     },
     **_OTHER_KEYS,
@@ -43,16 +51,22 @@ _OF_REGION = re.compile(r".*(?:region|/location)")
 
 
 class CsiTopology:
-    """The topology labels of CSI drivers that say the zone or the region of a node. Compared when first asked for."""
+    """The topology labels of CSI drivers that say the zone or the region of a node.
+    Compared when first asked for."""
 
-    def __init__(self, nodes: Sequence[Node], storage: Storage, topology_keys: Collection[str]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], storage: Storage, topology_keys: Collection[str]
+    ) -> None:
         """topology_keys: those that CSINodes list."""
         self._nodes, self._storage, self._listed = nodes, storage, topology_keys
         self._places: dict[str, tuple[str, ...]] | None = None
 
     def missing(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return the labels that the drivers will set on a node with these labels, beside those that it has."""
-        values = ((key, _place(labels, place)) for key, place in self._keys().items() if key not in labels)
+        """Return the labels that the drivers will set on a node with these labels,
+        beside those that it has."""
+        values = (
+            (key, _place(labels, place)) for key, place in self._keys().items() if key not in labels
+        )
         return {key: value for key, value in values if value}
 
     def zone_keys(self) -> frozenset[str]:
@@ -60,10 +74,13 @@ class CsiTopology:
         return frozenset(key for key, place in self._keys().items() if place == ZONE_LABELS)
 
     def _keys(self) -> dict[str, tuple[str, ...]]:
-        """Return the keys with the labels that have the same value: those of the zone or those of the region."""
+        """Return the keys with the labels that have the same value: those of the
+        zone or those of the region."""
         if self._places is None:
             present = frozenset[str]().union(*(node.labels.keys() for node in self._nodes))
-            seen = {key for key in present if key in self._listed or is_csi_topology(key)} - _STANDARD
+            seen = {
+                key for key in present if key in self._listed or is_csi_topology(key)
+            } - _STANDARD
             agreeing = {key: place for key in sorted(seen) if (place := self._agreement(key))}
             self._places = {key: place_of(key) for key in self._unseen(present)} | agreeing
         return self._places
@@ -83,21 +100,32 @@ class CsiTopology:
         """Return the keys of drivers that are in use, and that no node has."""
         storage = self._storage
         running = {driver for csi_node in storage.csi_nodes for driver in csi_node.topology}
-        used = {volume.driver for volume in storage.volumes} | {cls.provisioner for cls in storage.classes}
+        used = {volume.driver for volume in storage.volumes} | {
+            cls.provisioner for cls in storage.classes
+        }
         known = {key for driver in used - running for key in _KNOWN.get(driver, ())}
-        known |= {key for key in _named_keys(storage) if key in _KNOWN_KEYS or (is_csi_topology(key) and _follows(key))}
-        not_running = {key for driver in running for key in (*_KNOWN.get(driver, ()), f"topology.{driver}/zone")}
+        known |= {
+            key
+            for key in _named_keys(storage)
+            if key in _KNOWN_KEYS or (is_csi_topology(key) and _follows(key))
+        }
+        not_running = {
+            key
+            for driver in running
+            for key in (*_KNOWN.get(driver, ()), f"topology.{driver}/zone")
+        }
         return sorted(known - not_running - set(present) - set(self._listed))
 
 
 def place_of(key: str) -> tuple[str, ...]:
-    """Return whether a key says the region or the zone, by its name, as the labels of that place."""
+    """Return whether a key says the region or the zone, by its name, as the labels of that
+    place."""
     return REGION_LABELS if _OF_REGION.fullmatch(key) else ZONE_LABELS
 
 
 def is_csi_topology(key: str) -> bool:
-    """Return whether a label is `topology.<CSI driver>/…`, which says where a node reaches the volumes of a driver. By
-    convention the driver's name has a part `csi`."""
+    """Return whether a label is `topology.<CSI driver>/…`, which says where a node reaches the
+    volumes of a driver. By convention the driver's name has a part `csi`."""
     prefix, _, name = key.partition("/")
     parts = prefix.split(".")
     return bool(name) and parts[0] == "topology" and "csi" in parts[1:]
@@ -109,8 +137,15 @@ def _follows(key: str) -> bool:
 
 def _named_keys(storage: Storage) -> Iterable[str]:
     """Return the keys by which volumes and storage classes name places."""
-    selectors = {volume.node_terms for volume in storage.volumes} | {cls.topologies for cls in storage.classes}
-    return {requirement.key for terms in selectors for term in terms or () for requirement in term.expressions}
+    selectors = {volume.node_terms for volume in storage.volumes} | {
+        cls.topologies for cls in storage.classes
+    }
+    return {
+        requirement.key
+        for terms in selectors
+        for term in terms or ()
+        for requirement in term.expressions
+    }
 
 
 def _place(labels: Mapping[str, str], place: Iterable[str]) -> str:

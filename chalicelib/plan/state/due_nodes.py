@@ -1,8 +1,9 @@
-"""Finds the nodes that should go although they are needed: those that are sick, too old, or not as their group is
-defined now. See docs/reference/node-lifecycle.md.
+"""Finds the nodes that should go although they are needed: those that are sick, too old, or not as
+their group is defined now. See docs/reference/node-lifecycle.md.
 
-A node that is due for several reasons goes for the first of: repair, age, drift. What keeps it, such as budgets,
-windows and rules of its pods, is not looked at here (disruption/methods/node_lifecycle.py)."""
+A node that is due for several reasons goes for the first of: repair, age, drift. What keeps it,
+such as budgets, windows and rules of its pods, is not looked at here
+(disruption/methods/node_lifecycle.py)."""
 
 from __future__ import annotations
 
@@ -25,13 +26,15 @@ from chalicelib.plan.state.renewals import JudgedNode, judge_successors
 MOST_CONDITIONS = 20
 """Conditions by which one node is remembered as sick."""
 RESTARTED_FOR = 86_400.0
-"""Seconds after a restart within which a node that is sick again is replaced, not restarted once more."""
+"""Seconds after a restart within which a node that is sick again is replaced,
+not restarted once more."""
 _ORDER = (DisruptionReason.REPAIR, DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
 
 
 class DueNode(msgspec.Struct, frozen=True):
-    """A node that should go. since: when it became due. held: why nothing is done now whatever else goes; None: nothing
-    holds it. action: of a repair. condition: by which it is sick, as type=status. detail: in what it is outdated."""
+    """A node that should go. since: when it became due. held: why nothing is done now whatever else
+    goes; None: nothing holds it. action: of a repair. condition: by which it is sick, as
+    type=status. detail: in what it is outdated."""
 
     node: Node
     group: str
@@ -44,11 +47,15 @@ class DueNode(msgspec.Struct, frozen=True):
 
 
 class LifecycleState(msgspec.Struct, frozen=True):
-    """due: in the order in which they go. overdue: node -> since when it has expired, of nodes that should have gone
-    long ago. unhealthy: group -> nodes that are sick by any rule, of groups that are not repaired because of them.
-    memory: node -> what is remembered of it, of all nodes of which anything is. pausing: node -> until when a condition
-    counts that it had until a moment ago, of nodes that are not sick now. renewals: group -> what is remembered of its
-    renewals, by reason. resting: which of them rest, of groups with nodes that are due for it."""
+    """due: in the order in which they go. overdue: node -> since when it has expired, of
+    nodes that should have gone
+    long ago. unhealthy: group -> nodes that are sick by any rule, of groups that are not
+    repaired because of them.
+    memory: node -> what is remembered of it, of all nodes of which anything is. pausing: node
+    -> until when a condition
+    counts that it had until a moment ago, of nodes that are not sick now. renewals: group ->
+    what is remembered of its renewals, by reason. resting: which of them rest, of groups with
+    nodes that are due for it."""
 
     due: tuple[DueNode, ...]
     overdue: Mapping[str, float]
@@ -60,8 +67,8 @@ class LifecycleState(msgspec.Struct, frozen=True):
 
 
 def age_limit(cluster: str, node: str, lifecycle: NodeLifecycle) -> float:
-    """Return the seconds after which a node has expired: maxNodeAge, less the node's own part of the jitter, so that
-    nodes of one minute do not expire in one minute."""
+    """Return the seconds after which a node has expired: maxNodeAge, less the node's own part of
+    the jitter, so that nodes of one minute do not expire in one minute."""
     assert lifecycle.max_node_age is not None
     digest = hashlib.sha256(f"{cluster}/{node}".encode("utf-8", "surrogatepass")).digest()
     part = int.from_bytes(digest[:8], "big") / 2**64
@@ -77,13 +84,19 @@ def lifecycle_state(state: ClusterState) -> LifecycleState:
 
 
 def remembered(state: ClusterState, *, but: Set[str] = frozenset()) -> dict[str, NodeMemory]:
-    """Return what is remembered of nodes that this pass cannot judge: their group was not read, or there was no time.
-    but: names of the others."""
+    """Return what is remembered of nodes that this pass cannot judge: their group was not read, or
+    there was no time. but: names of the others."""
     memory: dict[str, NodeMemory] = {}
     for name, before in state.memory.nodes.items():
-        if name in state.buckets and name not in but and (before.sick or before.restarted_at or before.drifted_since):
+        if (
+            name in state.buckets
+            and name not in but
+            and (before.sick or before.restarted_at or before.drifted_since)
+        ):
             since = min(before.drifted_since, state.now)
-            memory[name] = NodeMemory(sick=before.sick, restarted_at=before.restarted_at, drifted_since=since)
+            memory[name] = NodeMemory(
+                sick=before.sick, restarted_at=before.restarted_at, drifted_since=since
+            )
     return memory
 
 
@@ -108,7 +121,10 @@ class _Inspection:
                 continue
             judged.update(node.name for node in group.nodes)
             machines = instances_by_node(group)
-            of_group = {node.name: self._memory(node, group, machines.get(node.name)) for node in group.nodes}
+            of_group = {
+                node.name: self._memory(node, group, machines.get(node.name))
+                for node in group.nodes
+            }
             reason = self._too_many(group, of_group)
             unhealthy |= {} if reason is None else {name: reason}
             due_here: list[DueNode] = []
@@ -125,12 +141,21 @@ class _Inspection:
             )
             renewals[name] = verdicts.renewals
             rests = [why for why in verdicts.held.values() if why.code is ReasonCode.RENEWAL_RESTS]
-            resting += [why for why in rests if any(item.why.value == why.params["renewed"] for item in due_here)]
-            due += [msgspec.structs.replace(item, held=item.held or verdicts.held.get(item.why)) for item in due_here]
+            resting += [
+                why
+                for why in rests
+                if any(item.why.value == why.params["renewed"] for item in due_here)
+            ]
+            due += [
+                msgspec.structs.replace(item, held=item.held or verdicts.held.get(item.why))
+                for item in due_here
+            ]
         memory = remembered(self.state, but=memory.keys() | judged) | memory
         due.sort(key=lambda item: (_ORDER.index(item.why), item.since, item.node.name))
         pausing = self._pausing(memory)
-        return LifecycleState(tuple(due), overdue, unhealthy, memory, pausing, renewals, tuple(resting))
+        return LifecycleState(
+            tuple(due), overdue, unhealthy, memory, pausing, renewals, tuple(resting)
+        )
 
     def _judged(self, due_node: DueNode) -> JudgedNode:
         """Return a due node as a successor of others is judged."""
@@ -144,10 +169,18 @@ class _Inspection:
         return age_limit(self.state.snapshot.cluster, node.name, self.lifecycle)
 
     def _pausing(self, memory: Mapping[str, NodeMemory]) -> dict[str, float]:
-        """Return until when conditions count that have ended. What was bought for one is needed if it comes again."""
+        """Return until when conditions count that have ended. What was bought for one is
+        needed if it comes again."""
         flaps = {_key(rule): rule.flap_time for rule, _ in self.rules}
         until = {
-            name: max((item.ended + flaps.get(key, 0.0) for key, item in known.sick.items() if item.ended), default=0.0)
+            name: max(
+                (
+                    item.ended + flaps.get(key, 0.0)
+                    for key, item in known.sick.items()
+                    if item.ended
+                ),
+                default=0.0,
+            )
             for name, known in memory.items()
         }
         return {name: instant for name, instant in until.items() if instant > self.now}
@@ -164,7 +197,9 @@ class _Inspection:
             return None
         sick = self._sick(node, group, memory)
         if sick is not None and (breaker_reason or sick.held is None):
-            return msgspec.structs.replace(sick, held=_busy(group, instance, is_repair=True) or breaker_reason)
+            return msgspec.structs.replace(
+                sick, held=_busy(group, instance, is_repair=True) or breaker_reason
+            )
         busy = _busy(group, instance, is_repair=False)
         if (expired := self._expired_at(node, group, instance)) is not None and expired <= self.now:
             return DueNode(node, group.id, DisruptionReason.EXPIRED, expired, busy)
@@ -173,14 +208,20 @@ class _Inspection:
             held = busy
             if self.lifecycle.drift is DriftAction.REPORT:
                 held = Reason.of(ReasonCode.NODE_DRIFTED, node=node.name, detail=detail)
-            elif self.now - memory.drifted_since < (needs := self.state.policy.consolidation.confirm_after):
+            elif self.now - memory.drifted_since < (
+                needs := self.state.policy.consolidation.confirm_after
+            ):
                 held = Reason.of(ReasonCode.NOT_CONFIRMED, since=memory.drifted_since, needs=needs)
-            return DueNode(node, group.id, DisruptionReason.DRIFTED, memory.drifted_since, held, detail=detail)
+            return DueNode(
+                node, group.id, DisruptionReason.DRIFTED, memory.drifted_since, held, detail=detail
+            )
         return sick
 
     # --- age
 
-    def _expired_at(self, node: Node, group: NodeGroupState, instance: Instance | None) -> float | None:
+    def _expired_at(
+        self, node: Node, group: NodeGroupState, instance: Instance | None
+    ) -> float | None:
         """Return when a node expires or has expired; None: never, or its age is not known."""
         if self.lifecycle.max_node_age is None or group.id not in self.named:
             return None
@@ -192,7 +233,9 @@ class _Inspection:
 
     def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
         before = self.state.memory.nodes.get(node.name, NodeMemory())
-        restarted = before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
+        restarted = (
+            before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
+        )
         if group.memory.not_restarted.get(node.name, 0.0) >= restarted:
             restarted = 0.0
         outdated = instance is not None and bool(instance.outdated) and group.id in self.named
@@ -200,13 +243,16 @@ class _Inspection:
         return NodeMemory(
             sick=self._conditions(node, group, before.sick),
             restarted_at=restarted,
-            drifted_since=since if outdated and self.lifecycle.drift is not DriftAction.OFF else 0.0,
+            drifted_since=since
+            if outdated and self.lifecycle.drift is not DriftAction.OFF
+            else 0.0,
         )
 
     def _conditions(
         self, node: Node, group: NodeGroupState, before: Mapping[str, SickCondition]
     ) -> dict[str, SickCondition]:
-        """Return the conditions by which a node is sick now, or was until a short time ago (flapTime)."""
+        """Return the conditions by which a node is sick now, or was until a
+        short time ago (flapTime)."""
         sick: dict[str, SickCondition] = {}
         for rule, groups in self.rules:
             key = _key(rule)
@@ -214,23 +260,34 @@ class _Inspection:
                 continue
             known = before.get(key)
             condition = node.condition(rule.condition)
-            changed = condition.changed if condition is not None and 0 < condition.changed <= self.now else 0.0
+            changed = (
+                condition.changed
+                if condition is not None and 0 < condition.changed <= self.now
+                else 0.0
+            )
             known = _not_after(known, self.now) if known is not None else None
             if condition is not None and condition.status in rule.status:
                 sick[key] = _lasting(known, rule, changed, self.now)
             elif known is not None:
-                # Only the first pass without the condition says when it ended: a later transition is another one.
+                # Only the first pass without the condition says when it ended: a later
+                # transition is another one.
                 ended = known.ended or max(known.seen_at, changed)
                 if self.now - ended <= rule.flap_time:
                     sick[key] = msgspec.structs.replace(known, ended=ended)
         return sick
 
     def _sick(self, node: Node, group: NodeGroupState, memory: NodeMemory) -> DueNode | None:
-        """Return a sick node by the first rule whose time is over, otherwise by the one whose time is over first."""
+        """Return a sick node by the first rule whose time is over, otherwise by the one
+        whose time is over first."""
         waiting: list[tuple[float, DueNode]] = []
         for rule, groups in self.rules:
             condition, known = node.condition(rule.condition), memory.sick.get(_key(rule))
-            if group.id not in groups or known is None or condition is None or condition.status not in rule.status:
+            if (
+                group.id not in groups
+                or known is None
+                or condition is None
+                or condition.status not in rule.status
+            ):
                 continue
             since = max(known.since, memory.restarted_at)
             text = f"{rule.condition}={condition.status}"
@@ -238,20 +295,26 @@ class _Inspection:
             due = since + rule.after
             if due <= self.now:
                 return DueNode(node, group.id, DisruptionReason.REPAIR, due, None, action, text)
-            held = Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, condition=text, since=since, needs=rule.after)
-            waiting.append((due, DueNode(node, group.id, DisruptionReason.REPAIR, since, held, action, text)))
+            held = Reason.of(
+                ReasonCode.NOT_SICK_LONG_ENOUGH, condition=text, since=since, needs=rule.after
+            )
+            waiting.append(
+                (due, DueNode(node, group.id, DisruptionReason.REPAIR, since, held, action, text))
+            )
         return min(waiting, key=lambda entry: entry[0])[1] if waiting else None
 
     def _too_many(self, group: NodeGroupState, memory: Mapping[str, NodeMemory]) -> Reason | None:
-        """Return why no node of a group is repaired: too many are sick by any rule, or in repair already. Then the
-        cause is rarely the nodes."""
+        """Return why no node of a group is repaired: too many are sick by any rule, or in repair
+        already. Then the cause is rarely the nodes."""
         if not self.rules:
             return None
         sick = sum(bool(item.sick) or name in self.repaired for name, item in memory.items())
         share, size = self.lifecycle.max_unhealthy, len(group.nodes)
         if sick <= max(1, int(share * size + 1e-9)):
             return None
-        return Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, group=group.id, unhealthy=sick, of=size, share=share)
+        return Reason.of(
+            ReasonCode.TOO_MANY_UNHEALTHY, group=group.id, unhealthy=sick, of=size, share=share
+        )
 
 
 def _is_certain(due_node: DueNode) -> bool:
@@ -261,16 +324,24 @@ def _is_certain(due_node: DueNode) -> bool:
 
 def _not_after(condition: SickCondition, now: float) -> SickCondition:
     """Return what is remembered without instants from the future, which a wrong clock wrote."""
-    return SickCondition(min(condition.since, now), min(condition.seen_at, now), min(condition.ended, now))
+    return SickCondition(
+        min(condition.since, now), min(condition.seen_at, now), min(condition.ended, now)
+    )
 
 
-def _lasting(condition: SickCondition | None, rule: RepairRule, began: float, now: float) -> SickCondition:
+def _lasting(
+    condition: SickCondition | None, rule: RepairRule, began: float, now: float
+) -> SickCondition:
     """Return what is remembered of a condition that is there now. condition: as remembered before;
-    began: its last transition, 0.0 if unknown. An unchanged one is renewed only after half of flapTime, because every
-    renewal is a write."""
+    began: its last transition, 0.0 if unknown. An unchanged one is renewed only after half of
+    flapTime, because every renewal is a write."""
     if condition is None or began - (condition.ended or condition.seen_at) > rule.flap_time:
         return SickCondition(now, now)
-    if not condition.ended and began <= condition.seen_at and now - condition.seen_at <= rule.flap_time / 2:
+    if (
+        not condition.ended
+        and began <= condition.seen_at
+        and now - condition.seen_at <= rule.flap_time / 2
+    ):
         return condition
     return SickCondition(condition.since, now)
 
@@ -283,7 +354,9 @@ def _groups_named(names: Iterable[str], state: ClusterState, pools: PoolNames) -
     """Return the ids of the groups of these pools, or of all groups without any name."""
     if not names:
         return frozenset(state.groups)
-    return frozenset(group for name in names if (pool := pools.find(name)) is not None for group in pool.groups)
+    return frozenset(
+        group for name in names if (pool := pools.find(name)) is not None for group in pool.groups
+    )
 
 
 def _busy(group: NodeGroupState, instance: Instance | None, *, is_repair: bool) -> Reason | None:
@@ -299,7 +372,9 @@ def _in_repair(state: ClusterState) -> frozenset[str]:
     operations = frozenset(
         target.node
         for operation in state.memory.operations
-        if operation.is_open and operation.spec.kind in kinds and operation.spec.reason == DisruptionReason.REPAIR.value
+        if operation.is_open
+        and operation.spec.kind in kinds
+        and operation.spec.reason == DisruptionReason.REPAIR.value
         for target in operation.spec.targets
     )
     return operations | frozenset(

@@ -1,15 +1,17 @@
-"""Makes the growths of others requests of the planner: machines that are on their way are not bought again.
+"""Makes the growths of others requests of the planner: machines that are on their
+way are not bought again.
 
-Another autoscaler may have grown a group before this cluster's passes began to act, and grows it while they do not. Its
-machines are then a part of the size, and no request says so. The nodes that the size lacks become a purchase, which
-arrives, times out and ends like any other:
+Another autoscaler may have grown a group before this cluster's passes began to act, and grows it
+while they do not. Its machines are then a part of the size, and no request says so. The nodes that
+the size lacks become a purchase, which arrives, times out and ends like any other:
 
-    nothing is known      the first pass that reads a group, and the first one after a time without passes: all nodes
-                          that the size lacks
-    passes watch          by how much the size grew since the last pass, as far as nodes are still lacking
+    nothing is known      the first pass that reads a group, and the first one after a time
+                          without passes: all nodes that the size lacks
+    passes watch          by how much the size grew since the last pass, as far
+                          as nodes are still lacking
 
-A machine that is older than the time that one may take is not on its way any more. See docs/reference/node-groups.md
-"Growths by others".
+A machine that is older than the time that one may take is not on its way any more. See
+docs/reference/node-groups.md "Growths by others".
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 
 SILENCE = 900.0
-"""Seconds without a pass after which others may have done anything; at least three scan intervals."""
+"""Seconds without a pass after which others may have done anything; at
+least three scan intervals."""
 _AT_ONCE = 60.0
 """Seconds within which machines that were created are one purchase."""
 
 
-# -- who may have changed the groups: what passes hand on --------------------------------------------------------------
+# -- who may have changed the groups: what passes hand on ------------------------------------------
 
 
 def left(memory: Memory) -> Memory:
@@ -41,9 +44,12 @@ def left(memory: Memory) -> Memory:
     return _controlled(unwatched, dict.fromkeys(memory.groups, Control.LEFT))
 
 
-def with_others(memory: Memory, last_success: float, scan_interval: float, now: float, *, act: bool) -> Memory:
-    """Return the memory with which a pass plans. last_success: the last pass that made a decision, 0.0: unknown. act:
-    whether this pass acts. A pass that does not act watches what the others do."""
+def with_others(
+    memory: Memory, last_success: float, scan_interval: float, now: float, *, act: bool
+) -> Memory:
+    """Return the memory with which a pass plans. last_success: the last pass that made
+    a decision, 0.0: unknown. act: whether this pass acts. A pass that does not act
+    watches what the others do."""
     if 0.0 < last_success < now - max(SILENCE, 3 * scan_interval):
         memory = left(memory)
     if act:
@@ -54,8 +60,8 @@ def with_others(memory: Memory, last_success: float, scan_interval: float, now: 
 
 
 def after_pass(memory: Memory, groups: Iterable[NodeGroup], *, act: bool) -> Memory:
-    """Return the memory that a pass saves. groups: those that it has read, or could not read; these stay as they
-    were."""
+    """Return the memory that a pass saves. groups: those that it has read, or could not read;
+    these stay as they were."""
     control = Control.OWN if act else Control.WATCHED
     read = [group.id for group in groups if not group.error and group.id in memory.groups]
     return _controlled(memory, dict.fromkeys(read, control))
@@ -80,15 +86,17 @@ def _controlled(memory: Memory, controls: Mapping[str, Control]) -> Memory:
         for name, control in controls.items()
         if memory.groups[name].control is not control
     }
-    return msgspec.structs.replace(memory, groups={**memory.groups, **changed}) if changed else memory
+    return (
+        msgspec.structs.replace(memory, groups={**memory.groups, **changed}) if changed else memory
+    )
 
 
-# -- what the planner makes of it --------------------------------------------------------------------------------------
+# -- what the planner makes of it ------------------------------------------------------------------
 
 
 def adopt_growths(state: ClusterState) -> ClusterState:
-    """Return the cluster state in which others' growths are requests. A group that could not be read, or that grows by
-    an operation, keeps its memory."""
+    """Return the cluster state in which others' growths are requests. A group that could not be
+    read, or that grows by an operation, keeps its memory."""
     changed: dict[str, GroupMemory] = {}
     for group in state.groups.values():
         if group.group.error or group.growing:
@@ -120,26 +128,30 @@ def _with_growth(group: NodeGroupState, state: ClusterState) -> GroupMemory:
 
 
 def _is_unknown(memory: GroupMemory) -> bool:
-    """Return whether no pass has read the group, or others may have done anything with it since one has."""
+    """Return whether no pass has read the group, or others may have done
+    anything with it since one has."""
     is_read = msgspec.structs.replace(memory, control=Control.OWN) != GroupMemory()
     return not is_read or memory.control is Control.LEFT
 
 
 def _lacking(group: NodeGroupState, state: ClusterState) -> int:
-    """Return how many nodes the size lacks, without machines that are late or cannot become a node of the group."""
+    """Return how many nodes the size lacks, without machines that are late or cannot
+    become a node of the group."""
     lost = len(group.contested) + len(group.long_unregistered) + len(_by_creation(group, state)[1])
     return group.group.target - group.registered - lost
 
 
 def _requested(request: ScaleUpRequest | None, lacking_before: int) -> int:
-    """Return how many of the lacking nodes the group's own request is about. lacking_before: before the size grew."""
+    """Return how many of the lacking nodes the group's own request is about.
+    lacking_before: before the size grew."""
     if request is None:
         return 0
     return max(0, min(lacking_before, request.increase + request.given_up))
 
 
 def _purchases(group: NodeGroupState, state: ClusterState, count: int) -> list[PurchaseRow]:
-    """Return the purchases of this many nodes: those of the newest machines by their creation, the rest by now."""
+    """Return the purchases of this many nodes: those of the newest machines by their
+    creation, the rest by now."""
     if count <= 0:
         return []
     recent, _ = _by_creation(group, state)
@@ -152,16 +164,21 @@ def _purchases(group: NodeGroupState, state: ClusterState, count: int) -> list[P
 
 
 def _by_creation(group: NodeGroupState, state: ClusterState) -> tuple[list[float], list[float]]:
-    """Return when the machines without a node were created that are not late by their first sighting, in order: those
-    that may still join, and those that should have."""
+    """Return when the machines without a node were created that are not late by their first
+    sighting, in order: those that may still join, and those that should have."""
     absent = frozenset(group.unregistered) - frozenset(group.long_unregistered)
-    times = sorted(_creation(instance, state.now) for instance in group.group.instances if instance.id in absent)
+    times = sorted(
+        _creation(instance, state.now)
+        for instance in group.group.instances
+        if instance.id in absent
+    )
     oldest = state.now - provision_time(group.group, state.options)
     return [at for at in times if at >= oldest], [at for at in times if at < oldest]
 
 
 def _creation(instance: Instance, now: float) -> float:
-    """Return when an instance was created; now, where its vendor does not say, or says what cannot be."""
+    """Return when an instance was created; now, where its vendor does not
+    say, or says what cannot be."""
     return instance.created if 0.0 < instance.created <= now else now
 
 

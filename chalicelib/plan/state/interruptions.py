@@ -1,10 +1,12 @@
 """Nodes that their vendor takes back: the signals that say so, and until when such a node runs.
 
-    signals of a node ► earliest deadline ► notice, kept from pass to pass (GroupMemory.risk) ► ClusterState.at_risk
+    signals of a node ► earliest deadline ► notice, kept from pass to pass
+    (GroupMemory.risk) ► ClusterState.at_risk
 
-A signal is believed for nodes of known groups only. A node that is removed or restarted by an operation of ours says
-the same while its machine stops, so it gets no notice; a notice that came before the operation holds. A notice ends
-when no signal is left and the node is ready. See docs/reference/spot.md "Signals".
+A signal is believed for nodes of known groups only. A node that is removed or restarted by an
+operation of ours says the same while its machine stops, so it gets no notice; a notice that came
+before the operation holds. A notice ends when no signal is left and the node is ready. See
+docs/reference/spot.md "Signals".
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ REBALANCE_TAINT = "aws-node-termination-handler/rebalance-recommendation"
 MOST_REPORTED = 10
 """Nodes that the notes of a plan name, by name."""
 _TAINTS = {
-    # The add-on looks every 120 s, so that much of the vendor's 300 s may be over when it sets the taint.
+    # The add-on looks every 120 s, so that much of the vendor's 300 s may be
+    # over when it sets the taint.
     "node-problem-controller.cce.io/SpotPriceNodeReclaimNotification": 300.0 - 120.0,
     "aws-node-termination-handler/spot-itn": 120.0,
     "aws-node-termination-handler/scheduled-maintenance": 120.0,
@@ -35,21 +38,23 @@ _TAINTS = {
     "node.cloudprovider.kubernetes.io/shutdown": 0.0,
     "node.kubernetes.io/out-of-service": 0.0,
 }
-"""Taint -> seconds from our first sight until the machine goes; 0: it is off, unless its node is Ready: then nobody has
-taken the taint off."""
+"""Taint -> seconds from our first sight until the machine goes; 0: it is off, unless its node is
+Ready: then nobody has taken the taint off."""
 INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 """Taints of a single machine, which a new node of its group does not have."""
 _EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
 _FARTHEST = 24 * HOUR
-"""Seconds ahead within which a provider's time is a notice; what is farther away is the end of a contract."""
+"""Seconds ahead within which a provider's time is a notice; what is farther away
+is the end of a contract."""
 _OUTDATED = 24 * HOUR
-"""Seconds after its deadline for which a notice is remembered. An older one was of another time, such as before an
-outage of Outscaler; a signal that is still there is a new notice."""
+"""Seconds after its deadline for which a notice is remembered. An older one was of another time,
+such as before an outage of Outscaler; a signal that is still there is a new notice."""
 _BY_PROVIDER, _EARLIER = "its provider says so", "announced before"
 
 
 class Announcement(msgspec.Struct, frozen=True):
-    """What is known of a node that its vendor takes back. signal: the one with the earliest deadline."""
+    """What is known of a node that its vendor takes back. signal: the one
+    with the earliest deadline."""
 
     group: str
     notice: InterruptionNotice
@@ -61,8 +66,8 @@ class Announcement(msgspec.Struct, frozen=True):
 
 
 Deadline = Callable[[Node, float, bool], float | None]
-"""(node, first sight, spot) -> when the node leaves, epoch seconds; None: the node does not have the signal. spot:
-whether its group is a spot group."""
+"""(node, first sight, spot) -> when the node leaves, epoch seconds; None: the node does not have
+the signal. spot: whether its group is a spot group."""
 
 
 def _by_taint(key: str, seconds: float) -> Deadline:
@@ -75,7 +80,8 @@ def _by_taint(key: str, seconds: float) -> Deadline:
 
 
 def _by_condition(node: Node, seen_at: float, _spot: bool) -> float | None:  # noqa: FBT001 - one form for the table
-    """ack-node-problem-detector's condition of an instance that the vendor has announced to terminate."""
+    """ack-node-problem-detector's condition of an instance that the vendor
+    has announced to terminate."""
     expired = node.condition(_EXPIRED)
     if expired is None or expired.status != "True" or expired.reason != _TO_BE_TERMINATED:
         return None
@@ -94,7 +100,8 @@ SIGNALS: tuple[tuple[str, Deadline], ...] = (
     (f"condition {_EXPIRED}", _by_condition),
     ("the kubelet says that its node is shutting down", _by_shutdown),
 )
-"""Name and deadline of each signal that a Node object shows. Of equal deadlines the first names the cause."""
+"""Name and deadline of each signal that a Node object shows. Of equal deadlines
+the first names the cause."""
 
 
 def announcements(
@@ -140,25 +147,32 @@ def announcements(
         seen_at = min(known.seen_at, now) if known is not None else now
         signals = [(vendor, _BY_PROVIDER)] if vendor else []
         signals += [
-            (deadline, name) for name, read in SIGNALS if (deadline := read(node, seen_at, group.spot)) is not None
+            (deadline, name)
+            for name, read in SIGNALS
+            if (deadline := read(node, seen_at, group.spot)) is not None
         ]
         by_vendor = bool(vendor)
         if not signals and known is not None and not _is_ready(node):
             signals, by_vendor = [(known.leaves_at, _EARLIER)], known.by_vendor
         if signals:
             deadline, name = min(signals, key=lambda signal: signal[0])
-            announced[node.name] = Announcement(group.id, InterruptionNotice(seen_at, deadline, by_vendor), name)
+            announced[node.name] = Announcement(
+                group.id, InterruptionNotice(seen_at, deadline, by_vendor), name
+            )
     return announced
 
 
 def shows_signal(taints: tuple[Taint, ...], conditions: tuple[Condition, ...]) -> bool:
-    """Return whether a Node object with these taints and conditions shows a signal, of a group of any kind."""
+    """Return whether a Node object with these taints and conditions shows a
+    signal, of a group of any kind."""
     node = Node("", {}, {}, taints=taints, conditions=conditions)
     is_spot = True
     return any(read(node, 0.0, is_spot) is not None for _, read in SIGNALS)
 
 
-def acted_on(announced: Mapping[str, Announcement], spot: Spot | None) -> dict[str, InterruptionNotice]:
+def acted_on(
+    announced: Mapping[str, Announcement], spot: Spot | None
+) -> dict[str, InterruptionNotice]:
     """Return the notices of the nodes that are evacuated; none where the policy only reports."""
     if spot is None or spot.interruptions is not InterruptionAction.ACT:
         return {}
@@ -170,23 +184,32 @@ def at_risk_reason(announcement: Announcement, now: float) -> Reason:
     return Reason.of(ReasonCode.NODE_AT_RISK, signal=announcement.signal, **announcement.until(now))
 
 
-def reported(announced: Mapping[str, Announcement], spot: Spot | None, now: float) -> Iterator[Reason]:
-    """Return INTERRUPTION_REPORTED for nodes that are not evacuated because the policy does not say so. Without
-    spec.spot nothing is remembered, so a deadline that counts from the first sight is not known."""
+def reported(
+    announced: Mapping[str, Announcement], spot: Spot | None, now: float
+) -> Iterator[Reason]:
+    """Return INTERRUPTION_REPORTED for nodes that are not evacuated because the policy does
+    not say so. Without spec.spot nothing is remembered, so a deadline that counts from the
+    first sight is not known."""
     if spot is not None and spot.interruptions is InterruptionAction.ACT:
         return
     for name, announcement in islice(sorted(announced.items()), MOST_REPORTED):
         dated = spot is not None or announcement.signal in {_BY_PROVIDER, f"condition {_EXPIRED}"}
         until = announcement.until(now) if dated else {}
-        yield Reason.of(ReasonCode.INTERRUPTION_REPORTED, node=name, signal=announcement.signal, **until)
+        yield Reason.of(
+            ReasonCode.INTERRUPTION_REPORTED, node=name, signal=announcement.signal, **until
+        )
 
 
 def vendor_upcoming(
-    nodes: Collection[Node], announced: Mapping[str, Announcement], instances: int, now: float, wait: float = 120.0
+    nodes: Collection[Node],
+    announced: Mapping[str, Announcement],
+    instances: int,
+    now: float,
+    wait: float = 120.0,
 ) -> int:
-    """Return how many machines come in place of interrupted ones, in a group with NodeGroup.replaces_interrupted.
-    instances: those that exist and are not nodes yet. wait: seconds after a notice for which the vendor's machine
-    counts before it exists."""
+    """Return how many machines come in place of interrupted ones, in a group with
+    NodeGroup.replaces_interrupted. instances: those that exist and are not nodes yet. wait: seconds
+    after a notice for which the vendor's machine counts before it exists."""
     recent = [
         announced[node.name].notice.seen_at
         for node in nodes
@@ -213,7 +236,8 @@ def _is_ready(node: Node) -> bool:
 
 
 def _evacuated(operations: Iterable[Operation]) -> frozenset[str]:
-    """Return the nodes that open operations evacuate: a signal that comes again there is a new notice."""
+    """Return the nodes that open operations evacuate: a signal that comes
+    again there is a new notice."""
     return frozenset(
         target.node
         for operation in operations

@@ -1,9 +1,10 @@
-"""Storage that a driver offers on each node for itself (TopoLVM, local NVMe): what a new node will have.
+"""Storage that a driver offers on each node for itself (TopoLVM, local NVMe):
+what a new node will have.
 
-Such a driver publishes one CSIStorageCapacity per node, whose topology selects a label of one node. None can exist for
-a node that does not. A new node of a group is taken to have the largest capacity that a node of the group and of its
-machine type has published; the newest one that nobody uses decides, since it shows what a new node has. See
-docs/reference/scheduling.md "CSIStorageCapacity".
+Such a driver publishes one CSIStorageCapacity per node, whose topology selects a label of one node.
+None can exist for a node that does not. A new node of a group is taken to have the largest capacity
+that a node of the group and of its machine type has published; the newest one that nobody uses
+decides, since it shows what a new node has. See docs/reference/scheduling.md "CSIStorageCapacity".
 """
 
 from __future__ import annotations
@@ -28,15 +29,23 @@ _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"
 
 
 class LocalStorage:
-    """The storage classes whose drivers publish capacity per node, and what they have published. classes: sorted.
-    published: node -> class -> bytes of the largest volume."""
+    """The storage classes whose drivers publish capacity per node, and what they have published.
+    classes: sorted. published: node -> class -> bytes of the largest volume."""
 
     def __init__(
-        self, storage: Storage, nodes: Sequence[Node], node_labels: NodeLabels, learnt: Iterable[LearntTemplate]
+        self,
+        storage: Storage,
+        nodes: Sequence[Node],
+        node_labels: NodeLabels,
+        learnt: Iterable[LearntTemplate],
     ) -> None:
         self._nodes, self._node_labels = nodes, node_labels
         self._by_value: dict[str, dict[str, str]] = {}
-        counted = {cls.name: cls.provisioner for cls in storage.classes if cls.provisioner in storage.publishing}
+        counted = {
+            cls.name: cls.provisioner
+            for cls in storage.classes
+            if cls.provisioner in storage.publishing
+        }
         self.published: dict[str, dict[str, int]] = {}
         local: set[str] = set()
         for capacity in storage.capacities if counted else ():
@@ -56,13 +65,21 @@ class LocalStorage:
     def _note(self, capacity: StorageCapacity) -> bool:
         """Note what a node has published; returns whether it is the capacity of single nodes."""
         selector = capacity.node_topology
-        own = next((r for r in selector.requirements if self._is_of_nodes(r.key)), None) if selector else None
+        own = (
+            next((r for r in selector.requirements if self._is_of_nodes(r.key)), None)
+            if selector
+            else None
+        )
         limit = capacity.capacity if capacity.largest is None else capacity.largest
-        for value in own.values if own is not None and own.operator == "In" and limit is not None else ():
+        for value in (
+            own.values if own is not None and own.operator == "In" and limit is not None else ()
+        ):
             node = self._node_with(own.key if own is not None else "", value)
             if node and limit is not None:
                 by_class = self.published.setdefault(node, {})
-                by_class[capacity.storage_class] = max(limit, by_class.get(capacity.storage_class, 0))
+                by_class[capacity.storage_class] = max(
+                    limit, by_class.get(capacity.storage_class, 0)
+                )
         return own is not None
 
     def _is_of_nodes(self, key: str) -> bool:
@@ -73,7 +90,9 @@ class LocalStorage:
 
     def _node_with(self, key: str, value: str) -> str:
         if key not in self._by_value:
-            self._by_value[key] = {node.labels[key]: node.name for node in self._nodes if key in node.labels}
+            self._by_value[key] = {
+                node.labels[key]: node.name for node in self._nodes if key in node.labels
+            }
         return self._by_value[key].get(value, "")
 
     def has_published(self, node: str, storage_class: str) -> bool:
@@ -87,10 +106,14 @@ class LocalStorage:
         learnt: LearntTemplate | None,
         is_unused: Callable[[Node, str], bool],
     ) -> dict[str, int]:
-        """Return class -> the capacity of a new node of a group, for the classes of which it is known. is_unused: tells
-        whether no pod on a node has a volume of a class."""
+        """Return class -> the capacity of a new node of a group, for the classes of which it is
+        known. is_unused: tells whether no pod on a node has a volume of a class."""
         alike = [node for node in nodes if is_same_type(node, template_node)]
-        known = dict(learnt.capacities) if learnt is not None and is_same_type(learnt.node, template_node) else {}
+        known = (
+            dict(learnt.capacities)
+            if learnt is not None and is_same_type(learnt.node, template_node)
+            else {}
+        )
         for storage_class in self.classes:
             publishing = [node for node in alike if self.has_published(node.name, storage_class)]
             unused = [node for node in publishing if is_unused(node, storage_class)]
@@ -104,8 +127,12 @@ class LocalStorage:
 
 
 def is_same_type(node: Node, template_node: Node) -> bool:
-    """Return whether two nodes are of one machine type, by their cores where one has no label of it."""
-    kinds = [next((each.labels[key] for key in _TYPES if each.labels.get(key)), "") for each in (node, template_node)]
+    """Return whether two nodes are of one machine type, by their cores
+    where one has no label of it."""
+    kinds = [
+        next((each.labels[key] for key in _TYPES if each.labels.get(key)), "")
+        for each in (node, template_node)
+    ]
     if all(kinds):
         return kinds[0] == kinds[1]
     return node.capacity.get(CPU) == template_node.capacity.get(CPU)
@@ -121,7 +148,8 @@ def capacities_of_new_nodes(known: Mapping[str, Mapping[str, int]]) -> list[Stor
 
 
 def assumed_capacity(group: str, storage_class: str, amount: int | None) -> StorageCapacity:
-    """Return what a simulated node of a group publishes that is bought to find out; None: enough."""
+    """Return what a simulated node of a group publishes that is bought to find out; None:
+    enough."""
     amount = _ENOUGH if amount is None else amount
     label = Requirement(STORAGE_ASSUMED + storage_class, "In", (group,))
     return StorageCapacity(storage_class, Selector((label,)), amount, amount)

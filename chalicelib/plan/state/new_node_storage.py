@@ -1,9 +1,9 @@
-"""What new nodes of each group offer of storage that drivers publish per node, and which groups may be tried for a
-class of which that is unknown.
+"""What new nodes of each group offer of storage that drivers publish per node, and which groups may
+be tried for a class of which that is unknown.
 
-A stage of the pass: it gives templates the capacities that are known, judges the nodes that were bought to find out,
-and says how many more may be bought. A node that has joined and has published nothing until it counts as started is a
-miss, with the limits of attempts (purchase_attempts.py).
+A stage of the pass: it gives templates the capacities that are known, judges the nodes that were
+bought to find out, and says how many more may be bought. A node that has joined and has published
+nothing until it counts as started is a miss, with the limits of attempts (purchase_attempts.py).
 """
 
 from __future__ import annotations
@@ -32,26 +32,36 @@ from chalicelib.plan.state.readiness import Bucket
 
 
 def with_new_node_storage(state: ClusterState) -> ClusterState:
-    """Return the cluster state with the capacities of new nodes. What is known of a group that could not be read
-    stays."""
+    """Return the cluster state with the capacities of new nodes. What is known of a group that
+    could not be read stays."""
     storage = state.snapshot.storage
     if not storage.publishing:
         return state
-    local = LocalStorage(storage, state.snapshot.nodes, state.node_labels, state.memory.templates.values())
+    local = LocalStorage(
+        storage, state.snapshot.nodes, state.node_labels, state.memory.templates.values()
+    )
     if not local.classes:
         return state
     stage = _Stage(state, local)
     groups = {name: stage.group(group) for name, group in state.groups.items()}
-    memories = {name: group.memory for name, group in groups.items() if group.memory != state.groups[name].memory}
+    memories = {
+        name: group.memory
+        for name, group in groups.items()
+        if group.memory != state.groups[name].memory
+    }
     memory = state.memory
     if memories:
         memory = msgspec.structs.replace(memory, groups={**memory.groups, **memories})
-    to_come = (*stage.to_come, *capacities_of_new_nodes({name: group.storage for name, group in groups.items()}))
+    to_come = (
+        *stage.to_come,
+        *capacities_of_new_nodes({name: group.storage for name, group in groups.items()}),
+    )
     return msgspec.structs.replace(state, groups=groups, memory=memory, storage_to_come=to_come)
 
 
 def attempt_key(storage_class: str) -> str:
-    """Return what stands for a class among the misses of a group's attempts. No zone contains a space."""
+    """Return what stands for a class among the misses of a group's attempts.
+    No zone contains a space."""
     return f"storage {storage_class}"
 
 
@@ -72,9 +82,15 @@ class _Stage:
         known = self.local.of_new_node(template.node, group.nodes, row, self._is_unused)
         memory = self._judged(group, known)
         missed = {key for _, key in (memory.attempts or NONE).missed}
-        certain = {name: amount for name, amount in known.items() if attempt_key(name) not in missed}
+        certain = {
+            name: amount for name, amount in known.items() if attempt_key(name) not in missed
+        }
         judged = msgspec.structs.replace(group, memory=memory)
-        unknown = [name for name in self.local.classes if name not in certain and not self._lacks(group, name)]
+        unknown = [
+            name
+            for name in self.local.classes
+            if name not in certain and not self._lacks(group, name)
+        ]
         rooms = {name: self._room(judged, name) for name in unknown} if not group.zones else {}
         self.to_come += [assumed_capacity(group.id, name, known.get(name)) for name in rooms]
         self.to_come += [
@@ -93,7 +109,8 @@ class _Stage:
 
     def _is_unused(self, node: Node, storage_class: str) -> bool:
         return not any(
-            storage_class in self._users.classes_of(pod.cls, pod.name) for pod in self.state.occupancy.on(node.name)
+            storage_class in self._users.classes_of(pod.cls, pod.name)
+            for pod in self.state.occupancy.on(node.name)
         )
 
     def _startup(self, group: NodeGroupState) -> float:
@@ -104,8 +121,8 @@ class _Stage:
         return self.state.now - node.created < self._startup(group)
 
     def _lacks(self, group: NodeGroupState, storage_class: str) -> bool:
-        """Return whether the group's nodes show that new ones will publish nothing: those of its type have started, and
-        none has."""
+        """Return whether the group's nodes show that new ones will publish nothing: those of its
+        type have started, and none has."""
         assert group.template is not None
         started = [
             node
@@ -115,12 +132,18 @@ class _Stage:
             and self.state.buckets[node.name] is Bucket.READY
             and node.name not in (group.memory.attempts or NONE).strays
         ]
-        return bool(started) and not any(self.local.has_published(node.name, storage_class) for node in group.nodes)
+        return bool(started) and not any(
+            self.local.has_published(node.name, storage_class) for node in group.nodes
+        )
 
     def _judged(self, group: NodeGroupState, known: Mapping[str, int]) -> GroupMemory:
         """Return the group's memory with what has come of attempts."""
         attempts, now = group.memory.attempts or NONE, self.state.now
-        opened, missed, strays = dict(attempts.storage), list(attempts.missed), list(attempts.strays)
+        opened, missed, strays = (
+            dict(attempts.storage),
+            list(attempts.missed),
+            list(attempts.strays),
+        )
         late = [
             node
             for node in group.nodes
@@ -129,7 +152,9 @@ class _Stage:
         ]
         for name in self.local.classes:
             key, since = attempt_key(name), opened.get(name)
-            joined = [node for node in group.nodes if since is not None and node.created >= since - 1.0]
+            joined = [
+                node for node in group.nodes if since is not None and node.created >= since - 1.0
+            ]
             if any(self.local.has_published(node.name, name) for node in joined):
                 opened.pop(name, None)
                 missed = [(at, FORGIVEN if missing == key else missing) for at, missing in missed]
@@ -146,10 +171,13 @@ class _Stage:
         )
         if after == attempts:
             return group.memory
-        return msgspec.structs.replace(group.memory, attempts=after if after != PurchaseAttempts() else None)
+        return msgspec.structs.replace(
+            group.memory, attempts=after if after != PurchaseAttempts() else None
+        )
 
     def _room(self, group: NodeGroupState, storage_class: str) -> Reason | None:
-        """Return why no node is bought to find out what it offers of a class, None if one may be."""
+        """Return why no node is bought to find out what it offers of a
+        class, None if one may be."""
         local, now = self.local, self.state.now
         silent = [node for node in group.nodes if not local.has_published(node.name, storage_class)]
         young = next((node.name for node in silent if self._is_young(node, group)), "")
@@ -159,12 +187,17 @@ class _Stage:
             (group.upcoming > 0, {"detail": "a node of the group has not joined yet"}),
             (bool(young), {"detail": f"node {young} has not published its capacity yet"}),
             (bool(empty), {"detail": f"node {empty} has published no capacity and is empty"}),
-            (until > now, {"detail": "the last new node has published no capacity", "until": until}),
+            (
+                until > now,
+                {"detail": "the last new node has published no capacity", "until": until},
+            ),
         )
         refused = next((values for fails, values in checks if fails), None)
         if refused is None:
             return None
-        return Reason.of(ReasonCode.STORAGE_NOT_KNOWN, group=group.id, storage=storage_class, **refused)
+        return Reason.of(
+            ReasonCode.STORAGE_NOT_KNOWN, group=group.id, storage=storage_class, **refused
+        )
 
 
 def _labelled(template: Template, group: str) -> Template:

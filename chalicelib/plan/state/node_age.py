@@ -1,5 +1,5 @@
-"""Since when nodes exist, as their age counts: from the creation of the Node object, or from that of the machine where
-that is earlier (docs/reference/node-lifecycle.md "Age")."""
+"""Since when nodes exist, as their age counts: from the creation of the Node object, or from that
+of the machine where that is earlier (docs/reference/node-lifecycle.md "Age")."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from chalicelib.plan.state.cluster_state import NodeGroupState
 
 def instances_by_node(group: NodeGroupState) -> dict[str, Instance]:
     """Return the instance of each node of a group, by the node's name."""
-    by_word = {word: machine for machine in group.group.instances for word in (machine.id, machine.node) if word}
-    machines = {node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes}
+    by_word = {
+        word: machine
+        for machine in group.group.instances
+        for word in (machine.id, machine.node)
+        if word
+    }
+    machines = {
+        node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes
+    }
     return {name: machine for name, machine in machines.items() if machine is not None}
 
 
@@ -21,8 +28,9 @@ def earliest(*instants: float) -> float:
 
 
 class NodeBirths:
-    """Since when the nodes of groups exist, for rules that take the machine's own age only where the provider says that
-    it is the node's (Instance.born). Groups without such a machine cost nothing."""
+    """Since when the nodes of groups exist, for rules that take the machine's own age
+    only where the provider says that it is the node's (Instance.born). Groups without
+    such a machine cost nothing."""
 
     def __init__(self) -> None:
         self._machines: dict[str, dict[str, Instance]] = {}

@@ -1,10 +1,10 @@
 """Which labels name one node: a new node of the same group has another value there.
 
-A label is of one node by its value or by its key. By value: the node's name, its host name, an address, its machine id,
-its system UUID or its instance, and no other node has the same value. By key: CSI drivers list the key as a topology
-key, at least two nodes of the cluster carry it, and no two of them share a value. Host names are always of one node;
-well-known labels, and whatever says the node's zone or region, never are. See docs/reference/scale-up.md "Labels of one
-node".
+A label is of one node by its value or by its key. By value: the node's name, its host name, an
+address, its machine id, its system UUID or its instance, and no other node has the same value.
+By key: CSI drivers list the key as a topology key, at least two nodes of the cluster carry it, and
+no two of them share a value. Host names are always of one node; well-known labels, and whatever
+says the node's zone or region, never are. See docs/reference/scale-up.md "Labels of one node".
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from chalicelib.plan.state.csi_topology import REGION_LABELS, ZONE_LABELS, CsiTo
 
 _PLACES = ZONE_LABELS + REGION_LABELS
 _WELL_KNOWN = frozenset({
-    *_PLACES, "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
-    "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "node.kubernetes.io/windows-build",
+    *_PLACES, "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch", "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type", "node.kubernetes.io/windows-build",
 })  # fmt: skip
 # Zones and regions hold several nodes, although a small cluster may have one node in each.
 _WIDE = re.compile(r".*(?:zone|zone-?id|zone-?name|region)")
@@ -34,30 +35,43 @@ _SHORTEST_NUMBER = 5  # digits of an instance's number: shorter ones say somethi
 
 
 class NodeLabels:
-    """The labels of one node in a cluster. topology_keys: those that CSI drivers list on any node. per_node_keys: those
-    of them that are of one node by the key's rule. uncertain_keys: those of them of which it is unknown, because a
-    single node carries them. csi: those that say the zone or region."""
+    """The labels of one node in a cluster. topology_keys: those that CSI drivers list on any node.
+    per_node_keys: those of them that are of one node by the key's rule. uncertain_keys: those of
+    them of which it is unknown, because a single node carries them. csi: those that say the zone or
+    region."""
 
-    def __init__(self, nodes: Sequence[Node], topology_keys: Iterable[str], storage: Storage) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], topology_keys: Iterable[str], storage: Storage
+    ) -> None:
         self._nodes = nodes
         self._values: dict[str, Counter[str]] = {}
         self._of_nodes: dict[str, bool] = {}
         self.topology_keys = frozenset(topology_keys)
         self.csi = CsiTopology(nodes, storage, self.topology_keys)
         candidates = {key for key in self.topology_keys if not _is_wide(key)}
-        carriers = {key: [node for node in nodes if key in node.labels] for key in sorted(candidates)}
+        carriers = {
+            key: [node for node in nodes if key in node.labels] for key in sorted(candidates)
+        }
         counted = {
-            key: carrying for key, carrying in carriers.items() if not any(_says_place(node, key) for node in carrying)
+            key: carrying
+            for key, carrying in carriers.items()
+            if not any(_says_place(node, key) for node in carrying)
         }
         several = {key: carrying for key, carrying in counted.items() if len(carrying) > 1}
-        self.per_node_keys = frozenset(key for key in several if max(self._count(key).values()) == 1)
+        self.per_node_keys = frozenset(
+            key for key in several if max(self._count(key).values()) == 1
+        )
         single = {key: carrying[0] for key, carrying in counted.items() if len(carrying) == 1}
-        self.uncertain_keys = frozenset(key for key, node in single.items() if not self.is_own(node, key))
+        self.uncertain_keys = frozenset(
+            key for key, node in single.items() if not self.is_own(node, key)
+        )
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> NodeLabels:
         """Return the labels of a snapshot's nodes."""
-        lists = {keys for csi_node in snapshot.storage.csi_nodes for keys in csi_node.topology.values()}
+        lists = {
+            keys for csi_node in snapshot.storage.csi_nodes for keys in csi_node.topology.values()
+        }
         return cls(snapshot.nodes, {key for keys in lists for key in keys}, snapshot.storage)
 
     def is_own(self, node: Node, key: str) -> bool:
@@ -73,10 +87,13 @@ class NodeLabels:
         return frozenset(key for key in node.labels if self.is_own(node, key))
 
     def is_of_nodes(self, key: str) -> bool:
-        """Return whether a label is of one node wherever the cluster has it, for a label of a node that has gone."""
+        """Return whether a label is of one node wherever the cluster has it, for a label
+        of a node that has gone."""
         if key not in self._of_nodes:
             carrying = [node for node in self._nodes if key in node.labels]
-            self._of_nodes[key] = bool(carrying) and all(self.is_own(node, key) for node in carrying)
+            self._of_nodes[key] = bool(carrying) and all(
+                self.is_own(node, key) for node in carrying
+            )
         return key == HOSTNAME_LABEL or self._of_nodes[key]
 
     def _names_node(self, node: Node, key: str) -> bool:
@@ -86,24 +103,31 @@ class NodeLabels:
     def _count(self, key: str) -> Counter[str]:
         """Return how many nodes have each value of a label."""
         if key not in self._values:
-            self._values[key] = Counter(node.labels[key] for node in self._nodes if key in node.labels)
+            self._values[key] = Counter(
+                node.labels[key] for node in self._nodes if key in node.labels
+            )
         return self._values[key]
 
 
 def is_named_after_nodes(key: str) -> bool:
-    """Return whether a key says by its name that its label is of one node: for a node that has gone and whose name is
-    not known."""
+    """Return whether a key says by its name that its label is of one node: for a node that has gone
+    and whose name is not known."""
     return _NAMED_AFTER_NODES.fullmatch(key.lower()) is not None
 
 
 def own_keys(labels: Mapping[str, str]) -> frozenset[str]:
-    """Return which labels of a template or of a planned node are of it alone: their value is its host name."""
+    """Return which labels of a template or of a planned node are of it alone:
+    their value is its host name."""
     name = labels.get(HOSTNAME_LABEL)
     return frozenset({HOSTNAME_LABEL, *(key for key, value in labels.items() if value == name)})
 
 
 def _is_wide(key: str) -> bool:
-    return key in _WELL_KNOWN or key == HOSTNAME_LABEL or _WIDE.fullmatch(key.rpartition("/")[2].lower()) is not None
+    return (
+        key in _WELL_KNOWN
+        or key == HOSTNAME_LABEL
+        or _WIDE.fullmatch(key.rpartition("/")[2].lower()) is not None
+    )
 
 
 def _says_place(node: Node, key: str) -> bool:
@@ -113,16 +137,23 @@ def _says_place(node: Node, key: str) -> bool:
 
 
 def _names(node: Node) -> frozenset[str]:
-    """Return what identifies a node: its name, its host name, its addresses, its machine and its instance."""
+    """Return what identifies a node: its name, its host name, its addresses, its
+    machine and its instance."""
     return frozenset(
         word.casefold()
-        for word in (node.name, node.labels.get(HOSTNAME_LABEL, ""), *node.identities, *_instance(node.provider_id))
+        for word in (
+            node.name,
+            node.labels.get(HOSTNAME_LABEL, ""),
+            *node.identities,
+            *_instance(node.provider_id),
+        )
         if word
     )
 
 
 def _instance(provider_id: str) -> tuple[str, ...]:
-    """Return the instance that a provider id names: after the last slash, with Alibaba Cloud after the region."""
+    """Return the instance that a provider id names: after the last slash, with
+    Alibaba Cloud after the region."""
     last = provider_id.rpartition("/")[2]
     if last.isdigit() and len(last) < _SHORTEST_NUMBER:
         return ()

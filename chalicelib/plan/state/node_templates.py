@@ -1,16 +1,17 @@
 """Builds node templates: the expected new node of each group.
 
-The first available source of a group is used: a real node that has been ready for over a minute; the template learned
-from one earlier (memory), until it expires; the provider's own; a real node that is not ready. A node that lacks an
-announced device, or has fewer than a sibling, is no source: a new node has the devices of its type, each of them
-healthy. The result is a node with its own name, without temporary taints, with the pods that run on it from the start
-and with its drivers' attach limits. A pod of the copied node is among them only if it verifiably runs on every such
-node, so that no tenant can reserve a part of all new nodes. Labels that its group does not guarantee
-(GroupOptions.unpromised_labels) count for its DaemonSets, because the kubelet will set them, and are removed from the
-result. See docs/reference/scale-up.md "Node templates".
+The first available source of a group is used: a real node that has been ready for over a minute;
+the template learned from one earlier (memory), until it expires; the provider's own; a real node
+that is not ready. A node that lacks an announced device, or has fewer than a sibling, is no source:
+a new node has the devices of its type, each of them healthy. The result is a node with its own
+name, without temporary taints, with the pods that run on it from the start and with its drivers'
+attach limits. A pod of the copied node is among them only if it verifiably runs on every such node,
+so that no tenant can reserve a part of all new nodes. Labels that its group does not guarantee
+(GroupOptions.unpromised_labels) count for its DaemonSets, because the kubelet will set them, and
+are removed from the result. See docs/reference/scale-up.md "Node templates".
 
-A learned template stores the node alone, not its pods, because class indices are not valid in another pass. Its
-DaemonSets are those that should run on it, as for a provider's template.
+A learned template stores the node alone, not its pods, because class indices are not valid in
+another pass. Its DaemonSets are those that should run on it, as for a provider's template.
 """
 
 from __future__ import annotations
@@ -55,15 +56,18 @@ COPY = "node"
 """The source of a template that is the copy of a settled node."""
 PROVIDER = "provider"
 """The source of a template that is the vendor's own."""
-_COPIES = frozenset({COPY, "unready node"})  # sources that are nodes of the cluster, with pods on them
+# sources that are nodes of the cluster, with pods on them
+_COPIES = frozenset({COPY, "unready node"})
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 _ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
 PASSING_TAINTS = frozenset({
-    "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable",
-    "node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
-    "node.kubernetes.io/network-unavailable", _UNINITIALIZED, "node.cloudprovider.kubernetes.io/shutdown",
-    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
+    "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable", "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable", _UNINITIALIZED,
+    "node.cloudprovider.kubernetes.io/shutdown", "cloud.google.com/impending-node-termination",
+    "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
     "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
     *INTERRUPTION_TAINTS,
 })  # fmt: skip
@@ -74,28 +78,37 @@ BETA_LABELS = (
 )
 # The DaemonSet controller adds these to every DaemonSet pod.
 _DAEMON_TOLERATIONS = (
-    *(Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoExecute") for key in ("not-ready", "unreachable")),
+    *(
+        Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoExecute")
+        for key in ("not-ready", "unreachable")
+    ),
     *(
         Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoSchedule")
         for key in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
     ),
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
-# Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves; the hard
-# eviction thresholds are reserved: memory.available<100Mi, nodefs.available<10%.
+# Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves;
+# the hard eviction thresholds are reserved: memory.available<100Mi, nodefs.available<10%.
 _RESERVED: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
     # A huge page is memory that the kubelet offers only under its own resource name.
-    (MEMORY, lambda capacity: 100 * 2**20 + sum(capacity[name] for name in capacity if name.startswith("hugepages-"))),
+    (
+        MEMORY,
+        lambda capacity: (
+            100 * 2**20 + sum(capacity[name] for name in capacity if name.startswith("hugepages-"))
+        ),
+    ),
     (EPHEMERAL, lambda capacity: -(-capacity[EPHEMERAL] // 10)),
 )
 
 
 class Template(msgspec.Struct, frozen=True):
-    """An expected new node. daemons: the classes of the pods on every such node from the start, one entry per pod.
-    source: where it was learned. volume_limits: CSI driver -> most volumes; a driver without a limit is missing.
-    model: the settled node that was copied, None for another source. in_zones: zone -> the node that comes there, of a
-    group in several zones (plan/state/zones.py). outdated: in what its vendor's template has changed since the model
-    was made."""
+    """An expected new node. daemons: the classes of the pods on every such node from the start, one
+    entry per pod. source: where it was learned. volume_limits: CSI driver -> most volumes; a driver
+    without a limit is missing.
+    model: the settled node that was copied, None for another source. in_zones: zone -> the node
+    that comes there, of a group in several zones (plan/state/zones.py). outdated: in what its
+    vendor's template has changed since the model was made."""
 
     node: Node
     daemons: tuple[int, ...]
@@ -107,8 +120,9 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class Newcomers(msgspec.Struct, frozen=True):
-    """What templates need of new nodes. young: names of nodes that may still be getting what they lack. completed: the
-    unfinished ones of them as they will be. undelivered: group -> what its new nodes turned out not to have."""
+    """What templates need of new nodes. young: names of nodes that may still be getting what they
+    lack. completed: the unfinished ones of them as they will be. undelivered: group -> what its new
+    nodes turned out not to have."""
 
     young: frozenset[str] = frozenset()
     completed: Mapping[str, Node] = {}
@@ -126,9 +140,10 @@ def templates(
     node_labels: NodeLabels | None = None,
     newcomers: Newcomers | None = None,
 ) -> dict[str, Template]:
-    """Return the template of every group that has one. members: group id -> its nodes; learnt: Memory.templates;
-    pods_on: a node's pods, called for the nodes that are copied; lacking: nodes that lack an announced device;
-    node_labels: of the snapshot, where they are known already; newcomers: None if there are none."""
+    """Return the template of every group that has one. members: group id -> its nodes; learnt:
+    Memory.templates; pods_on: a node's pods, called for the nodes that are copied; lacking: nodes
+    that lack an announced device; node_labels: of the snapshot, where they are known already;
+    newcomers: None if there are none."""
     node_labels = node_labels or NodeLabels.of(snapshot)
     limits = {csi_node.name: csi_node.limits for csi_node in snapshot.storage.csi_nodes}
     daemonsets = {daemon.uid: daemon for daemon in snapshot.daemonsets}
@@ -157,8 +172,11 @@ def templates(
             reporting = sorted(node.name for node in nodes)
         volumes = next((dict(limits[name]) for name in reporting if limits.get(name)), None)
         if volumes is None:
-            # No node of the group reports its limits: use the provider's values for a new one, where 0 means no limit.
-            volumes = {driver: limit for driver, limit in group.template_volumes.items() if limit > 0}
+            # No node of the group reports its limits: use the provider's values for a new
+            # one, where 0 means no limit.
+            volumes = {
+                driver: limit for driver, limit in group.template_volumes.items() if limit > 0
+            }
         if unpromised := group.options.unpromised_labels:
             labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
             clean = msgspec.structs.replace(clean, labels=labels)
@@ -176,16 +194,25 @@ def stated_template(group: NodeGroup, options: Options) -> StatedTemplate | None
 
 
 def _current(
-    learnt: LearntTemplate | None, stated: StatedTemplate | None, node_labels: NodeLabels, *, all_taints: bool
+    learnt: LearntTemplate | None,
+    stated: StatedTemplate | None,
+    node_labels: NodeLabels,
+    *,
+    all_taints: bool,
 ) -> Node | None:
-    """Return the learnt node as it is now, by what its vendor says; None if it is another machine now. stated: by the
-    vendor's template, None without one; all_taints: it names all taints of a new node."""
+    """Return the learnt node as it is now, by what its vendor says; None if it is another
+    machine now. stated: by the vendor's template, None without one; all_taints: it names
+    all taints of a new node."""
     if learnt is None or stated is None:
         return learnt.node if learnt is not None else None
     difference = change_since(learnt, stated, all_taints=all_taints)
     if difference == UNCHANGED:
         return learnt.node
-    return None if difference.machine else applied(learnt.node, difference, node_labels.csi.zone_keys())
+    return (
+        None
+        if difference.machine
+        else applied(learnt.node, difference, node_labels.csi.zone_keys())
+    )
 
 
 def _model(
@@ -198,41 +225,64 @@ def _model(
     lacking: Collection[str],
     newcomers: Newcomers,
 ) -> tuple[Node | None, str]:
-    """Return the node that is copied, and its source; None: there is none. current_node: the learnt node as it is now.
-    An unfinished node is no source, but where no finished node is one, it shows what else a new node is, rather than
-    what was learnt or its vendor."""
+    """Return the node that is copied, and its source; None: there is none. current_node: the learnt
+    node as it is now. An unfinished node is no source, but where no finished node is one, it shows
+    what else a new node is, rather than what was learnt or its vendor."""
     young, completed = newcomers.young, newcomers.completed
     equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
     ordered = sorted(equipped, key=lambda node: node.name in young) if young else equipped
-    real = next((node for node in ordered if node.name not in completed and settled(node, now, options)), None)
+    real = next(
+        (node for node in ordered if node.name not in completed and settled(node, now, options)),
+        None,
+    )
     if real is not None:
         return real, COPY
     unfinished = next(
-        (completed[node.name] for node in ordered if node.name in completed and settled(node, now, options)), None
+        (
+            completed[node.name]
+            for node in ordered
+            if node.name in completed and settled(node, now, options)
+        ),
+        None,
     )
     announced = group.template is not None and announces_device(group.template)
-    if learnt is not None and not group.template_devices and lacks_device(learnt.node, announced=announced):
+    if (
+        learnt is not None
+        and not group.template_devices
+        and lacks_device(learnt.node, announced=announced)
+    ):
         learnt = None
     is_fresh = learnt is not None and now <= learnt.learnt_at + options.node_info_cache_expire_time
     if is_fresh and current_node is not None:
         return unfinished or current_node, "learnt"
     if group.template is not None:
-        template = with_allocatable(group.template, [learnt.node, *equipped] if learnt is not None else equipped)
-        joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
+        template = with_allocatable(
+            group.template, [learnt.node, *equipped] if learnt is not None else equipped
+        )
+        joined = [
+            node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None
+        ]
         labels = {**_beta_labels(template, joined), **template.labels}
-        # The labels that a node of the group has joined without are removed: the vendor's promise was wrong, and
-        # another node would not have them either. A young node may get more.
+        # The labels that a node of the group has joined without are removed: the vendor's promise
+        # was wrong, and another node would not have them either. A young node may get more.
         grown_up = [node for node in joined if node.name not in young]
-        labels = {key: text for key, text in labels.items() if all(key in node.labels for node in grown_up)}
+        labels = {
+            key: text
+            for key, text in labels.items()
+            if all(key in node.labels for node in grown_up)
+        }
         return unfinished or msgspec.structs.replace(template, labels=labels), PROVIDER
     # A leaving node comes last: it is a worse template than any other node, but better than none.
     unready = (node for node in equipped if node.allocatable)
-    return min(unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None), "unready node"
+    return min(
+        unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None
+    ), "unready node"
 
 
 def _beta_labels(template_node: Node, joined: Sequence[Node]) -> dict[str, str]:
-    """Return the old names of a vendor's labels: some pods still use them. Cloud providers set both at once, if at all;
-    where a node of the group has the new name alone, no new node gets the old one."""
+    """Return the old names of a vendor's labels: some pods still use them. Cloud
+    providers set both at once, if at all; where a node of the group has the new name
+    alone, no new node gets the old one."""
     return {
         beta: template_node.labels[stable]
         for stable, beta in BETA_LABELS
@@ -242,14 +292,21 @@ def _beta_labels(template_node: Node, joined: Sequence[Node]) -> dict[str, str]:
 
 
 def _without_parts(template_node: Node, parts: Mapping[str, Undelivered]) -> Node:
-    """Return a template as new nodes turned out to be. parts: GroupMemory.undelivered, those that rest now."""
+    """Return a template as new nodes turned out to be. parts:
+    GroupMemory.undelivered, those that rest now."""
     taints = tuple(part.taint for part in parts.values() if part.taint is not None)
     amounts = {
-        name: amount for name, amount in template_node.allocatable.items() if Part.RESOURCE.of(name) not in parts
+        name: amount
+        for name, amount in template_node.allocatable.items()
+        if Part.RESOURCE.of(name) not in parts
     }
     return msgspec.structs.replace(
         template_node,
-        labels={key: value for key, value in template_node.labels.items() if Part.LABEL.of(key) not in parts},
+        labels={
+            key: value
+            for key, value in template_node.labels.items()
+            if Part.LABEL.of(key) not in parts
+        },
         allocatable=amounts,
         taints=tuple(dict.fromkeys((*template_node.taints, *taints))),
     )
@@ -264,13 +321,16 @@ def settled_node(nodes: Iterable[Node], now: float, options: Options) -> Node | 
 
 
 def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes with as many devices as any other of their type and size, by name. Devices of another kind do
-    not compare: a driver may be set to offer shares."""
+    """Return the nodes with as many devices as any other of their type and size, by name. Devices
+    of another kind do not compare: a driver may be set to offer shares."""
     ordered = sorted(nodes, key=attrgetter("name"))
     devices = [_devices(node) for node in ordered]
     if not any(devices):
         return ordered
-    kinds = [(node.labels.get("node.kubernetes.io/instance-type", ""), node.capacity.get(CPU, 0)) for node in ordered]
+    kinds = [
+        (node.labels.get("node.kubernetes.io/instance-type", ""), node.capacity.get(CPU, 0))
+        for node in ordered
+    ]
     offers: dict[tuple[str, int], list[Amounts]] = {}
     for kind, own in zip(kinds, devices, strict=True):
         different = offers.setdefault(kind, [])
@@ -280,14 +340,15 @@ def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
         node
         for node, kind, own in zip(ordered, kinds, devices, strict=True)
         if not any(
-            other != own and all(other.get(name, 0) >= amount for name, amount in own.items()) for other in offers[kind]
+            other != own and all(other.get(name, 0) >= amount for name, amount in own.items())
+            for other in offers[kind]
         )
     ]
 
 
 def _devices(node: Node) -> dict[str, int]:
-    """Return the devices of a node, broken ones included: a kubelet reserves none for itself, and those of a new node
-    work."""
+    """Return the devices of a node, broken ones included: a kubelet reserves none for itself, and
+    those of a new node work."""
     return {
         name: max(amount, node.capacity.get(name, 0))
         for name, amount in node.allocatable.items()
@@ -296,8 +357,8 @@ def _devices(node: Node) -> dict[str, int]:
 
 
 def settled(node: Node, now: float, options: Options) -> bool:
-    """Return whether a real node that lacks no device may serve as the template of its group: ready for over a minute,
-    schedulable, not leaving."""
+    """Return whether a real node that lacks no device may serve as the template of its group: ready
+    for over a minute, schedulable, not leaving."""
     ready = node.condition("Ready")
     return (
         ready is not None
@@ -316,20 +377,31 @@ def learn(
     node_labels: NodeLabels | None = None,
     stated: StatedTemplate | None = None,
 ) -> LearntTemplate | None:
-    """Return the template to remember of a group: the settled node that was copied, otherwise the known one.
-    node_labels: of the cluster, None: only its host name is of the one node. stated: by the vendor's template now.
+    """Return the template to remember of a group: the settled node that was copied, otherwise the
+    known one. node_labels: of the cluster, None: only its host name is of the one node. stated: by
+    the vendor's template now.
 
-    An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
-    unchanged template is renewed only occasionally, because every renewal is a write.
+    An expired one is kept: it is not used as a template any more, but still shows what the
+    group's kubelets reserve. An unchanged template is renewed only occasionally, because
+    every renewal is a write.
     """
     if model_node is None:
         return known
     own = node_labels.own(model_node) if node_labels is not None else frozenset[str]()
     own_labels = tuple(sorted(own - {HOSTNAME_LABEL}))
-    lacking = tuple(sorted(node_labels.csi.missing(model_node.labels))) if node_labels is not None else ()
-    labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL and key not in own_labels}
+    lacking = (
+        tuple(sorted(node_labels.csi.missing(model_node.labels))) if node_labels is not None else ()
+    )
+    labels = {
+        key: value
+        for key, value in model_node.labels.items()
+        if key != HOSTNAME_LABEL and key not in own_labels
+    }
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
-    fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
+    fresh = (
+        known is not None
+        and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
+    )
     before, differs_since = next_statement(model_node, known, stated, now)
     capacities = known.capacities if known is not None and is_same_type(known.node, learnt) else {}
     row = LearntTemplate(learnt, now, own_labels, lacking, before, differs_since, capacities)
@@ -339,18 +411,27 @@ def learn(
     return row
 
 
-def _with_csi_labels(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> Node:
-    """Return a template's model with the labels that CSI drivers will set on the new node: those that the model of a
-    learnt template did not get either are left out."""
+def _with_csi_labels(
+    model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels
+) -> Node:
+    """Return a template's model with the labels that CSI drivers will set on the new node: those
+    that the model of a learnt template did not get either are left out."""
     lacking = learnt.lacking_labels if source == "learnt" and learnt is not None else ()
     missing = node_labels.csi.missing(model_node.labels)
     labels = {key: value for key, value in missing.items() if key not in lacking}
-    return msgspec.structs.replace(model_node, labels={**model_node.labels, **labels}) if labels else model_node
+    return (
+        msgspec.structs.replace(model_node, labels={**model_node.labels, **labels})
+        if labels
+        else model_node
+    )
 
 
-def _own_keys(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
-    """Return the keys of the labels of one node of a model that is no real node and has no real name. In a row of an
-    earlier release their values are still among the labels: the cluster's nodes or the key tell which they are."""
+def _own_keys(
+    model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels
+) -> frozenset[str]:
+    """Return the keys of the labels of one node of a model that is no real node and has no real
+    name. In a row of an earlier release their values are still among the labels: the cluster's
+    nodes or the key tell which they are."""
     if source != "learnt" or learnt is None:
         return node_labels.per_node_keys & model_node.labels.keys()
     by_nodes = {key for key in model_node.labels if node_labels.is_of_nodes(key)}
@@ -360,18 +441,24 @@ def _own_keys(model_node: Node, source: str, learnt: LearntTemplate | None, node
 
 
 def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()) -> Node:
-    """Return a copy under another name, without taints that belong to one real node. own: the keys of its labels of one
-    node, which get the name as their value."""
+    """Return a copy under another name, without taints that belong to one real node. own: the keys
+    of its labels of one node, which get the name as their value."""
     return msgspec.structs.replace(
         _without_identity(node, name, options),
-        labels={**node.labels, **dict.fromkeys(own, name), HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
+        labels={
+            **node.labels,
+            **dict.fromkeys(own, name),
+            HOSTNAME_LABEL: name,
+            TEMPLATE_LABEL: "true",
+        },
         allocatable={**node.allocatable, **_devices(node)},
         unschedulable=node.unschedulable and not options.scale_from_unschedulable,
     )
 
 
 def _without_identity(node: Node, name: str, options: Options) -> Node:
-    """Return a copy under another name, without what belongs to one real node, and without temporary taints."""
+    """Return a copy under another name, without what belongs to one real node, and
+    without temporary taints."""
     taints = tuple(
         taint
         for taint in node.taints
@@ -397,28 +484,40 @@ def _without_identity(node: Node, name: str, options: Options) -> Node:
 def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     """Compute the allocatable of a node of which only the capacity is known.
 
-    alike: nodes of the group, real or learned, most reliable first. The first with as many cores shows per resource
-    what its kubelet reserves; for the rest the kubelet's defaults apply: 100Mi of memory and every huge page, a tenth
-    of the ephemeral storage, nothing else. A node with an allocatable is not changed.
+    alike: nodes of the group, real or learned, most reliable first. The first with as many cores
+    shows per resource what its kubelet reserves; for the rest the kubelet's defaults apply: 100Mi
+    of memory and every huge page, a tenth of the ephemeral storage, nothing else. A node with an
+    allocatable is not changed.
     """
     capacity = node.capacity
     if node.allocatable or not capacity:
         return node
     reserved = {name: reserve(capacity) for name, reserve in _RESERVED if name in capacity}
-    like = next((other for other in alike if other.allocatable and other.capacity.get(CPU) == capacity.get(CPU)), None)
+    like = next(
+        (
+            other
+            for other in alike
+            if other.allocatable and other.capacity.get(CPU) == capacity.get(CPU)
+        ),
+        None,
+    )
     if like is not None:
         reserved.update(
             (name, max(0, amount - like.allocatable[name]))
             for name, amount in like.capacity.items()
             if name in like.allocatable and not is_device(name)
         )
-    allocatable = {name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()}
+    allocatable = {
+        name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()
+    }
     return msgspec.structs.replace(node, allocatable=allocatable)
 
 
-def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[PodClass]) -> tuple[int, ...]:
-    """Return the DaemonSets that would run on a node, by name. Room is not checked: one that is too big for the node
-    takes all of it."""
+def daemons_of(
+    node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[PodClass]
+) -> tuple[int, ...]:
+    """Return the DaemonSets that would run on a node, by name. Room is not checked: one that is too
+    big for the node takes all of it."""
 
     def runs(pod: PodClass) -> bool:
         if not matches_node(pod, node.name, node.labels):
@@ -439,9 +538,10 @@ def _pods_of_copies(
     options: Options,
     daemonsets: Mapping[str, DaemonSet],
 ) -> tuple[int, ...]:
-    """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet pods. A pod of a
-    DaemonSet counts as its DaemonSet describes it, where that runs on a new node. A DaemonSet that is missing there may
-    have found no room, and then finds none on the next node either, unless it preempts other pods. settled_nodes:
+    """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet
+    pods. A pod of a DaemonSet counts as its DaemonSet describes it, where that runs on a new node.
+    A DaemonSet that is missing there may have found no room, and then finds none on the next node
+    either, unless it preempts other pods. settled_nodes:
     those of the group, asked for rarely; clean_node: the copy of the node; daemonsets: by UID."""
     classes = snapshot.classes
     # Of each DaemonSet the oldest pod: its controller deletes a second pod on one node.
@@ -451,9 +551,13 @@ def _pods_of_copies(
         if not _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
             continue
         is_static = classes[pod.cls].mirror and pod.namespace != _ADMINISTRATORS
-        if is_static and not _is_static_everywhere(pod, real_node, settled_nodes(), pods_on, classes):
+        if is_static and not _is_static_everywhere(
+            pod, real_node, settled_nodes(), pods_on, classes
+        ):
             continue
-        oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
+        oldest.setdefault(
+            owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod
+        )
     staying: list[int] = []
     for uid, pod in sorted(oldest.items(), key=lambda item: item[1].key):
         daemon = daemonsets.get(uid)
@@ -461,7 +565,9 @@ def _pods_of_copies(
     present = {
         (classes[cls].namespace, owner.name)
         for cls in staying
-        if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet" and owner.built_in
+        if (owner := classes[cls].owner) is not None
+        and owner.kind == "DaemonSet"
+        and owner.built_in
     }
 
     def preempts(pod: PodClass) -> bool:
@@ -472,7 +578,8 @@ def _pods_of_copies(
     missing = (
         daemon
         for daemon in snapshot.daemonsets
-        if (daemon.namespace, daemon.name) not in present and (options.force_ds or preempts(classes[daemon.cls]))
+        if (daemon.namespace, daemon.name) not in present
+        and (options.force_ds or preempts(classes[daemon.cls]))
     )
     return (*staying, *daemons_of(clean_node, missing, classes))
 
@@ -488,8 +595,8 @@ def _is_static_everywhere(
     pods_on: Callable[[str], Sequence[Pod]],
     classes: Sequence[PodClass],
 ) -> bool:
-    """Return whether a mirror pod outside kube-system belongs to a static pod that each node of the group has: at least
-    two settled nodes have one of that name, less the node's."""
+    """Return whether a mirror pod outside kube-system belongs to a static pod that each node of the
+    group has: at least two settled nodes have one of that name, less the node's."""
     name = pod.name.removesuffix(f"-{node.name}")
 
     def has_it(settled_node: Node) -> bool:
@@ -500,11 +607,16 @@ def _is_static_everywhere(
     return name != pod.name and len(settled_nodes) > 1 and all(map(has_it, settled_nodes))
 
 
-def _is_on_every_node(pod: Pod, pod_class: PodClass, node: Node, daemonsets: Mapping[str, DaemonSet]) -> bool:
-    """Return whether a pod is one that every such node has. What it says of itself may be false: a user who may create
-    pods in a namespace chooses their annotations and owners. The owner must therefore exist. In kube-system only
-    administrators create pods, and they are believed: DaemonSets of other API groups are not read."""
-    if pod.phase in {"Succeeded", "Failed"} or not (pod_class.mirror or (pod_class.is_daemonset and not pod.deleted)):
+def _is_on_every_node(
+    pod: Pod, pod_class: PodClass, node: Node, daemonsets: Mapping[str, DaemonSet]
+) -> bool:
+    """Return whether a pod is one that every such node has. What it says of itself may be false: a
+    user who may create pods in a namespace chooses their annotations and owners. The owner must
+    therefore exist. In kube-system only administrators create pods, and they are believed:
+    DaemonSets of other API groups are not read."""
+    if pod.phase in {"Succeeded", "Failed"} or not (
+        pod_class.mirror or (pod_class.is_daemonset and not pod.deleted)
+    ):
         return False
     if pod.namespace == _ADMINISTRATORS:
         return True

@@ -1,7 +1,8 @@
-"""Pools: combines the node groups of a vendor's pool, and treats every other group as a pool of its own.
+"""Pools: combines the node groups of a vendor's pool, and treats every other
+group as a pool of its own.
 
-Rules name pools, limits apply to pools, and a pool counts as scaling while any of its groups does. See
-docs/reference/node-groups.md "Pools".
+Rules name pools, limits apply to pools, and a pool counts as scaling while any of its groups does.
+See docs/reference/node-groups.md "Pools".
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from chalicelib.plan.state.spot_groups import names_of
 
 
 class PoolFacts(msgspec.Struct, frozen=True):
-    """One pool in this pass. groups: ids, sorted. size: targets of all of them, and the pool's nodes in other groups.
-    max: -1 if there is none. whole: it includes all groups of the vendor's pool, not only one that was named."""
+    """One pool in this pass. groups: ids, sorted. size: targets of all of them, and the pool's
+    nodes in other groups. max: -1 if there is none. whole: it includes all groups of the vendor's
+    pool, not only one that was named."""
 
     id: str
     name: str
@@ -43,8 +45,8 @@ def pools(state: ClusterState) -> dict[str, PoolFacts]:
 
 
 def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
-    """Return pool -> how many more nodes its maximum allows, for every pool that has one; negative if it is
-    exceeded."""
+    """Return pool -> how many more nodes its maximum allows, for every pool that has one;
+    negative if it is exceeded."""
     room: dict[str, int] = {}
     most: dict[str, int] = {}
     for group in groups.values():
@@ -55,9 +57,11 @@ def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
     return {name: most[name] + negative for name, negative in room.items()}
 
 
-def spares(groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState], int]) -> dict[str, int]:
-    """Return pool -> how many nodes it has above its minimum, for every pool that has one. size: how many nodes of a
-    group count."""
+def spares(
+    groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState], int]
+) -> dict[str, int]:
+    """Return pool -> how many nodes it has above its minimum, for every pool that has one. size:
+    how many nodes of a group count."""
     total: dict[str, int] = {}
     least: dict[str, int] = {}
     for group in groups.values():
@@ -77,20 +81,21 @@ def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
 
 
 class PoolNames:
-    """Finds pools by any name that users and rules use. Create it once for many look-ups: rules can have thousands of
-    names."""
+    """Finds pools by any name that users and rules use. Create it once for many look-ups: rules can
+    have thousands of names."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._pools = state, pools(state)
-        self._other_names: dict[str, dict[str, list[str]]] = {}  # name -> pool -> the groups with that name
+        # name -> pool -> the groups with that name
+        self._other_names: dict[str, dict[str, list[str]]] = {}
         for pool in self._pools.values():
             for group in pool.groups:
                 for name in names_of(state.groups[group].group):
                     self._other_names.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:
-        """Return the pool with this id or name, or with a group of this id, name, last part of the id, or alias; None:
-        there is none, or several.
+        """Return the pool with this id or name, or with a group of this id, name, last part of the
+        id, or alias; None: there is none, or several.
 
         If the name identifies only one group of a pool, the result is that group alone.
         """
@@ -111,6 +116,8 @@ def _pool(name: str, names: list[str], state: ClusterState) -> PoolFacts:
     shared = groups[0].group.pool
     if shared is None or name != shared.id:
         (only,) = groups
-        return PoolFacts(name, "", (name,), only.group.min, only.group.max, only.target, whole=shared is None)
+        return PoolFacts(
+            name, "", (name,), only.group.min, only.group.max, only.target, whole=shared is None
+        )
     size = shared.elsewhere + sum(group.target for group in groups)
     return PoolFacts(name, shared.name, tuple(names), shared.min, shared.max, size)

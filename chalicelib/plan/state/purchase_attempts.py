@@ -1,16 +1,18 @@
-"""Purchases of which nobody knows what comes: how many may be tried for a zone, and what has come of them.
+"""Purchases of which nobody knows what comes: how many may be tried for a zone,
+and what has come of them.
 
-A group in several zones is bought one attempt at a time for pods that need one zone. An attempt is judged when its
-nodes have joined:
+A group in several zones is bought one attempt at a time for pods that need one zone. An attempt is
+judged when its nodes have joined:
 
     came in the zone   the next attempt follows at once and may be one node larger
-    came elsewhere     a miss: none for the zone before a back-off is over, which doubles with every miss in a row; none
-                       while a node that came instead is empty; and no more than three misses of a group in an hour,
-                       also if nodes came in the zone between them
+    came elsewhere     a miss: none for the zone before a back-off is over, which doubles with every
+                       miss in a row; none while a node that came instead is empty; and no more than
+                       three misses of a group in an hour, also if nodes came in the zone between
+                       them
     did not come       counts nothing here: the group itself is backed off
 
-Pods that are spread over zones are planned for as many nodes as they need, until a node has come elsewhere; then the
-same limits apply. See docs/reference/scale-up.md "Groups in several zones".
+Pods that are spread over zones are planned for as many nodes as they need, until a node has come
+elsewhere; then the same limits apply. See docs/reference/scale-up.md "Groups in several zones".
 """
 
 from __future__ import annotations
@@ -35,14 +37,15 @@ MOST_STRAYS = 50
 """Nodes of a group that came instead of others and are remembered, the last ones."""
 _MOST_HITS = 100
 FORGIVEN = ""
-"""Among the misses: of a zone in which a node has come since. No zone is named so. It counts in its hour only."""
+"""Among the misses: of a zone in which a node has come since. No zone is named so. It
+counts in its hour only."""
 _UNLIMITED = 10**9
 NONE = PurchaseAttempts()
 
 
 class ZoneRoom(msgspec.Struct, frozen=True):
-    """How many nodes may be bought in this pass for pods that need one zone of a group, and for pods that are spread
-    over zones; why there are no more."""
+    """How many nodes may be bought in this pass for pods that need one zone of a group, and for
+    pods that are spread over zones; why there are no more."""
 
     for_zone: int
     for_spread: int
@@ -50,8 +53,8 @@ class ZoneRoom(msgspec.Struct, frozen=True):
 
 
 def judge_attempts(state: ClusterState) -> ClusterState:
-    """Return the cluster state with what has come of open attempts. What is known of a group that could not be read
-    stays."""
+    """Return the cluster state with what has come of open attempts. What is known of a group that
+    could not be read stays."""
     changed: dict[str, GroupMemory] = {}
     for group in state.groups.values():
         if group.group.error or not (group.zones or group.memory.attempts is not None):
@@ -74,7 +77,9 @@ def _judged(group: NodeGroupState, state: ClusterState) -> PurchaseAttempts | No
     attempts = msgspec.structs.replace(
         known,
         zones=remembered_zones(known.zones, group.nodes, group.zones, now),
-        missed=tuple((at, key) for at, key in known.missed if abs(now - at) < (_REMEMBERED if key else HOUR)),
+        missed=tuple(
+            (at, key) for at, key in known.missed if abs(now - at) < (_REMEMBERED if key else HOUR)
+        ),
         strays=tuple(name for name in known.strays if name in state.buckets),
     )
     if attempts.open:
@@ -85,10 +90,16 @@ def _judged(group: NodeGroupState, state: ClusterState) -> PurchaseAttempts | No
 class _Arrivals:
     """The nodes of a group that have joined since its open attempts began."""
 
-    def __init__(self, group: NodeGroupState, state: ClusterState, attempts: PurchaseAttempts) -> None:
+    def __init__(
+        self, group: NodeGroupState, state: ClusterState, attempts: PurchaseAttempts
+    ) -> None:
         self.group, self.state, self.attempts = group, state, attempts
         # Creation times are whole seconds.
-        joined = [node for node in group.nodes if node.created >= math.floor(attempts.since) and self._is_placed(node)]
+        joined = [
+            node
+            for node in group.nodes
+            if node.created >= math.floor(attempts.since) and self._is_placed(node)
+        ]
         by_zone: dict[str, list[Node]] = {}
         for node in sorted(joined, key=lambda node: (is_empty(node, state), node.name)):
             by_zone.setdefault(zone_label(node), []).append(node)
@@ -103,7 +114,8 @@ class _Arrivals:
         self.to_come = max(0, group.upcoming - starting)
 
     def _is_placed(self, node: Node) -> bool:
-        """Return whether the zone of a node is known. A node that works has all the labels that it will have."""
+        """Return whether the zone of a node is known. A node that works has all the
+        labels that it will have."""
         return bool(zone_label(node)) or self.state.buckets[node.name] is Bucket.READY
 
     def outstanding(self) -> dict[str, int]:
@@ -134,7 +146,9 @@ class _Arrivals:
     def _closed(self, attempts: PurchaseAttempts) -> PurchaseAttempts:
         """Return the attempts once nothing is to come any more."""
         unlucky = {zone for at, zone in attempts.missed if at >= attempts.since}
-        came = {zone: nodes for zone, nodes in self.arrived.items() if nodes and zone not in unlucky}
+        came = {
+            zone: nodes for zone, nodes in self.arrived.items() if nodes and zone not in unlucky
+        }
         hits = {zone: nodes for zone, nodes in attempts.hits.items() if zone not in unlucky}
         hits |= {zone: min(_MOST_HITS, hits.get(zone, 0) + nodes) for zone, nodes in came.items()}
         return msgspec.structs.replace(
@@ -147,20 +161,28 @@ class _Arrivals:
 
 
 def coming_in_zones(group: NodeGroupState, state: ClusterState) -> list[str]:
-    """Return the zones of the upcoming nodes of a group in several zones, as far as they are known or were bought for,
-    at most as many as are upcoming."""
-    starting = [zone_label(node) for node in group.nodes if state.buckets[node.name] is Bucket.NOT_STARTED]
+    """Return the zones of the upcoming nodes of a group in several zones, as far as they are known
+    or were bought for, at most as many as are upcoming."""
+    starting = [
+        zone_label(node) for node in group.nodes if state.buckets[node.name] is Bucket.NOT_STARTED
+    ]
     zones = sorted(zone for zone in starting if zone in group.zones and zone)
     attempts = group.memory.attempts
     if attempts is not None and attempts.open:
         outstanding = _Arrivals(group, state, attempts).outstanding()
-        zones += [zone for zone, nodes in sorted(outstanding.items()) for _ in range(nodes) if zone in group.zones]
+        zones += [
+            zone
+            for zone, nodes in sorted(outstanding.items())
+            for _ in range(nodes)
+            if zone in group.zones
+        ]
     return zones[: group.upcoming]
 
 
 def wait_for(attempts: PurchaseAttempts | None, key: str, now: float) -> float:
-    """Return until when nothing is bought for a zone, or for whatever else stands among the misses: after its last
-    misses in a row, and while the group has too many in an hour. 0.0: nothing keeps it."""
+    """Return until when nothing is bought for a zone, or for whatever else stands among
+    the misses: after its last misses in a row, and while the group has too many in an
+    hour. 0.0: nothing keeps it."""
     missed = (attempts or NONE).missed
     own = [at for at, name in missed if name == key]
     recent = sorted(at for at, _ in missed if abs(now - at) < HOUR)
@@ -187,7 +209,11 @@ def room_in_zone(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneR
     is_coming = zone in coming or (_is_forgotten(group) and group.upcoming > len(coming))
     for_zone = 0 if is_coming else min(left, 1 + attempts.hits.get(zone, 0))
     for_spread = _UNLIMITED if not attempts.missed else 0 if is_coming else left
-    detail = "a node that was bought for the zone has not joined yet" if is_coming else "one attempt at a time"
+    detail = (
+        "a node that was bought for the zone has not joined yet"
+        if is_coming
+        else "one attempt at a time"
+    )
     return ZoneRoom(for_zone, for_spread, _reason(group, zone, {"detail": detail}))
 
 
@@ -198,11 +224,15 @@ def _reason(group: NodeGroupState, zone: str, values: Mapping[str, str | float])
 def with_purchases(
     attempts: PurchaseAttempts | None, bought: Mapping[str, int], nodes: Iterable[Node], now: float
 ) -> PurchaseAttempts:
-    """Return the attempts with those of this pass. bought: zone -> nodes; nodes: of the group, none of which is of
-    these attempts."""
+    """Return the attempts with those of this pass. bought: zone -> nodes; nodes: of the group, none
+    of which is of these attempts."""
     known, second = attempts or NONE, math.floor(now)
-    opened = {zone: known.open.get(zone, 0) + bought.get(zone, 0) for zone in sorted({*known.open, *bought})}
-    # Creation times are whole seconds. A node that has come in this one would count for these attempts as well.
+    opened = {
+        zone: known.open.get(zone, 0) + bought.get(zone, 0)
+        for zone in sorted({*known.open, *bought})
+    }
+    # Creation times are whole seconds. A node that has come in this one would count
+    # for these attempts as well.
     began = second + 1.0 if any(node.created >= second for node in nodes) else now
     return msgspec.structs.replace(known, open=opened, since=known.since if known.open else began)
 
@@ -211,21 +241,24 @@ def is_empty(node: Node, state: ClusterState) -> bool:
     """Return whether only pods that come with it are on a node."""
     classes = state.snapshot.classes
     return all(
-        classes[pod.cls].is_daemonset or classes[pod.cls].mirror or pod.phase in {"Succeeded", "Failed"}
+        classes[pod.cls].is_daemonset
+        or classes[pod.cls].mirror
+        or pod.phase in {"Succeeded", "Failed"}
         for pod in state.occupancy.on(node.name)
     )
 
 
 def _is_forgotten(group: NodeGroupState) -> bool:
-    """Return whether nothing is known of attempts: there was none, or its memory was lost. A node that is coming, or
-    one that is empty, may then be of an attempt: a memory that was lost must not buy again and again."""
+    """Return whether nothing is known of attempts: there was none, or its memory was lost. A node
+    that is coming, or one that is empty, may then be of an attempt: a memory that was lost must
+    not buy again and again."""
     attempts = group.memory.attempts
     return attempts is None or not (attempts.missed or attempts.hits or attempts.open)
 
 
 def _empty_stray(group: NodeGroupState, zone: str, state: ClusterState) -> str:
-    """Return an empty node that came in place of one that was bought for a zone, or may have: without a memory of
-    attempts, any of the last hour in another zone."""
+    """Return an empty node that came in place of one that was bought for a zone, or may have:
+    without a memory of attempts, any of the last hour in another zone."""
     strays: Sequence[str] = ()
     if group.memory.attempts is not None:
         strays = group.memory.attempts.strays
@@ -233,6 +266,7 @@ def _empty_stray(group: NodeGroupState, zone: str, state: ClusterState) -> str:
     suspects = (
         node
         for node in group.nodes
-        if node.name in strays or (forgotten and zone_label(node) != zone and state.now - node.created < HOUR)
+        if node.name in strays
+        or (forgotten and zone_label(node) != zone and state.now - node.created < HOUR)
     )
     return next((node.name for node in suspects if is_empty(node, state)), "")

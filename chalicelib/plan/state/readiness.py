@@ -1,10 +1,11 @@
 """Classifies nodes into readiness buckets, and health: of the cluster, a zone and a node group. See
 docs/reference/node-groups.md "Readiness".
 
-Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not manage. A fault in
-one zone, or in nodes that it does not manage, therefore stops everything. Here, the unhealthy scope is as narrow as the
-evidence: only nodes of known groups count, a zone is judged by its own nodes, a group by its own, and the whole cluster
-stops only when all of it is unhealthy. The same thresholds apply to all three, and both comparisons are strict.
+Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not
+manage. A fault in one zone, or in nodes that it does not manage, therefore stops everything. Here,
+the unhealthy scope is as narrow as the evidence: only nodes of known groups count, a zone is judged
+by its own nodes, a group by its own, and the whole cluster stops only when all of it is unhealthy.
+The same thresholds apply to all three, and both comparisons are strict.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import ANNOUNCING_LABELS, CPU, MEMORY, offers_device
 
 _NOT_READY_TAINTS = frozenset(
-    {"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable"}
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/network-unavailable",
+    }
 )
 _NEVER_REPORTED = frozenset({"", "NodeStatusNeverUpdated"})
 """Reasons of a Ready condition that is Unknown because the kubelet has not reported yet."""
-STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
+STARTUP_PREFIXES = (
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+)
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 # kubeadm nodes of Cluster API have it until they are initialised.
 STARTUP_TAINTS = frozenset({"node.cluster.x-k8s.io/uninitialized"})
@@ -42,8 +50,8 @@ class Bucket(StrEnum):
 
 
 def is_startup_taint(key: str, options: Options) -> bool:
-    """Return whether a taint disappears by itself: the node is not ready while it exists, and templates do not have
-    it."""
+    """Return whether a taint disappears by itself: the node is not ready while it exists, and
+    templates do not have it."""
     prefixes = (*STARTUP_PREFIXES, *options.startup_taint_prefix)
     return key in STARTUP_TAINTS or key in options.startup_taint or key.startswith(prefixes)
 
@@ -54,9 +62,12 @@ def is_ready(node: Node, options: Options) -> bool:
 
 
 def lacks_device(node: Node, *, announced: bool = False) -> bool:
-    """Return whether a device is announced and missing (so far): by a label, by the node's own capacity, or by its
-    vendor (announced). A device of any kind will do, because a driver may offer shares of it under other names."""
-    return (announced or _announces(node) or offers_device(node.capacity)) and not offers_device(node.allocatable)
+    """Return whether a device is announced and missing (so far): by a label, by the node's own
+    capacity, or by its vendor (announced). A device of any kind will do, because a driver may offer
+    shares of it under other names."""
+    return (announced or _announces(node) or offers_device(node.capacity)) and not offers_device(
+        node.allocatable
+    )
 
 
 def announces_device(template_node: Node) -> bool:
@@ -79,12 +90,14 @@ def works(node: Node, options: Options) -> bool:
         condition = node.condition(kind)
         if condition is not None and condition.status == "True":
             return False
-    return not any(t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints)
+    return not any(
+        t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints
+    )
 
 
 def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: float) -> Bucket:
-    """Return the bucket of a registered node. exists: the provider still has its instance (True if unknown); ready: it
-    works, and no device is missing."""
+    """Return the bucket of a registered node. exists: the provider still has its instance (True if
+    unknown); ready: it works, and no device is missing."""
     suspended = node.condition("Suspended")
     if not exists or node.taint(TO_BE_DELETED) is not None:
         return Bucket.DELETED
@@ -97,12 +110,14 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
 
 
 def is_young(node: Node, startup_time: float, now: float) -> bool:
-    """Return whether a node may still be getting what it lacks. startup_time: maxNodeStartupTime of its group."""
+    """Return whether a node may still be getting what it lacks. startup_time:
+    maxNodeStartupTime of its group."""
     return node.created + startup_time > now
 
 
 def has_started(node: Node) -> bool:
-    """Return whether a node that is not ready was so before: its kubelet has reported once, and does not any more."""
+    """Return whether a node that is not ready was so before: its kubelet has reported
+    once, and does not any more."""
     ready = node.condition("Ready")
     return ready is not None and ready.status == "Unknown" and ready.reason not in _NEVER_REPORTED
 
@@ -113,7 +128,10 @@ ZONE = "topology.kubernetes.io/zone"
 def exceeds(bad: int, known: int, options: Options) -> bool:
     """Return whether too many nodes are unready: more than ok-total-unready-count and more than
     max-total-unready-percentage of the total."""
-    return bad > options.ok_total_unready_count and bad > options.max_total_unready_percentage / 100 * known
+    return (
+        bad > options.ok_total_unready_count
+        and bad > options.max_total_unready_percentage / 100 * known
+    )
 
 
 def health_of(
@@ -123,9 +141,9 @@ def health_of(
     options: Options,
     lacking: Collection[str],
 ) -> Health:
-    """Return the cluster's health and its node counts. managed: node -> group; other nodes are counted but do not
-    affect health. lacking: nodes that lack an announced device. Figures that come from groups (instances, upcoming
-    nodes) are left at 0 for the caller."""
+    """Return the cluster's health and its node counts. managed: node -> group; other nodes are
+    counted but do not affect health. lacking: nodes that lack an announced device. Figures that
+    come from groups (instances, upcoming nodes) are left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
     unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
     unhealthy = exceeds(sum(node.name in managed for node in unready), len(managed), options)
@@ -145,7 +163,10 @@ def health_of(
 
 
 def sick_zones(
-    nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
+    nodes: Iterable[Node],
+    managed: Mapping[str, str],
+    buckets: Mapping[str, Bucket],
+    options: Options,
 ) -> dict[str, str]:
     """Return zone -> problem, for the zones in which too many managed nodes are unready."""
     unready_in: dict[str, list[bool]] = {}
@@ -161,26 +182,34 @@ def sick_zones(
 
 
 def zone_of(nodes: Iterable[Node], template_node: Node | None) -> str:
-    """Return the single zone of all nodes and the template of a group; "" if there are several or it is unknown. A
-    template without a zone, as some providers return, is ignored."""
+    """Return the single zone of all nodes and the template of a group; "" if there are several or
+    it is unknown. A template without a zone, as some providers return, is ignored."""
     zones = {node.labels.get(ZONE, "") for node in nodes}
     if template_node is not None and ZONE in template_node.labels:
         zones.add(template_node.labels[ZONE])
     return zones.pop() if len(zones) == 1 else ""
 
 
-def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Options) -> Reason | None:
-    """Return why a group is not changed, None if it is healthy. counts: its nodes by bucket; zone: the problem of the
-    zone that it lies in.
+def frozen(
+    counts: Mapping[Bucket, int], missing: int, zone: str, options: Options
+) -> Reason | None:
+    """Return why a group is not changed, None if it is healthy. counts: its nodes by bucket; zone:
+    the problem of the zone that it lies in.
 
-    A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are missing. For a group
-    without any node only the second applies, and one missing node suffices.
+    A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are
+    missing. For a group without any node only the second applies, and one missing node suffices.
     """
     nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]
     existing = nodes - counts[Bucket.DELETED]
     checks = (
         (exceeds(unready, existing, options), f"{unready} of {existing} nodes are unready"),
-        (exceeds(missing, existing, options) if nodes else missing > 0, f"{missing} nodes are missing"),
+        (
+            exceeds(missing, existing, options) if nodes else missing > 0,
+            f"{missing} nodes are missing",
+        ),
         (bool(zone), zone),
     )
-    return next((Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)
+    return next(
+        (Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails),
+        None,
+    )

@@ -1,10 +1,12 @@
-"""Renewals that do not help: a group whose new nodes are no better than the old ones rests for that reason.
+"""Renewals that do not help: a group whose new nodes are no better than the old
+ones rests for that reason.
 
     a node is renewed ► its successor is judged ─► as it should be: nothing rests
-                                                └► outdated, old or sick as well ► rest, each time longer ► once more
+                                                └► outdated, old or sick as well ► rest,
+                                                each time longer ► once more
 
-A vendor whose two answers never agree, or a pod that makes every node sick on which it runs, would otherwise cost a
-node every few minutes. See docs/reference/node-lifecycle.md "Rest of a group".
+A vendor whose two answers never agree, or a pod that makes every node sick on which it runs, would
+otherwise cost a node every few minutes. See docs/reference/node-lifecycle.md "Rest of a group".
 """
 
 from __future__ import annotations
@@ -23,14 +25,20 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
 
 HOUR, DAY = 3600.0, 86_400.0
-FIRST_REST = {DisruptionReason.REPAIR: HOUR, DisruptionReason.EXPIRED: 6 * HOUR, DisruptionReason.DRIFTED: 6 * HOUR}
+FIRST_REST = {
+    DisruptionReason.REPAIR: HOUR,
+    DisruptionReason.EXPIRED: 6 * HOUR,
+    DisruptionReason.DRIFTED: 6 * HOUR,
+}
 LONGEST_REST = DAY
 SUCCESSOR_FOR = DAY
-"""Seconds for which a renewal is remembered: a node that is as bad within them shows that it did not help."""
+"""Seconds for which a renewal is remembered: a node that is as bad within them
+shows that it did not help."""
 FORGOTTEN_AFTER = DAY
 """Seconds after a rest after which the next one is a first one again."""
 MOST_EARLY = 3
-"""Rests in a row that may end before their time, because the vendor says something else: an answer may never settle."""
+"""Rests in a row that may end before their time, because the vendor says something else: an
+answer may never settle."""
 MOST_NAMES, MOST_ANSWERS, LONGEST_ANSWER = 50, 20, 200
 MOST_SHOWN = 3
 """Owners of pods that a reason names."""
@@ -40,9 +48,9 @@ _LITTLE_WORDS = frozenset({"a", "an", "no", "the", "new"})
 
 
 class JudgedNode(msgspec.Struct, frozen=True):
-    """A node that should go, as far as its successors are concerned. since: when it became due, or when the pass first
-    saw in what it is outdated. detail: in what it is outdated, or by which condition it is sick. by_vendor: only its
-    vendor says that it is too old."""
+    """A node that should go, as far as its successors are concerned. since: when it became due, or
+    when the pass first saw in what it is outdated. detail: in what it is outdated, or by which
+    condition it is sick. by_vendor: only its vendor says that it is too old."""
 
     node: Node
     why: DisruptionReason
@@ -52,13 +60,16 @@ class JudgedNode(msgspec.Struct, frozen=True):
 
 
 class GroupVerdicts(msgspec.Struct, frozen=True):
-    """renewals: the group's next memory, by reason. held: why no node of the group is renewed now, by reason."""
+    """renewals: the group's next memory, by reason. held: why no node of the group
+    is renewed now, by reason."""
 
     renewals: dict[str, GroupRenewal]
     held: dict[DisruptionReason, Reason]
 
 
-def judge_successors(group: NodeGroupState, due: Sequence[JudgedNode], state: ClusterState) -> GroupVerdicts:
+def judge_successors(
+    group: NodeGroupState, due: Sequence[JudgedNode], state: ClusterState
+) -> GroupVerdicts:
     """Return which reasons rest in a group. due: its nodes that should go."""
     renewals: dict[str, GroupRenewal] = {}
     held: dict[DisruptionReason, Reason] = {}
@@ -67,7 +78,9 @@ def judge_successors(group: NodeGroupState, due: Sequence[JudgedNode], state: Cl
         if renewal is None:
             continue
         of_reason = [judged for judged in due if judged.why is why]
-        renewal, reason = _Judge(group, why, of_reason, state).judge(_not_from_the_future(renewal, state.now))
+        renewal, reason = _Judge(group, why, of_reason, state).judge(
+            _not_from_the_future(renewal, state.now)
+        )
         if reason is not None:
             held[why] = reason
         if not _is_forgotten(renewal, state.now):
@@ -91,7 +104,11 @@ class _Judge:
     """The successors of one group for one reason. due: its nodes that should go for it."""
 
     def __init__(
-        self, group: NodeGroupState, reason: DisruptionReason, due: Sequence[JudgedNode], state: ClusterState
+        self,
+        group: NodeGroupState,
+        reason: DisruptionReason,
+        due: Sequence[JudgedNode],
+        state: ClusterState,
     ) -> None:
         self.group, self.why, self.due, self.state, self.now = group, reason, due, state, state.now
         is_repair = reason is DisruptionReason.REPAIR  # its rule has lasted for long enough already
@@ -104,12 +121,20 @@ class _Judge:
         if renewal.until > self.now:
             return renewal, rest_reason(self.group.id, self.why, renewal)
         bad = min(
-            ((since, judged) for judged in self.due if (since := self._bad_since(judged, renewal)) is not None),
+            (
+                (since, judged)
+                for judged in self.due
+                if (since := self._bad_since(judged, renewal)) is not None
+            ),
             key=lambda entry: (entry[0], entry[1].node.name),
             default=None,
         )
         if bad is None:
-            return (msgspec.structs.replace(renewal, times=0, early=0) if self._has_helped(renewal) else renewal), None
+            return (
+                msgspec.structs.replace(renewal, times=0, early=0)
+                if self._has_helped(renewal)
+                else renewal
+            ), None
         since, judged = bad
         if self.now - since < self.needs:
             return renewal, Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=self.needs)
@@ -130,9 +155,12 @@ class _Judge:
         )
 
     def _bad_since(self, judged: JudgedNode, renewal: GroupRenewal) -> float | None:
-        """Return since when a successor is as bad as what it replaced; None: it is no successor, or good."""
+        """Return since when a successor is as bad as what it replaced; None: it
+        is no successor, or good."""
         if self.why is DisruptionReason.REPAIR:
-            is_successor = judged.node.name in renewal.nodes or bool(self._common_owners(judged.node, renewal))
+            is_successor = judged.node.name in renewal.nodes or bool(
+                self._common_owners(judged.node, renewal)
+            )
             return judged.since if is_successor else None
         ready_at = self._ready_at(judged.node)
         if not renewal.began or judged.node.created < renewal.began or ready_at is None:
@@ -148,7 +176,10 @@ class _Judge:
 
     def _ready_at(self, node: Node) -> float | None:
         """Return since when a node is ready, None if it is not, or lacks something so far."""
-        if self.state.buckets.get(node.name) is not Bucket.READY or node.name in self.state.unfinished:
+        if (
+            self.state.buckets.get(node.name) is not Bucket.READY
+            or node.name in self.state.unfinished
+        ):
             return None
         ready = node.condition("Ready")
         changed = ready.changed if ready is not None else 0.0
@@ -156,7 +187,11 @@ class _Judge:
 
     def _has_helped(self, renewal: GroupRenewal) -> bool:
         """Return whether a new node is as it should be, for long enough to be sure."""
-        if self.why is DisruptionReason.REPAIR or not renewal.began or not (renewal.times or renewal.early):
+        if (
+            self.why is DisruptionReason.REPAIR
+            or not renewal.began
+            or not (renewal.times or renewal.early)
+        ):
             return False
         bad = {judged.node.name for judged in self.due}
         return any(
@@ -191,12 +226,17 @@ class _Judge:
         return f"fell sick as well ({judged.detail}){ran}"
 
     def _common_owners(self, node: Node, renewal: GroupRenewal) -> list[str]:
-        """Return the owners of pods that came to this node after a sick node with such pods was repaired."""
+        """Return the owners of pods that came to this node after a sick node
+        with such pods was repaired."""
         if not renewal.owners:
             return []
         pods = ((owner_of(pod, self.state), pod) for pod in self.state.occupancy.on(node.name))
         return sorted(
-            {owner for owner, pod in pods if owner in renewal.owners and pod.created >= renewal.owners[owner]}
+            {
+                owner
+                for owner, pod in pods
+                if owner in renewal.owners and pod.created >= renewal.owners[owner]
+            }
         )
 
 
@@ -204,17 +244,27 @@ class _Judge:
 
 
 def after_renewal(
-    renewal: GroupRenewal, reason: DisruptionReason, nodes: Iterable[str], details: Iterable[str], state: ClusterState
+    renewal: GroupRenewal,
+    reason: DisruptionReason,
+    nodes: Iterable[str],
+    details: Iterable[str],
+    state: ClusterState,
 ) -> GroupRenewal:
-    """Return the memory of a group after nodes of it, or for it, were renewed. details: what the vendor says of its
-    outdated nodes."""
+    """Return the memory of a group after nodes of it, or for it, were renewed. details: what the
+    vendor says of its outdated nodes."""
     now = state.now
     if reason is DisruptionReason.REPAIR:
         pods = (pod for name in nodes for pod in state.occupancy.on(name))
         owners = {owner: now for pod in pods if (owner := owner_of(pod, state))}
-        return msgspec.structs.replace(renewal, began=now, owners=_newest({**renewal.owners, **owners}, now))
+        return msgspec.structs.replace(
+            renewal, began=now, owners=_newest({**renewal.owners, **owners}, now)
+        )
     answers = tuple(sorted({answer_of(detail) for detail in details}))[:MOST_ANSWERS]
-    goes_on = renewal.began and now - renewal.began < SUCCESSOR_FOR and set(answers) <= set(renewal.answers)
+    goes_on = (
+        renewal.began
+        and now - renewal.began < SUCCESSOR_FOR
+        and set(answers) <= set(renewal.answers)
+    )
     return renewal if goes_on else msgspec.structs.replace(renewal, began=now, answers=answers)
 
 
@@ -238,14 +288,17 @@ def _not_from_the_future(renewal: GroupRenewal, now: float) -> GroupRenewal:
     """Return what is remembered without instants that a wrong clock wrote."""
     if renewal.began <= now and renewal.until <= now + LONGEST_REST:
         return renewal
-    return msgspec.structs.replace(renewal, began=min(renewal.began, now), until=min(renewal.until, now + LONGEST_REST))
+    return msgspec.structs.replace(
+        renewal, began=min(renewal.began, now), until=min(renewal.until, now + LONGEST_REST)
+    )
 
 
 # -- what is compared
 
 
 def owner_of(pod: Pod, state: ClusterState) -> str:
-    """Return namespace/kind/name of the owner of a pod that moves to another node; "" for others."""
+    """Return namespace/kind/name of the owner of a pod that moves to
+    another node; "" for others."""
     pod_class = state.snapshot.classes[pod.cls]
     owner = pod_class.owner
     if owner is None or pod_class.mirror or pod_class.is_daemonset:
@@ -259,7 +312,8 @@ def answer_of(detail: str) -> str:
 
 
 def fields_of(answer: str) -> frozenset[str]:
-    """Return the first words of the parts of what a vendor says: they name the fields, and the values come later."""
+    """Return the first words of the parts of what a vendor says: they name the fields,
+    and the values come later."""
     parts = answer.replace(";", ",").split(",")
     words = ([word for word in part.lower().split() if word not in _LITTLE_WORDS] for part in parts)
     return frozenset(of_part[0] for of_part in words if of_part)
@@ -270,5 +324,10 @@ def template_digest(group: NodeGroup) -> str:
     template = group.template
     if template is None:
         return ""
-    content = [template.labels, [str(taint) for taint in template.taints], template.capacity, template.allocatable]
+    content = [
+        template.labels,
+        [str(taint) for taint in template.taints],
+        template.capacity,
+        template.allocatable,
+    ]
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

@@ -1,8 +1,9 @@
 """Resolves scale-up requests: the requested nodes arrived, failed, or timed out.
 
-This happens before anything is planned, as in Cluster Autoscaler. Otherwise, the pass that detects the failure would
-scale up the same group once more. Each purchase is judged by its own date, so that the group is backed off when the
-oldest one is late, however often it has grown since. See docs/reference/node-groups.md "Scale-up requests".
+This happens before anything is planned, as in Cluster Autoscaler. Otherwise, the pass that detects
+the failure would scale up the same group once more. Each purchase is judged by its own date, so
+that the group is backed off when the oldest one is late, however often it has grown since. See
+docs/reference/node-groups.md "Scale-up requests".
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from chalicelib.plan.state.readiness import Bucket
 
 
 def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
-    """Return the cluster state with requests that were fulfilled or timed out, and with back-off that has begun or
-    ended."""
+    """Return the cluster state with requests that were fulfilled or timed out, and with back-off
+    that has begun or ended."""
     changed: dict[str, GroupMemory] = {}
     timed_out: dict[str, ScaleUpRequest] = {}
     for group in state.groups.values():
@@ -41,31 +42,47 @@ def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
     return msgspec.structs.replace(resolved, timed_out=timed_out)
 
 
-def _resolve(group: NodeGroupState, state: ClusterState) -> tuple[GroupMemory, ScaleUpRequest | None]:
-    """Return the next memory of a group, and the purchases that timed out in this pass as one request."""
+def _resolve(
+    group: NodeGroupState, state: ClusterState
+) -> tuple[GroupMemory, ScaleUpRequest | None]:
+    """Return the next memory of a group, and the purchases that timed out in
+    this pass as one request."""
     request, failed = group.memory.request, group.memory.backoff
-    # A wrong clock wrote what is from the future: such a failure counts from now, for its original duration, and such a
-    # request would keep its group waiting until then.
+    # A wrong clock wrote what is from the future: such a failure counts from now, for its original
+    # duration, and such a request would keep its group waiting until then.
     if failed is not None and failed.last_failed > state.now:
         until = state.now + max(0.0, failed.until - failed.last_failed)
         failed = msgspec.structs.replace(failed, last_failed=state.now, until=until)
     if failed is not None and backoff.stale(failed, state.now, state.options):
         failed = None
     count = _Errors(group, state, failed)
-    request, failed = count.without_failed(_not_from_the_future(request, group, state)), count.backoff
+    request, failed = (
+        count.without_failed(_not_from_the_future(request, group, state)),
+        count.backoff,
+    )
     expired: ScaleUpRequest | None = None
     if request is not None:
         request, expired, arrived = _judged(request, group, state)
         if expired is not None:
             message = f"{expired.increase} nodes did not join in time"
             failed = backoff.fail(failed, state.now, state.options, "Unknown", "timeout", message)
-        # Everything requested since the last failure has arrived: the next failure of a flavour starts a new
-        # back-off sequence. Cluster Autoscaler waits three hours, and so do groups without a pool.
+        # Everything requested since the last failure has arrived: the next failure of a
+        # flavour starts a new back-off sequence. Cluster Autoscaler waits three hours, and so
+        # do groups without a pool.
         is_over = request is None and expired is None
-        if is_over and group.group.pool is not None and failed is not None and failed.until < arrived:
+        if (
+            is_over
+            and group.group.pool is not None
+            and failed is not None
+            and failed.until < arrived
+        ):
             failed = None
     memory = msgspec.structs.replace(
-        group.memory, request=request, backoff=failed, failed_instances=group.failed, failed_early=count.early
+        group.memory,
+        request=request,
+        backoff=failed,
+        failed_instances=group.failed,
+        failed_early=count.early,
     )
     return memory, expired
 
@@ -91,10 +108,11 @@ def _not_from_the_future(
 def _judged(
     request: ScaleUpRequest, group: NodeGroupState, state: ClusterState
 ) -> tuple[ScaleUpRequest | None, ScaleUpRequest | None, float]:
-    """Return what is still waited for, what timed out, and when the last purchase that has arrived was made.
+    """Return what is still waited for, what timed out, and when the last purchase
+    that has arrived was made.
 
-    A purchase is fulfilled when all its nodes are nodes that have started, and fails when one of them is not a node in
-    time. Nodes that join fulfil the oldest purchase first."""
+    A purchase is fulfilled when all its nodes are nodes that have started, and fails when one of
+    them is not a node in time. Nodes that join fulfil the oldest purchase first."""
     given_up = min(request.given_up, _without_instance(group))
     rows = request.purchases
     outstanding = _outstanding(group, state, rows[0], given_up)
@@ -107,18 +125,22 @@ def _judged(
     if not late:
         return request_of(left, given_up), None, last
     nodes, oldest = sum(missing[at] for at in late), rows[late[0]]
-    # An instance that exists is told from those of later purchases by its age; what has none stays in the target.
+    # An instance that exists is told from those of later purchases by its age; what has
+    # none stays in the target.
     never_created = max(0, nodes - len(group.long_unregistered))
     given_up = min(given_up + never_created, _without_instance(group))
     return request_of(left, given_up), ScaleUpRequest(nodes, oldest.since, oldest.expected_at), last
 
 
 class _Errors:
-    """Counts new errors of requested instances, even while the operation that requests them is still open: failed
-    instances are not waited for, and the group is backed off. Several errors at once count as one failure. early:
-    errors of instances whose scale-up is open; it is no purchase yet."""
+    """Counts new errors of requested instances, even while the operation that requests them is
+    still open: failed instances are not waited for, and the group is backed off. Several errors at
+    once count as one failure. early: errors of instances whose scale-up is open; it is no purchase
+    yet."""
 
-    def __init__(self, group: NodeGroupState, state: ClusterState, group_backoff: Backoff | None) -> None:
+    def __init__(
+        self, group: NodeGroupState, state: ClusterState, group_backoff: Backoff | None
+    ) -> None:
         counted = frozenset(group.memory.failed_instances)
         fresh = frozenset(name for name in group.failed if name not in counted)
         is_ours = bool(fresh) and (group.memory.request is not None or group.growing)
@@ -130,10 +152,14 @@ class _Errors:
         instances = {i.id: i for i in group.group.instances if i.id in fresh}
         errors = [instance.error for instance in instances.values() if instance.error]
         error = min(errors, key=lambda error: error.cls in backoff.FLAT, default=InstanceError(""))
-        self.backoff = backoff.fail(group_backoff, state.now, state.options, error.cls, error.code, error.message)
+        self.backoff = backoff.fail(
+            group_backoff, state.now, state.options, error.cls, error.code, error.message
+        )
         open_since = _growing_since(group, state)
         for name, instance in sorted(instances.items()):
-            born = instance.created or min(state.memory.unregistered.get(name, state.now), state.now)
+            born = instance.created or min(
+                state.memory.unregistered.get(name, state.now), state.now
+            )
             if group.growing and born >= math.floor(open_since):
                 self.early += 1
             else:
@@ -152,7 +178,9 @@ def _growing_since(group: NodeGroupState, state: ClusterState) -> float:
         (
             operation.spec.created_at
             for operation in state.memory.operations
-            if operation.is_open and operation.spec.group == group.id and operation.spec.kind is OperationKind.SCALE_UP
+            if operation.is_open
+            and operation.spec.group == group.id
+            and operation.spec.kind is OperationKind.SCALE_UP
         ),
         default=state.now,
     )
@@ -164,17 +192,28 @@ def _without_instance(group: NodeGroupState) -> int:
     return max(0, group.target - existing)
 
 
-def _outstanding(group: NodeGroupState, state: ClusterState, oldest_row: PurchaseRow, given_up: int) -> int:
-    """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is no
-    longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and a late one that is older
-    than the oldest purchase belongs to an earlier one."""
+def _outstanding(
+    group: NodeGroupState, state: ClusterState, oldest_row: PurchaseRow, given_up: int
+) -> int:
+    """Return how many requested instances are not nodes yet. Back-off or lateness does not make
+    one arrive: it is no longer upcoming, but the request is not fulfilled. A failed instance is not
+    waited for, and a late one that is older than the oldest purchase belongs to an earlier one."""
     earlier = sum(_born_before(name, oldest_row, group, state) for name in group.long_unregistered)
-    return group.target - group.registered - len(group.contested) - len(group.failed) - earlier - given_up
+    return (
+        group.target
+        - group.registered
+        - len(group.contested)
+        - len(group.failed)
+        - earlier
+        - given_up
+    )
 
 
-def _born_before(name: str, purchase: PurchaseRow, group: NodeGroupState, state: ClusterState) -> bool:
-    """Return whether an instance was seen before a purchase was planned. Where that instant is unknown, an instance
-    counts that was late when it was made."""
+def _born_before(
+    name: str, purchase: PurchaseRow, group: NodeGroupState, state: ClusterState
+) -> bool:
+    """Return whether an instance was seen before a purchase was planned. Where that instant is
+    unknown, an instance counts that was late when it was made."""
     first_seen = state.memory.unregistered.get(name, state.now)
     if purchase.planned_at:
         return first_seen <= purchase.planned_at

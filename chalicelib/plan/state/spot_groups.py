@@ -1,4 +1,6 @@
-"""Which groups are spot, by the policy, their provider or labels. See docs/reference/spot.md "Spot groups"."""
+"""Which groups are spot, by the policy, their provider or labels. See
+docs/reference/spot.md "Spot groups".
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,11 @@ def marked_spot(
     learnt: Mapping[str, LearntTemplate],
     spot: Spot | None,
 ) -> tuple[NodeGroup, ...]:
-    """Return the groups with NodeGroup.spot as the policy wants it: for those that it names, else for those that their
-    provider, or a label of every node, calls spot. One node's own label says nothing of the others. Unchanged without
-    spec.spot. members: group id -> its nodes; learnt: group id -> the template of earlier ones, whose labels count
-    while a group has neither nodes nor a template of its own."""
+    """Return the groups with NodeGroup.spot as the policy wants it: for those that it names, else
+    for those that their provider, or a label of every node, calls spot. One node's own label says
+    nothing of the others. Unchanged without spec.spot. members: group id -> its nodes; learnt:
+    group id -> the template of earlier ones, whose labels count while a group has neither nodes nor
+    a template of its own."""
     if spot is None:
         return tuple(groups)
     chosen = {group for name in spot.groups for group in _named(name, groups)}
@@ -56,16 +59,23 @@ def marked_spot(
         return group.id in chosen if spot.groups else group.spot or labelled
 
     return tuple(
-        group if group.spot == (marked := counts(group)) else msgspec.structs.replace(group, spot=marked)
+        group
+        if group.spot == (marked := counts(group))
+        else msgspec.structs.replace(group, spot=marked)
         for group in groups
     )
 
 
 def _named(name: str, groups: Sequence[NodeGroup]) -> list[str]:
-    """Return the ids of the groups with an id or name, or with a pool of it; none if several pools have the name."""
+    """Return the ids of the groups with an id or name, or with a pool of it; none if
+    several pools have the name."""
     by_id = [group for group in groups if name in {group.id, vendor_pool(group) or group.id}]
     matching = by_id or [group for group in groups if name in names_of(group)]
-    return [group.id for group in matching] if len({vendor_pool(g) or g.id for g in matching}) == 1 else []
+    return (
+        [group.id for group in matching]
+        if len({vendor_pool(g) or g.id for g in matching}) == 1
+        else []
+    )
 
 
 def vendor_pool(group: NodeGroup) -> str:

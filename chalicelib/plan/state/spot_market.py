@@ -1,8 +1,10 @@
-"""What the interruptions of spot groups cost, when such groups are bought, and how many nodes they may have.
+"""What the interruptions of spot groups cost, when such groups are bought, and how
+many nodes they may have.
 
-For shares a pool is the vendor's pool of a group, and all groups without one are a pool together. The price of risk is
-`h · λ · D · 24h` per hour: h is the share of a group's nodes that is interrupted in an hour, λ · D what the disruption
-of an average node of the pool is worth by the score of consolidation. See docs/reference/spot.md "Risk".
+For shares a pool is the vendor's pool of a group, and all groups without one are a pool together.
+The price of risk is `h · λ · D · 24h` per hour: h is the share of a group's nodes that is
+interrupted in an hour, λ · D what the disruption of an average node of the pool is worth by the
+score of consolidation. See docs/reference/spot.md "Risk".
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from chalicelib.plan.state.spot_groups import vendor_pool
 HALF_LIFE = 7 * 24 * HOUR
 """Seconds after which what was learnt of a group counts half."""
 LONGEST_STEP = 24 * HOUR
-"""Seconds that one pass counts at most: after a longer time Outscaler or its clock had stopped, or its clock jumped."""
+"""Seconds that one pass counts at most: after a longer time Outscaler or its clock had
+stopped, or its clock jumped."""
 PAID_OVER = 24
-"""Hours over which the disruption of an interruption is spread, as all costs of a move that are paid once."""
+"""Hours over which the disruption of an interruption is spread, as all costs of a
+move that are paid once."""
 
 
 def spot_groups(state: ClusterState) -> frozenset[str]:
@@ -41,9 +45,10 @@ def spot_groups(state: ClusterState) -> frozenset[str]:
 
 
 def next_risk(group: NodeGroupState, state: ClusterState) -> InterruptionRisk | None:
-    """Return what is known of a group's interruptions after this pass, the same object while nothing has changed and
-    the last count is younger than an hour. A node with a notice that is gone was interrupted; one that is an ordinary
-    node again was not. Groups that are not spot only have the notices of their nodes."""
+    """Return what is known of a group's interruptions after this pass, the same object while
+    nothing has changed and the last count is younger than an hour. A node with a notice that is
+    gone was interrupted; one that is an ordinary node again was not. Groups that are not spot only
+    have the notices of their nodes."""
     before, now = group.memory.risk, state.now
     notices = {
         name: announcement.notice
@@ -68,7 +73,9 @@ def next_risk(group: NodeGroupState, state: ClusterState) -> InterruptionRisk | 
         hours=round(before.hours * kept + before.nodes * elapsed / HOUR, 6),
         counted_at=now,
         nodes=len(group.nodes),
-        last_notice=max([min(before.last_notice, now), *(notice.seen_at for notice in notices.values())]),
+        last_notice=max(
+            [min(before.last_notice, now), *(notice.seen_at for notice in notices.values())]
+        ),
         notices=notices,
     )
 
@@ -79,21 +86,23 @@ def _first_risk(
     if not notices and not group.nodes:
         return None
     last = max((notice.seen_at for notice in notices.values()), default=0.0)
-    return InterruptionRisk(counted_at=state.now, nodes=len(group.nodes), last_notice=last, notices=dict(notices))
+    return InterruptionRisk(
+        counted_at=state.now, nodes=len(group.nodes), last_notice=last, notices=dict(notices)
+    )
 
 
 def hazard(group: NodeGroup, memory: GroupMemory) -> Fraction:
-    """Return the expected interruptions per hour of one node: (1 + I) / (720 + T). A vendor's rate stands in place of
-    the 1."""
+    """Return the expected interruptions per hour of one node: (1 + I) / (720 + T). A vendor's rate
+    stands in place of the 1."""
     return (memory.risk or InterruptionRisk()).hazard(group.interruption_rate)
 
 
 def risk_premium(group: NodeGroupState, state: ClusterState) -> int:
-    """Return what the risk of interruptions adds to the hourly price of a node, in millionths of the currency; 0 for a
-    group that is not spot or has no price.
+    """Return what the risk of interruptions adds to the hourly price of a node, in millionths of
+    the currency; 0 for a group that is not spot or has no price.
 
-    λ · D of an average node is the average price of the pool's nodes divided by the aggressiveness. A pool without a
-    priced node counts as one node of the group."""
+    λ · D of an average node is the average price of the pool's nodes divided by the aggressiveness.
+    A pool without a priced node counts as one node of the group."""
     if group.id not in spot_groups(state):
         return 0
     return round(hazard(group.group, group.memory) * interruption_price(group, state))
@@ -106,14 +115,17 @@ def interruption_price(group: NodeGroupState, state: ClusterState) -> Fraction:
 
 
 def _average_price(group: NodeGroupState, state: ClusterState) -> Fraction:
-    """Return the average price of the nodes of a group's pool. The nodes of a group cost the same."""
+    """Return the average price of the nodes of a group's pool. The nodes of a group cost the
+    same."""
     book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=True)
     pool = vendor_pool(group.group) or group.id
     total = nodes = own = 0
     for other in state.groups.values():
         if (vendor_pool(other.group) or other.id) != pool:
             continue
-        example = next(iter(other.nodes), None) or (other.template.node if other.template is not None else None)
+        example = next(iter(other.nodes), None) or (
+            other.template.node if other.template is not None else None
+        )
         price = book.of_node(example, other.group) if example is not None else None
         if isinstance(price, Price):
             total, nodes = total + price.amount * len(other.nodes), nodes + len(other.nodes)
@@ -125,14 +137,20 @@ def _average_price(group: NodeGroupState, state: ClusterState) -> Fraction:
 
 
 def avoided_until(group: NodeGroupState, state: ClusterState) -> float:
-    """Return until when a spot group is bought only if nothing else fits; 0.0: it is not avoided."""
+    """Return until when a spot group is bought only if nothing else fits; 0.0: it is not
+    avoided."""
     last = _last_notice(group, state)
-    until = last + state.policy.spot.avoid_after_interruption if state.policy.spot is not None and last else 0.0
+    until = (
+        last + state.policy.spot.avoid_after_interruption
+        if state.policy.spot is not None and last
+        else 0.0
+    )
     return until if group.group.spot and until > state.now else 0.0
 
 
 def returns_at(group: NodeGroupState, state: ClusterState) -> float:
-    """Return when consolidation may buy of a spot group again after its last failure or interruption; 0.0: now."""
+    """Return when consolidation may buy of a spot group again after its last failure
+    or interruption; 0.0: now."""
     if state.policy.spot is None or not group.group.spot:
         return 0.0
     failed = group.memory.backoff.last_failed if group.memory.backoff is not None else 0.0
@@ -142,9 +160,14 @@ def returns_at(group: NodeGroupState, state: ClusterState) -> float:
 
 
 def _last_notice(group: NodeGroupState, state: ClusterState) -> float:
-    """Return when a node of the group was last announced to go, in this pass included; 0.0: never."""
+    """Return when a node of the group was last announced to go, in this
+    pass included; 0.0: never."""
     last = min(group.memory.risk.last_notice, state.now) if group.memory.risk is not None else 0.0
-    own = (state.announced[node.name].notice.seen_at for node in group.nodes if node.name in state.announced)
+    own = (
+        state.announced[node.name].notice.seen_at
+        for node in group.nodes
+        if node.name in state.announced
+    )
     return max([last, *own]) if state.announced else last
 
 
@@ -152,14 +175,16 @@ def _last_notice(group: NodeGroupState, state: ClusterState) -> float:
 
 
 def recommended(state: ClusterState) -> frozenset[str]:
-    """Return the nodes that their vendor recommends to leave, if the policy prefers to; they are never evacuated for
-    it."""
+    """Return the nodes that their vendor recommends to leave, if the policy prefers to; they
+    are never evacuated for it."""
     if state.policy.spot is None or state.policy.spot.rebalance is not RebalanceAction.PREFER:
         return frozenset()
     return frozenset(
         node.name
         for node in state.snapshot.nodes
-        if node.taint(REBALANCE_TAINT) is not None and node.name in state.group_of and node.name not in state.leaving
+        if node.taint(REBALANCE_TAINT) is not None
+        and node.name in state.group_of
+        and node.name not in state.leaving
     )
 
 
@@ -167,8 +192,8 @@ def recommended(state: ClusterState) -> frozenset[str]:
 
 
 class SpotShares:
-    """How many nodes the groups of each pool have, without those that are leaving, and what maxShare and onDemandBase
-    leave. size: group id -> nodes, changed by `add` as a pass buys."""
+    """How many nodes the groups of each pool have, without those that are leaving, and what
+    maxShare and onDemandBase leave. size: group id -> nodes, changed by `add` as a pass buys."""
 
     def __init__(self, state: ClusterState) -> None:
         settings = state.policy.spot or Spot()
@@ -176,12 +201,18 @@ class SpotShares:
         self.spot = spot_groups(state)
         self.pool_of = {name: vendor_pool(group.group) for name, group in state.groups.items()}
         going: dict[str, int] = {}
-        removed = {target.node for op in state.memory.operations if op.is_open for target in op.spec.targets}
+        removed = {
+            target.node
+            for op in state.memory.operations
+            if op.is_open
+            for target in op.spec.targets
+        }
         for name in state.at_risk:
             if name not in removed:
                 going[state.group_of[name]] = going.get(state.group_of[name], 0) + 1
         self.size = {
-            name: max(0, group.target - group.leaving - going.get(name, 0)) for name, group in state.groups.items()
+            name: max(0, group.target - group.leaving - going.get(name, 0))
+            for name, group in state.groups.items()
         }
 
     def copy(self) -> SpotShares:
@@ -204,8 +235,8 @@ class SpotShares:
         )
 
     def allowance(self, group: str) -> tuple[int, Reason] | None:
-        """Return how many more nodes a spot group may have by maxShare, and why not more; None: no limit. The first
-        node of a group is always allowed."""
+        """Return how many more nodes a spot group may have by maxShare, and why not more; None: no
+        limit. The first node of a group is always allowed."""
         if group not in self.spot or self.share >= 1:
             return None
         have, of = self.size[group], self.of_pool(self.pool_of[group])
@@ -230,41 +261,49 @@ class SpotShares:
 
 
 def usual_ready_time(group: NodeGroupState, policy: Policy) -> float:
-    """Return the seconds from a request until a new node is usually ready: the median of the last ones (nearest rank),
-    otherwise the time that it may take."""
+    """Return the seconds from a request until a new node is usually ready: the median of the last
+    ones (nearest rank), otherwise the time that it may take."""
     joins = group.memory.joins
     median = nearest_rank(sorted(joins.ready), 50) if joins is not None else None
     return provision_time(group.group, policy.options) if median is None else float(median)
 
 
 def late_groups(state: ClusterState) -> frozenset[str]:
-    """Return the groups whose new nodes are usually ready after the first of the nodes at risk has left."""
+    """Return the groups whose new nodes are usually ready after the first of
+    the nodes at risk has left."""
     first = min((notice.leaves_at for notice in state.at_risk.values()), default=None)
     if first is None:
         return frozenset()
     return frozenset(
-        name for name, group in state.groups.items() if state.now + usual_ready_time(group, state.policy) > first
+        name
+        for name, group in state.groups.items()
+        if state.now + usual_ready_time(group, state.policy) > first
     )
 
 
 # --- nodes that were bought on demand because spot groups were not to be had
 
 
-def next_fallback(group: NodeGroupState, bought: Iterable[str], fallback: Iterable[str], now: float) -> float:
-    """Return GroupMemory.fallback_since after this pass. bought: groups that the pass scales up; fallback: those whose
-    pods a spot group would have taken that is backed off or avoided."""
+def next_fallback(
+    group: NodeGroupState, bought: Iterable[str], fallback: Iterable[str], now: float
+) -> float:
+    """Return GroupMemory.fallback_since after this pass. bought: groups that the pass scales up;
+    fallback: those whose pods a spot group would have taken that is backed off or avoided."""
     if group.id in bought:
         return now if group.id in fallback else 0.0
     return group.memory.fallback_since
 
 
 def is_fallback(node: Node, group: NodeGroupState | None, state: ClusterState) -> bool:
-    """Return whether a node was bought on demand because spot groups were not to be had: it was marked before, or it
-    was created within the provision time after such a purchase of its group. group: None if it is not known now."""
+    """Return whether a node was bought on demand because spot groups were not to be had: it was
+    marked before, or it was created within the provision time after such a purchase of its group.
+    group: None if it is not known now."""
     before = state.memory.nodes.get(node.name)
     if state.policy.spot is None or (group is not None and group.group.spot):
         return False
     if group is None or (before is not None and before.fallback):
         return before is not None and before.fallback
     since = group.memory.fallback_since
-    return bool(since) and since <= node.created <= since + provision_time(group.group, state.options)
+    return bool(since) and since <= node.created <= since + provision_time(
+        group.group, state.options
+    )

@@ -1,4 +1,6 @@
-"""Measures the time of a pass. The clock is a parameter: without one no time passes, and a replay is exact."""
+"""Measures the time of a pass. The clock is a parameter: without one no time
+passes, and a replay is exact.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,14 @@ import math
 from collections.abc import Callable
 from enum import Enum
 
-# Shares of the time of a pass: until then new nodes are packed and pods are placed on them. The rest is for removals.
+# Shares of the time of a pass: until then new nodes are packed and pods are placed on them.
+# The rest is for removals.
 _PACKING, _GROWTH = 0.5, 0.75
 
 
 class PlanStage(Enum):
-    """The share of the time of a pass by which a stage must have ended. A stage without a limit completes what the
-    pass has, whatever the time is."""
+    """The share of the time of a pass by which a stage must have ended. A stage without a limit
+    completes what the pass has, whatever the time is."""
 
     SCALE_UP = 0.9
     SCALE_DOWN = 1.0
@@ -20,13 +23,13 @@ class PlanStage(Enum):
 
 
 class OutOfTime(Exception):
-    """A stage has not ended in its time although its searches have: what it has found is not used, and the pass says
-    so. Only TimeBudget raises it, and only `plan_cluster` catches it."""
+    """A stage has not ended in its time although its searches have: what it has found is not used,
+    and the pass says so. Only TimeBudget raises it, and only `plan_cluster` catches it."""
 
 
 class TimeBudget:
-    """clock: monotonic seconds (time.monotonic), None: a replay, in which no time passes. within: seconds after which
-    the pass must end, even if work is left."""
+    """clock: monotonic seconds (time.monotonic), None: a replay, in which no time passes. within:
+    seconds after which the pass must end, even if work is left."""
 
     def __init__(self, clock: Callable[[], float] | None = None, within: float = math.inf) -> None:
         self._clock, self._within = clock, within
@@ -46,7 +49,8 @@ class TimeBudget:
         return self.spent() > limit
 
     def packed(self) -> bool:
-        """Return whether no more new nodes are packed: pods must still be placed on those that are."""
+        """Return whether no more new nodes are packed: pods must still be
+        placed on those that are."""
         return self._after(_PACKING)
 
     def late(self) -> bool:

@@ -1,10 +1,11 @@
-"""What new nodes of a group turned out not to have: labels, extended resources, the absence of a taint. See
-docs/reference/node-groups.md "Unfinished nodes".
+"""What new nodes of a group turned out not to have: labels, extended resources, the absence of a
+taint. See docs/reference/node-groups.md "Unfinished nodes".
 
-A node that has just ceased to be young is compared with the template that its group had without it. What it lacks, and
-some pod of the cluster asks for, is not expected of the group's next nodes for a time, which doubles each time: another
-node would be of no more use. It is expected again as soon as a node has it that is not older. A single node may be
-broken: the first time it is followed by another one.
+A node that has just ceased to be young is compared with the template that its group had without it.
+What it lacks, and some pod of the cluster asks for, is not expected of the group's next nodes for a
+time, which doubles each time: another node would be of no more use. It is expected again as soon as
+a node has it that is not older. A single node may be broken: the first time it is followed by
+another one.
 """
 
 from __future__ import annotations
@@ -36,22 +37,25 @@ MOST_NAMED = 5
 """Parts that a note names."""
 FIRST_REST = HOUR
 """Seconds for which a part is not expected, the first time."""
-_JUDGED_FOR = 300.0  # seconds after its youth in which a node is judged: later it may have lost what it had
+# seconds after its youth in which a node is judged: later it may have lost what it had
+_JUDGED_FOR = 300.0
 _REMEMBERED = 24 * HOUR  # seconds after a rest within which the next one is longer
 
 
 class _Lacking(msgspec.Struct, frozen=True):
-    """The newest judged node without a part: when it was created, and its taint if the part is a taint. nodes: how many
-    judged nodes are without it."""
+    """The newest judged node without a part: when it was created, and its taint if the part is a
+    taint. nodes: how many judged nodes are without it."""
 
     created: float
     nodes: int
     taint: Taint | None = None
 
 
-def judge_newcomers(observed: ObservedNodes, templates_of: TemplatesOf) -> tuple[Memory, YoungNodes]:
-    """Judge the nodes that have just ceased to be young, then those that are young. Returns the memory with what is not
-    expected of new nodes any more."""
+def judge_newcomers(
+    observed: ObservedNodes, templates_of: TemplatesOf
+) -> tuple[Memory, YoungNodes]:
+    """Judge the nodes that have just ceased to be young, then those that are young. Returns the
+    memory with what is not expected of new nodes any more."""
     memory, now = observed.memory, observed.now
     changed = _UndeliveredParts(observed).judge(templates_of)
     if changed:
@@ -115,7 +119,10 @@ class _UndeliveredParts:
         return lacking
 
     def _next_parts(
-        self, known: Mapping[str, Undelivered], lacking: Mapping[str, _Lacking], nodes: Sequence[Node]
+        self,
+        known: Mapping[str, Undelivered],
+        lacking: Mapping[str, _Lacking],
+        nodes: Sequence[Node],
     ) -> dict[str, Undelivered]:
         parts: dict[str, Undelivered] = {}
         for name in sorted({*known, *lacking}):
@@ -128,9 +135,12 @@ class _UndeliveredParts:
     def _next(
         self, undelivered: Undelivered | None, lacking: _Lacking | None, delivered_at: float
     ) -> Undelivered | None:
-        """Return what is to be remembered of a part. delivered_at: the creation of the newest node that has it."""
+        """Return what is to be remembered of a part. delivered_at: the creation of the
+        newest node that has it."""
         now = self._now
-        if undelivered is not None and (undelivered.created <= delivered_at or undelivered.until + _REMEMBERED < now):
+        if undelivered is not None and (
+            undelivered.created <= delivered_at or undelivered.until + _REMEMBERED < now
+        ):
             undelivered = None
         if (
             lacking is None
@@ -139,19 +149,25 @@ class _UndeliveredParts:
         ):
             return undelivered
         if undelivered is not None and undelivered.rests(now):
-            return msgspec.structs.replace(undelivered, created=lacking.created, taint=lacking.taint)
+            return msgspec.structs.replace(
+                undelivered, created=lacking.created, taint=lacking.taint
+            )
         if undelivered is None and lacking.nodes == 1:
             return Undelivered(until=now, times=0, created=lacking.created, taint=lacking.taint)
         times = undelivered.times + 1 if undelivered is not None else 1
         rest = min(FIRST_REST * 2 ** min(times - 1, 10), LONGEST_REST)
-        return Undelivered(until=now + rest, times=times, created=lacking.created, taint=lacking.taint)
+        return Undelivered(
+            until=now + rest, times=times, created=lacking.created, taint=lacking.taint
+        )
 
 
 def undelivered_notes(groups: Mapping[str, GroupMemory], now: float) -> Iterator[Reason]:
-    """Return a reason for each group of whose new nodes something is not expected now, by name. groups: those that
-    exist."""
+    """Return a reason for each group of whose new nodes something is not expected now, by name.
+    groups: those that exist."""
     for group in sorted(groups):
-        resting = {name: part for name, part in groups[group].undelivered.items() if part.rests(now)}
+        resting = {
+            name: part for name, part in groups[group].undelivered.items() if part.rests(now)
+        }
         if not resting:
             continue
         names = sorted(resting)
@@ -179,7 +195,8 @@ def _has(node: Node, part: str) -> bool:
 
 
 class _Asked:
-    """The labels and resources for which some pod of the cluster asks, running or waiting, itself or by its volumes."""
+    """The labels and resources for which some pod of the cluster asks, running or waiting,
+    itself or by its volumes."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._resources = {name for pod in snapshot.classes for name in pod.requests}
@@ -195,7 +212,9 @@ class _Asked:
             labels.update(_keys(storage_class.topologies))
         for capacity in snapshot.storage.capacities:
             if capacity.node_topology is not None:
-                labels.update(requirement.key for requirement in capacity.node_topology.requirements)
+                labels.update(
+                    requirement.key for requirement in capacity.node_topology.requirements
+                )
         self._labels = labels
 
     def only(self, unfinished: Unfinished) -> Unfinished:

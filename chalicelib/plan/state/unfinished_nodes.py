@@ -1,14 +1,16 @@
-"""Young nodes that are ready and not finished: what they lack so far of what a new node of their group has. See
-docs/reference/node-groups.md "Unfinished nodes".
+"""Young nodes that are ready and not finished: what they lack so far of what a new node of their
+group has. See docs/reference/node-groups.md "Unfinished nodes".
 
     a node of a group that is ready
       ► older than maxNodeStartupTime      as it is
-      ► younger                            compared with the template that its group has without young nodes
+      ► younger                            compared with the template that its
+                                           group has without young nodes
           ► lacks a label, has nothing of a resource, or has a taint that will go
-                                           unfinished: for pods that need the difference it is still coming
+                                           unfinished: for pods that need the
+                                           difference it is still coming
 
-Where the template is no copy of an older node, the young node that has most is such a template too: nodes that were
-bought together are not finished at the same time.
+Where the template is no copy of an older node, the young node that has most is such a template too:
+nodes that were bought together are not finished at the same time.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ from chalicelib.plan.state.zones import SEVERAL_ZONES, zone_label
 
 # A node that has one of these is on its way out, or somebody has set it apart.
 _NOT_PASSING = frozenset({
-    "node.kubernetes.io/unschedulable", "node.kubernetes.io/unreachable", "cloud.google.com/impending-node-termination",
-    "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/outdated-revision",
-    *INTERRUPTION_TAINTS,
+    "node.kubernetes.io/unschedulable", "node.kubernetes.io/unreachable",
+    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED,
+    DELETION_CANDIDATE, "node.cluster.x-k8s.io/outdated-revision", *INTERRUPTION_TAINTS,
 })  # fmt: skip
-# Whoever has too little of these is a smaller node. Kubelets register all other resources later: local storage, huge
-# pages, and what plugins report.
+# Whoever has too little of these is a smaller node. Kubelets register all other resources later:
+# local storage, huge pages, and what plugins report.
 _OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS})
 _NO_DIFFERENCE = {TEMPLATE_LABEL, SEVERAL_ZONES}  # no real node has these labels
 
@@ -56,8 +58,8 @@ TemplatesOf = Callable[[Members, Newcomers | None], Mapping[str, Template]]
 
 
 class ObservedNodes(msgspec.Struct, frozen=True):
-    """The nodes of all groups, as a pass sees them. startup_times: group -> maxNodeStartupTime. memory: before the
-    pass."""
+    """The nodes of all groups, as a pass sees them. startup_times: group -> maxNodeStartupTime.
+    memory: before the pass."""
 
     snapshot: Snapshot
     members: Members
@@ -74,10 +76,13 @@ class ObservedNodes(msgspec.Struct, frozen=True):
     def working(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes whose kubelet is ready, whatever else keeps them from being ready."""
         stays = {Bucket.READY, Bucket.UNREADY}
-        return [node for node in nodes if self.buckets[node.name] in stays and _kubelet_is_ready(node)]
+        return [
+            node for node in nodes if self.buckets[node.name] in stays and _kubelet_is_ready(node)
+        ]
 
     def younger(self, group: str, seconds: float = 0.0) -> list[Node]:
-        """Return the nodes of a group that are young, or ceased to be less than these seconds ago."""
+        """Return the nodes of a group that are young, or ceased to be less than these seconds
+        ago."""
         oldest = self.now - self.startup_times[group] - seconds
         return [node for node in self.members[group] if node.created > oldest]
 
@@ -102,22 +107,25 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a new node of a group has. template: None where nothing is known. taints: keys of taints that somebody says
-    its nodes keep."""
+    """What a new node of a group has. template: None where nothing is known. taints: keys of taints
+    that somebody says its nodes keep."""
 
     template: Template | None
     taints: frozenset[str]
 
     def node(self, node: Node) -> Node | None:
-        """Return what this node is compared with: in a group in several zones, the new node of its own zone."""
+        """Return what this node is compared with: in a group in several zones, the
+        new node of its own zone."""
         if self.template is None:
             return None
         return self.template.in_zones.get(zone_label(node), self.template.node)
 
 
-def expected_nodes(observed: ObservedNodes, members: Members, templates: Mapping[str, Template]) -> dict[str, Expected]:
-    """Return what new nodes of these groups have, by these templates, and by what their vendors and what was learnt
-    say of taints."""
+def expected_nodes(
+    observed: ObservedNodes, members: Members, templates: Mapping[str, Template]
+) -> dict[str, Expected]:
+    """Return what new nodes of these groups have, by these templates, and by what their vendors and
+    what was learnt say of taints."""
     vendors = {group.id: group.template for group in observed.snapshot.groups}
     result = {}
     for group in members:
@@ -134,17 +142,25 @@ def expected_nodes(observed: ObservedNodes, members: Members, templates: Mapping
 def difference(node: Node, expected: Expected, options: Options) -> Unfinished:
     """Return what a node lacks of a new node of its group. Labels of one node are no difference."""
     template = expected.node(node)
-    stated = frozenset(taint.key for taint in template.taints) if template is not None else frozenset[str]()
+    stated = (
+        frozenset(taint.key for taint in template.taints)
+        if template is not None
+        else frozenset[str]()
+    )
 
     def passes(taint: Taint) -> bool:
         if taint.effect not in BLOCKING or taint.key in _NOT_PASSING or taint.key in stated:
             return False
-        return _is_known_to_pass(taint.key, options) or (template is not None and taint.key not in expected.taints)
+        return _is_known_to_pass(taint.key, options) or (
+            template is not None and taint.key not in expected.taints
+        )
 
     taints = tuple(taint for taint in node.taints if passes(taint))
     if template is None:
         return Unfinished(taints=taints)
-    labels = template.labels.keys() - node.labels.keys() - own_keys(template.labels) - _NO_DIFFERENCE
+    labels = (
+        template.labels.keys() - node.labels.keys() - own_keys(template.labels) - _NO_DIFFERENCE
+    )
     if expected.template is not None and expected.template.source == PROVIDER:
         labels -= {old for new, old in BETA_LABELS if new in node.labels}
     resources = (
@@ -169,16 +185,20 @@ def completed(node: Node, unfinished: Unfinished, expected: Expected) -> Node:
 
 
 class YoungNodes(msgspec.Struct, frozen=True):
-    """The young nodes of all groups. unfinished: node -> what it lacks; newcomers: what templates need of them."""
+    """The young nodes of all groups. unfinished: node -> what it lacks; newcomers:
+    what templates need of them."""
 
     unfinished: Mapping[str, Unfinished]
     newcomers: Newcomers
 
 
 def young_nodes(
-    observed: ObservedNodes, undelivered: Mapping[str, Mapping[str, Undelivered]], templates_of: TemplatesOf
+    observed: ObservedNodes,
+    undelivered: Mapping[str, Mapping[str, Undelivered]],
+    templates_of: TemplatesOf,
 ) -> YoungNodes:
-    """Compare the young nodes of each group. undelivered: group -> what is not expected of its new nodes now."""
+    """Compare the young nodes of each group. undelivered: group -> what is not
+    expected of its new nodes now."""
     young = {group: nodes for group in observed.members if (nodes := observed.younger(group))}
     if not young:
         return YoungNodes({}, Newcomers(undelivered=undelivered))
@@ -187,13 +207,18 @@ def young_nodes(
 
     def compare(members: Members) -> dict[str, Expected]:
         known = Newcomers(undelivered=undelivered)
-        expected = expected_nodes(observed, members, templates_of(members, known) if members else {})
+        expected = expected_nodes(
+            observed, members, templates_of(members, known) if members else {}
+        )
         for group in members:
             comparison.compare(ready[group], expected[group])
         return expected
 
     ready = {group: observed.ready(nodes) for group, nodes in young.items()}
-    older = {group: [node for node in observed.members[group] if node.name not in names] for group in young}
+    older = {
+        group: [node for node in observed.members[group] if node.name not in names]
+        for group in young
+    }
     beside: dict[str, list[Node]] = {}
     for group, expected in compare(older).items():
         is_copy = expected.template is not None and expected.template.source == COPY
@@ -217,20 +242,30 @@ class _Comparison:
         for node in nodes:
             lacks = difference(node, expected, self._options)
             if lacks:
-                self.unfinished[node.name] = lacks.with_more(self.unfinished.get(node.name, Unfinished()))
-                self.completed[node.name] = completed(self.completed.get(node.name, node), lacks, expected)
+                self.unfinished[node.name] = lacks.with_more(
+                    self.unfinished.get(node.name, Unfinished())
+                )
+                self.completed[node.name] = completed(
+                    self.completed.get(node.name, node), lacks, expected
+                )
 
     def model(self, nodes: Sequence[Node], now: float) -> Node | None:
         """Return the finished node that has most, if it can show others what a new one has."""
         if len(nodes) <= 1:
             return None
-        finished = (node for node in nodes if node.name not in self.unfinished and settled(node, now, self._options))
+        finished = (
+            node
+            for node in nodes
+            if node.name not in self.unfinished and settled(node, now, self._options)
+        )
         return min(finished, key=lambda node: (-_parts(node), node.name), default=None)
 
 
 def _parts(node: Node) -> int:
     """Return how many labels and extended resources a node has."""
-    return len(node.labels) + sum("/" in name and amount > 0 for name, amount in node.allocatable.items())
+    return len(node.labels) + sum(
+        "/" in name and amount > 0 for name, amount in node.allocatable.items()
+    )
 
 
 def _kubelet_is_ready(node: Node) -> bool:

@@ -1,10 +1,11 @@
 """What has changed in a vendor's template since the template of a group was learnt from a node.
 
-A learnt template is better than the vendor's, because it is what really joined. It is also older: an empty group may
-have been changed since. Beside it, memory keeps what the vendor's template said while the node was there. What the
-vendor says differently now has changed: labels and taints are applied to the learnt template, and another machine type,
-architecture, operating system or capacity drops it. What the vendor never stated stays as it was learnt. See
-docs/reference/scale-up.md "Changed groups".
+A learnt template is better than the vendor's, because it is what really joined. It is also older:
+an empty group may have been changed since. Beside it, memory keeps what the vendor's template said
+while the node was there. What the vendor says differently now has changed: labels and taints are
+applied to the learnt template, and another machine type, architecture, operating system or capacity
+drops it. What the vendor never stated stays as it was learnt. See docs/reference/scale-up.md
+"Changed groups".
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ _MACHINE_LABELS = frozenset({
     "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "kubernetes.io/arch",
     "beta.kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/os",
 })  # fmt: skip
-_ESTIMATED = {MEMORY: 0.05, EPHEMERAL: 0.05}  # the share by which a vendor's figures may move without a meaning
-_REAL = {MEMORY: 0.15, EPHEMERAL: 0.5, PODS: 1.0}  # the share by which they may differ from those of a real node
+# the share by which a vendor's figures may move without a meaning
+_ESTIMATED = {MEMORY: 0.05, EPHEMERAL: 0.05}
+# the share by which they may differ from those of a real node
+_REAL = {MEMORY: 0.15, EPHEMERAL: 0.5, PODS: 1.0}
 _MOST_NAMED = 5  # differences in a message
 
 
 class Change(msgspec.Struct, frozen=True):
-    """How a vendor's template has changed. machine: what makes it another machine, "" if it is the same. labels: new
-    values; no_labels: keys that are gone; taints: new ones; no_taints: those that are gone, by key and effect."""
+    """How a vendor's template has changed. machine: what makes it another machine, "" if it is the
+    same. labels: new values; no_labels: keys that are gone; taints: new ones; no_taints: those that
+    are gone, by key and effect."""
 
     machine: str = ""
     labels: dict[str, str] = {}
@@ -42,7 +46,10 @@ class Change(msgspec.Struct, frozen=True):
         """Return what differs, in words."""
         words = [self.machine] if self.machine else []
         words += [f"label {key}" for key in sorted(self.labels.keys() | self.no_labels)]
-        words += sorted({f"taint {taint.key}" for taint in self.taints} | {f"taint {key}" for key, _ in self.no_taints})
+        words += sorted(
+            {f"taint {taint.key}" for taint in self.taints}
+            | {f"taint {key}" for key, _ in self.no_taints}
+        )
         return tuple(words[:_MOST_NAMED])
 
 
@@ -52,7 +59,9 @@ UNCHANGED = Change()
 def statement(template_node: Node) -> StatedTemplate:
     """Return what a vendor's template says."""
     labels = {key: value for key, value in template_node.labels.items() if key != HOSTNAME_LABEL}
-    return StatedTemplate(labels, template_node.taints, template_node.capacity or template_node.allocatable)
+    return StatedTemplate(
+        labels, template_node.taints, template_node.capacity or template_node.allocatable
+    )
 
 
 def compare(old_template: StatedTemplate, new_template: StatedTemplate) -> Change:
@@ -61,7 +70,11 @@ def compare(old_template: StatedTemplate, new_template: StatedTemplate) -> Chang
     known = {(taint.key, taint.effect): taint for taint in old_template.taints}
     return Change(
         _other_machine(old_template, new_template, _ESTIMATED),
-        {key: value for key, value in new_template.labels.items() if old_template.labels.get(key) != value},
+        {
+            key: value
+            for key, value in new_template.labels.items()
+            if old_template.labels.get(key) != value
+        },
         frozenset(old_template.labels.keys() - new_template.labels.keys()),
         tuple(taint for place, taint in taints.items() if known.get(place) != taint),
         frozenset(known.keys() - taints.keys()),
@@ -69,34 +82,43 @@ def compare(old_template: StatedTemplate, new_template: StatedTemplate) -> Chang
 
 
 def change_since(learnt: LearntTemplate, stated: StatedTemplate, *, all_taints: bool) -> Change:
-    """Return how a vendor's template has changed since a template was learnt. In a row of an earlier release nothing is
-    known of what it said then, so it wins in what it says now. all_taints: it names all taints of a new node, so one
-    that it does not name is gone."""
+    """Return how a vendor's template has changed since a template was learnt. In a row of an
+    earlier release nothing is known of what it said then, so it wins in what it says now.
+    all_taints: it names all taints of a new node, so one that it does not name is gone."""
     if learnt.stated is not None:
         return compare(learnt.stated, stated)
     real, machine = statement(learnt.node), _machine_other_than(learnt.node, stated)
-    difference = msgspec.structs.replace(compare(real, stated), machine=machine, no_labels=frozenset[str]())
+    difference = msgspec.structs.replace(
+        compare(real, stated), machine=machine, no_labels=frozenset[str]()
+    )
     if stated.taints or all_taints:
         return difference
     return msgspec.structs.replace(difference, no_taints=frozenset[tuple[str, str]]())
 
 
 def applied(node: Node, change: Change, zone_keys: Collection[str]) -> Node:
-    """Return a learnt node with the labels and taints as the vendor has changed them. zone_keys: keys of CSI drivers
-    that say the zone; they follow from the new one."""
+    """Return a learnt node with the labels and taints as the vendor has changed them. zone_keys:
+    keys of CSI drivers that say the zone; they follow from the new one."""
     moved = not change.labels.keys().isdisjoint((*ZONE_LABELS, *REGION_LABELS))
     outdated = {*ZONE_LABELS, *REGION_LABELS, *zone_keys} if moved else set[str]()
-    labels = {key: value for key, value in node.labels.items() if key not in change.no_labels and key not in outdated}
+    labels = {
+        key: value
+        for key, value in node.labels.items()
+        if key not in change.no_labels and key not in outdated
+    }
     for place in (*ZONE_LABELS, *REGION_LABELS) if moved else ():
         if place in node.labels and place not in change.labels:
             labels[place] = _twin(place, change.labels) or node.labels[place]
     changed = {(taint.key, taint.effect) for taint in change.taints} | change.no_taints
     taints = tuple(taint for taint in node.taints if (taint.key, taint.effect) not in changed)
-    return msgspec.structs.replace(node, labels={**labels, **change.labels}, taints=(*taints, *change.taints))
+    return msgspec.structs.replace(
+        node, labels={**labels, **change.labels}, taints=(*taints, *change.taints)
+    )
 
 
 def agrees(node: Node, change: Change, stated: StatedTemplate) -> bool:
-    """Return whether a node already is as a vendor's changed template says. stated: that template."""
+    """Return whether a node already is as a vendor's changed template says. stated: that
+    template."""
     taints = {(taint.key, taint.effect): taint for taint in node.taints}
     return (
         not (change.machine and _machine_other_than(node, stated))
@@ -107,7 +129,9 @@ def agrees(node: Node, change: Change, stated: StatedTemplate) -> bool:
     )
 
 
-def newer_differences(model_node: Node, known: LearntTemplate | None, stated: StatedTemplate | None) -> tuple[str, ...]:
+def newer_differences(
+    model_node: Node, known: LearntTemplate | None, stated: StatedTemplate | None
+) -> tuple[str, ...]:
     """Return in what a vendor's template has changed since a settled node was made, in words."""
     if known is None or known.stated is None or stated is None:
         return ()
@@ -119,8 +143,9 @@ def newer_differences(model_node: Node, known: LearntTemplate | None, stated: St
 def next_statement(
     model_node: Node, known: LearntTemplate | None, stated: StatedTemplate | None, instant: float
 ) -> tuple[StatedTemplate | None, float]:
-    """Return what to store beside a template that is learnt from a node: what the vendor said when the node was made,
-    and since when it says something else, 0.0 if it does not. stated: what it says, None if it has no template."""
+    """Return what to store beside a template that is learnt from a node: what the vendor said when
+    the node was made, and since when it says something else, 0.0 if it does not. stated: what it
+    says, None if it has no template."""
     if known is None or stated is None:
         return (stated, 0.0) if known is None else (known.stated, known.differs_since)
     before = known.stated
@@ -138,14 +163,18 @@ def next_statement(
 
 
 def _machine_other_than(node: Node, stated: StatedTemplate) -> str:
-    """Return what makes a real node one of another machine than a vendor's template says, "" if nothing does."""
+    """Return what makes a real node one of another machine than a vendor's template
+    says, "" if nothing does."""
     real = statement(node)
     capacity = {name: amount for name, amount in real.capacity.items() if name in stated.capacity}
     return _other_machine(msgspec.structs.replace(real, capacity=capacity), stated, _REAL)
 
 
-def _other_machine(old_template: StatedTemplate, new_template: StatedTemplate, tolerance: Mapping[str, float]) -> str:
-    """Return what makes a template one of another machine, "" if nothing does: only what both state is compared."""
+def _other_machine(
+    old_template: StatedTemplate, new_template: StatedTemplate, tolerance: Mapping[str, float]
+) -> str:
+    """Return what makes a template one of another machine, "" if nothing does: only
+    what both state is compared."""
     for key in sorted(_MACHINE_LABELS & old_template.labels.keys() & new_template.labels.keys()):
         if old_template.labels[key] != new_template.labels[key]:
             return f"{key}={new_template.labels[key]}"

@@ -1,8 +1,9 @@
 """Groups whose new nodes may be in one of several zones.
 
-A group has several zones if its nodes, those that it had, or its vendor say so. Which of them a new node comes in is
-known only once it has joined. Its template therefore has no zone, and a template per zone beside it says what a node
-there would be. See docs/reference/scale-up.md "Groups in several zones".
+A group has several zones if its nodes, those that it had, or its vendor say so. Which of them a new
+node comes in is known only once it has joined. Its template therefore has no zone, and a template
+per zone beside it says what a node there would be. See docs/reference/scale-up.md "Groups in
+several zones".
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from chalicelib.plan.state.readiness import ZONE
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 ZONE_KEYS = frozenset({ZONE, OLD_ZONE})
 SEVERAL_ZONES = "outscaler.dev/several-zones"
-"""On simulated nodes whose zone is unknown: their group. No real node has it, and it means nothing to a pod."""
+"""On simulated nodes whose zone is unknown: their group. No real node has it, and
+it means nothing to a pod."""
 MOST_ZONES = 10
 """Zones of one group that are considered, the first by name."""
 FORGOTTEN = 30 * 86_400.0
@@ -41,10 +43,12 @@ def zones_of_group(
     elsewhere: Iterable[str],
     now: float,
 ) -> tuple[str, ...]:
-    """Return the zones in which a new node of a group may be, () if that is at most one. "" stands for further ones.
+    """Return the zones in which a new node of a group may be, () if that is at most one. ""
+    stands for further ones.
 
-    elsewhere: the zones of the cluster's nodes, among which are those that a vendor does not name. A learnt template
-    counts only where the vendor names no zone: a group that was moved while it was empty is in the new one.
+    elsewhere: the zones of the cluster's nodes, among which are those that a vendor does not name.
+    A learnt template counts only where the vendor names no zone: a group that was moved while it
+    was empty is in the new one.
     """
     stated = zone_label(group.template) if group.template is not None else ""
     known = {zone_label(node) for node in nodes} | set(group.zones) | {stated}
@@ -60,8 +64,9 @@ def zones_of_group(
 
 
 class ZoneLabels:
-    """Which labels say the zone of a node, by the cluster's nodes: every node that has such a label and a zone has the
-    zone as its value. Of a label that was seen in one zone only, its name decides."""
+    """Which labels say the zone of a node, by the cluster's nodes: every node that has
+    such a label and a zone has the zone as its value. Of a label that was seen in one
+    zone only, its name decides."""
 
     def __init__(self, nodes: Iterable[Node], of_drivers: frozenset[str] = frozenset()) -> None:
         """of_drivers: keys of CSI drivers that say the zone (plan/state/csi_topology.py)."""
@@ -82,11 +87,18 @@ class ZoneLabels:
             return True
         if key in self._others or key not in self._values:
             return False
-        return len(self._values[key]) > 1 or key.startswith("topology.") or "zone" in key.rpartition("/")[2]
+        return (
+            len(self._values[key]) > 1
+            or key.startswith("topology.")
+            or "zone" in key.rpartition("/")[2]
+        )
 
 
-def with_zones(template: Template, group: str, zones: Iterable[str], zone_labels: ZoneLabels) -> Template:
-    """Return the template of a group in several zones: without a zone, and with the node of each zone beside it."""
+def with_zones(
+    template: Template, group: str, zones: Iterable[str], zone_labels: ZoneLabels
+) -> Template:
+    """Return the template of a group in several zones: without a zone, and with the
+    node of each zone beside it."""
     labels = template.node.labels
     keys = set(filter(zone_labels.says_zone, labels))
     if template.model is None:
@@ -96,7 +108,8 @@ def with_zones(template: Template, group: str, zones: Iterable[str], zone_labels
     plain = {key: value for key, value in labels.items() if key not in keys}
     by_zone = {
         zone: msgspec.structs.replace(
-            template.node, labels=plain if zone == _UNNAMED else {**plain, **dict.fromkeys(sorted(keys), zone)}
+            template.node,
+            labels=plain if zone == _UNNAMED else {**plain, **dict.fromkeys(sorted(keys), zone)},
         )
         for zone in zones
     }
@@ -114,8 +127,8 @@ def zone_keys(in_zones: Mapping[str, Node]) -> frozenset[str]:
 def remembered_zones(
     known: Mapping[str, float], nodes: Iterable[Node], zones: Iterable[str], now: float
 ) -> dict[str, float]:
-    """Return zone -> when it was last seen, for a group in these zones. An instant is renewed once a day, because that
-    is a write."""
+    """Return zone -> when it was last seen, for a group in these zones. An instant is renewed once
+    a day, because that is a write."""
     present = {zone_label(node) for node in nodes} - {_UNNAMED}
     seen = {zone: at for zone, at in known.items() if abs(now - at) < FORGOTTEN}
     for zone in sorted(present & set(zones)):

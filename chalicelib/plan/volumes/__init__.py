@@ -1,7 +1,8 @@
-"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: the volume filters of kube-scheduler.
+"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: the volume
+filters of kube-scheduler.
 
-Here: one object per snapshot, asked per class, because claims and volumes do not change while a plan is made. Not here:
-the attach limits of new nodes (simulation/volume_limits.py).
+Here: one object per snapshot, asked per class, because claims and volumes do not change while a
+plan is made. Not here: the attach limits of new nodes (simulation/volume_limits.py).
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.tables import Bools, NodeTable
 from chalicelib.plan.volumes import binding, topology
 from chalicelib.plan.volumes.binding import ClaimedVolumes
-from chalicelib.plan.volumes.requirements import CONFLICTING, HARMLESS, Attachment, Needs, Stock, Waiting, needs
+from chalicelib.plan.volumes.requirements import (
+    CONFLICTING,
+    HARMLESS,
+    Attachment,
+    Needs,
+    Stock,
+    Waiting,
+    needs,
+)
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class Volumes:
-    """The four volume predicates over one snapshot. Classes are identified by their index in the snapshot."""
+    """The four volume predicates over one snapshot. Classes are identified by
+    their index in the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -51,8 +61,8 @@ class Volumes:
         return self._needs[cls]
 
     def nowhere(self, cls: int, *, moving: bool = False) -> Reason | None:
-        """Return why pods of a class fit no node at all, if they do not: a claim that is missing, being deleted or
-        unexpectedly unbound, or a ReadWriteOncePod claim in use.
+        """Return why pods of a class fit no node at all, if they do not: a claim that is missing,
+        being deleted or unexpectedly unbound, or a ReadWriteOncePod claim in use.
 
         moving: the pod is a running pod of the class, which releases its own use of the claim.
         """
@@ -65,9 +75,10 @@ class Volumes:
         return None
 
     def mask(self, cls: int, table: NodeTable) -> Bools:
-        """Return the rows on which the class's volumes are available: no disk conflicts, claims bound or bindable
-        there, matching zones. Attach limits are computed from `attaches` and `limits` and are not included; volumes
-        taken by pods placed in this pass are not included either."""
+        """Return the rows on which the class's volumes are available: no disk conflicts, claims
+        bound or bindable there, matching zones. Attach limits are computed from `attaches` and
+        `limits` and are not included; volumes taken by pods placed in this pass are not included
+        either."""
         needs_of_class = self._needs_of(cls)
         if needs_of_class.nowhere is not None:
             return np.zeros(len(table), dtype=np.bool_)
@@ -92,14 +103,15 @@ class Volumes:
         return tuple(sorted({waiting.cls.name for waiting in self._needs_of(cls).waiting}))
 
     def counting(self, cls: int) -> tuple[Waiting, ...]:
-        """Return the claims of a class that depend on free volumes; most classes with volumes have none."""
+        """Return the claims of a class that depend on free volumes; most
+        classes with volumes have none."""
         if cls not in self._counting:
             self._counting[cls] = binding.counting(self._needs_of(cls).waiting)
         return self._counting[cls]
 
     def one_by_one(self, cls: int, claimed: ClaimedVolumes) -> bool:
-        """Return whether a pod of a class takes a volume that the next such pod would also have counted on, so that
-        pods must be placed one at a time."""
+        """Return whether a pod of a class takes a volume that the next such pod would also have
+        counted on, so that pods must be placed one at a time."""
         return any(
             not claimed.has_claim(waiting)
             for waiting in self.counting(cls)
@@ -107,7 +119,8 @@ class Volumes:
         )
 
     def left(self, cls: int, table: NodeTable, claimed: ClaimedVolumes) -> Bools:
-        """Return the rows on which the claims of a class can be bound after these volumes were taken."""
+        """Return the rows on which the claims of a class can be bound after
+        these volumes were taken."""
         everywhere: Bools = np.ones(len(table), dtype=np.bool_)
         allowed = binding.mask(self._needs_of(cls).waiting, self._stock, table, everywhere, claimed)
         zones = topology.zones_of(self._already_taken(cls, claimed))
@@ -115,7 +128,11 @@ class Volumes:
 
     def _already_taken(self, cls: int, claimed: ClaimedVolumes) -> list[PersistentVolume]:
         """Return the volumes that claims of a class have already taken."""
-        return [volume for want in self._needs_of(cls).waiting if (volume := claimed.volume_of(want)) is not None]
+        return [
+            volume
+            for want in self._needs_of(cls).waiting
+            if (volume := claimed.volume_of(want)) is not None
+        ]
 
     def bindable(self, cls: int, node: Node, claimed: ClaimedVolumes) -> bool:
         """Return whether the claims can be bound on one node, which need not exist yet."""
@@ -129,7 +146,8 @@ class Volumes:
     def reasons(
         self, cls: int, table: NodeTable, row: int, claimed: ClaimedVolumes | None = None
     ) -> tuple[Reason, ...]:
-        """Return why a row fails: all reasons of the first failing predicate, () where `mask` and `left` are true."""
+        """Return why a row fails: all reasons of the first failing predicate, () where
+        `mask` and `left` are true."""
         needs_of_class, node = self._needs_of(cls), table.nodes[row]
         if needs_of_class.nowhere is not None:
             return (needs_of_class.nowhere,)
@@ -145,34 +163,47 @@ class Volumes:
         if unbound is not None:
             reasons.append(unbound)
         if not reasons and (
-            volume := topology.wrong_zone((*needs_of_class.zones, *topology.zones_of(taken)), node.labels)
+            volume := topology.wrong_zone(
+                (*needs_of_class.zones, *topology.zones_of(taken)), node.labels
+            )
         ):
             reasons = [Reason.of(ReasonCode.VOLUME_ZONE, volume=volume)]
         return tuple(reasons)
 
     def most(self, cls: int) -> int | None:
-        """Return the maximum number of pods of a class in the whole cluster: 1 with a ReadWriteOncePod claim, None: no
-        limit."""
+        """Return the maximum number of pods of a class in the whole cluster: 1 with a
+        ReadWriteOncePod claim, None: no limit."""
         return 1 if self._needs_of(cls).exclusive else None
 
     def per_node(self, cls: int) -> int | None:
-        """Return the maximum number of pods of a class on one node: 1 if they would conflict over a disk, None: no
-        limit."""
+        """Return the maximum number of pods of a class on one node: 1 if they would conflict
+        over a disk, None: no limit."""
         return 1 if disks_conflict(self._needs_of(cls).disks, self._needs_of(cls).disks) else None
 
     def attaches(self, cls: int) -> dict[str, tuple[int, int]]:
-        """Return CSI driver -> (volumes that each pod of a class brings, volumes that all its pods share)."""
+        """Return CSI driver -> (volumes that each pod of a class brings, volumes
+        that all its pods share)."""
         needs_of_class = self._needs_of(cls)
-        own, shared = Counter(needs_of_class.own), Counter(driver for driver, _ in needs_of_class.shared)
-        return {driver: (own[driver], shared[driver]) for driver in sorted(own.keys() | shared.keys())}
+        own, shared = (
+            Counter(needs_of_class.own),
+            Counter(driver for driver, _ in needs_of_class.shared),
+        )
+        return {
+            driver: (own[driver], shared[driver]) for driver in sorted(own.keys() | shared.keys())
+        }
 
     def limits(self, node_name: str) -> dict[str, int]:
         """Return the attach limits of a node's CSI drivers; a missing driver has no limit."""
         return self._limits.get(node_name, {})
 
     def attached(self) -> dict[tuple[str, str], int]:
-        """Return (node, CSI driver) -> the volumes that running pods use there, each counted once."""
-        return dict(Counter((node, driver) for node, used in self._running.volumes.items() for driver, _ in used))
+        """Return (node, CSI driver) -> the volumes that running pods use
+        there, each counted once."""
+        return dict(
+            Counter(
+                (node, driver) for node, used in self._running.volumes.items() for driver, _ in used
+            )
+        )
 
     def shared(self, cls: int) -> frozenset[Attachment]:
         """Return the volumes that all pods of a class share, by driver and name."""
@@ -183,11 +214,13 @@ class Volumes:
         return self._running.volumes.get(node_name, ())
 
     def exclusive(self, cls: int) -> tuple[str, ...]:
-        """Return the ReadWriteOncePod claims of a class, namespace/name: once a pod uses one, no other pod can."""
+        """Return the ReadWriteOncePod claims of a class, namespace/name: once a pod
+        uses one, no other pod can."""
         return self._needs_of(cls).exclusive
 
     def clash(self, cls: int, other: int) -> bool:
-        """Return whether pods of two classes cannot share a node because they conflict over a disk."""
+        """Return whether pods of two classes cannot share a node because
+        they conflict over a disk."""
         return (
             self.concerns(cls)
             and self.concerns(other)
@@ -196,8 +229,8 @@ class Volumes:
 
 
 class _RunningPods:
-    """What running pods use: attached volumes and disks per node, and ReadWriteOncePod claims. Built on first use, at
-    no cost for a cluster whose pending pods have no volumes."""
+    """What running pods use: attached volumes and disks per node, and ReadWriteOncePod claims.
+    Built on first use, at no cost for a cluster whose pending pods have no volumes."""
 
     def __init__(self, snapshot: Snapshot, concerned: frozenset[int], stock: Stock) -> None:
         self._snapshot, self._concerned, self._stock = snapshot, concerned, stock
@@ -240,9 +273,10 @@ class _RunningPods:
 
 
 def disks_conflict(disks: Collection[Volume], other_disks: Collection[Volume]) -> bool:
-    """Return whether a pod with disks that it names directly conflicts with pods on the same node that use these other
-    disks: one disk, one writer per node. An EBS volume is exclusive to one pod, even for reading; other disks may be
-    shared for reading. RBD images are equal only if they have a monitor in common."""
+    """Return whether a pod with disks that it names directly conflicts with pods on the same node
+    that use these other disks: one disk, one writer per node. An EBS volume is exclusive to one
+    pod, even for reading; other disks may be shared for reading. RBD images are equal only if they
+    have a monitor in common."""
     return any(
         (disk.kind, disk.disk) == (other.kind, other.disk)
         and (disk.kind != "rbd" or bool(set(disk.monitors) & set(other.monitors)))

@@ -1,8 +1,9 @@
-"""VolumeBinding for WaitForFirstConsumer claims: finds a free volume, or a node on which one can be provisioned.
+"""VolumeBinding for WaitForFirstConsumer claims: finds a free volume, or a node on
+which one can be provisioned.
 
-Each claim is first checked separately over all rows. Only where claims of one pod would compete for the same free
-volumes are the remaining rows checked one by one, as the scheduler does: smallest claim first, each with the smallest
-suitable volume.
+Each claim is first checked separately over all rows. Only where claims of one pod would compete for
+the same free volumes are the remaining rows checked one by one, as the scheduler does: smallest
+claim first, each with the smallest suitable volume.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from chalicelib.plan.volumes.topology import Places
 
 
 def mask(
-    waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, claimed: ClaimedVolumes | None = None
+    waiting: Sequence[Waiting],
+    stock: Stock,
+    table: NodeTable,
+    among: Bools,
+    claimed: ClaimedVolumes | None = None,
 ) -> Bools:
-    """Return the rows where every claim can be bound; among: the rows to check; claimed: volumes taken by pods placed
-    in this pass."""
+    """Return the rows where every claim can be bound; among: the rows to check; claimed: volumes
+    taken by pods placed in this pass."""
     allowed: Bools = among.copy()
     all_can_be_made: Bools = np.ones(len(table), dtype=np.bool_)
     unbound = []
@@ -39,12 +44,17 @@ def mask(
     for want in unbound:
         can_be_made = _can_be_made(want, stock, table)
         all_can_be_made &= can_be_made
-        if want.claim.selected_node:  # only on the node that the claim is assigned to, never on a template
-            allowed &= can_be_made & (np.arange(len(table)) == table.index.get(want.claim.selected_node, -1))
+        # only on the node that the claim is assigned to, never on a template
+        if want.claim.selected_node:
+            allowed &= can_be_made & (
+                np.arange(len(table)) == table.index.get(want.claim.selected_node, -1)
+            )
         else:
             # Where a free volume is, whatever the other claims of the pod take.
             reserved = [topology.places([volume.node_terms]) for volume in want.reserved[:1]]
-            places = reserved[0] if reserved else claimed.places(want) if claimed else want.free.places
+            places = (
+                reserved[0] if reserved else claimed.places(want) if claimed else want.free.places
+            )
             allowed &= topology.rows(places, table) | can_be_made
     # Two claims could compete for the same free volume: check the remaining rows one by one.
     choosing = [want for want in unbound if not want.claim.selected_node]
@@ -56,12 +66,18 @@ def mask(
 
 
 def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
-    """Return the claims that compete for volumes: they need a free one that is not pre-bound to them."""
-    return tuple(want for want in waiting if want.free.volumes and not want.reserved and not want.claim.selected_node)
+    """Return the claims that compete for volumes: they need a free one that
+    is not pre-bound to them."""
+    return tuple(
+        want
+        for want in waiting
+        if want.free.volumes and not want.reserved and not want.claim.selected_node
+    )
 
 
 def made_anywhere(waiting: Waiting, stock: Stock) -> bool:
-    """Return whether a volume can be provisioned for a claim on any node, so that it needs none of the free ones."""
+    """Return whether a volume can be provisioned for a claim on any node, so that it
+    needs none of the free ones."""
     return waiting.provisions and waiting.cls.topologies is None and not _is_counted(waiting, stock)
 
 
@@ -85,19 +101,23 @@ def _is_counted(waiting: Waiting, stock: Stock) -> bool:
 
 
 def _places_with_room(waiting: Waiting, stock: Stock) -> Iterator[Selector]:
-    """Yield where a volume of the claim's size can be made, by the maximum volume size if the driver reports one,
-    otherwise by the remaining capacity."""
+    """Yield where a volume of the claim's size can be made, by the maximum volume size if the
+    driver reports one, otherwise by the remaining capacity."""
     for capacity in stock.capacities.get(waiting.cls.name, ()):
         limit = capacity.capacity if capacity.largest is None else capacity.largest
-        if limit is not None and limit >= waiting.claim.request and capacity.node_topology is not None:
+        if (
+            limit is not None
+            and limit >= waiting.claim.request
+            and capacity.node_topology is not None
+        ):
             yield capacity.node_topology
 
 
 def reason(
     waiting: Sequence[Waiting], stock: Stock, node: Node, claimed: ClaimedVolumes | None = None
 ) -> Reason | None:
-    """Return what prevents the claims from being bound on one node, None if nothing does. Claims that have taken a
-    volume count as bound."""
+    """Return what prevents the claims from being bound on one node, None if nothing does. Claims
+    that have taken a volume count as bound."""
     waiting = [want for want in waiting if not claimed or claimed.volume_of(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:
@@ -114,7 +134,9 @@ def reason(
     for want in to_make:
         if not want.provisions or not topology.one_matches(want.cls.topologies, node):
             return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)
-        if _is_counted(want, stock) and not any(s.matches(node.labels) for s in _places_with_room(want, stock)):
+        if _is_counted(want, stock) and not any(
+            s.matches(node.labels) for s in _places_with_room(want, stock)
+        ):
             return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=want.claim.name)
     return None
 
@@ -124,7 +146,12 @@ def _choose(waiting: Waiting, node: Node, taken: set[str]) -> PersistentVolume |
     if reserved is not None:
         return reserved if topology.one_matches(reserved.node_terms, node) else None
     return next(
-        (v for v in waiting.free.volumes if v.name not in taken and topology.one_matches(v.node_terms, node)), None
+        (
+            v
+            for v in waiting.free.volumes
+            if v.name not in taken and topology.one_matches(v.node_terms, node)
+        ),
+        None,
     )
 
 
@@ -132,8 +159,8 @@ _DEPTH = 16  # how many claims may switch to other volumes to free one for anoth
 
 
 class _Slot:
-    """A claim and the free volume that it takes; None: one is provisioned for it. nodes: row -> the node and its
-    users."""
+    """A claim and the free volume that it takes; None: one is provisioned for it. nodes: row
+    -> the node and its users."""
 
     def __init__(self, waiting: Waiting) -> None:
         self.want = waiting
@@ -151,7 +178,9 @@ class _Untaken:
     def __init__(self, free: Free, taken: Collection[str]) -> None:
         self.free = free
         self.names = {volume.name for volume in free.volumes}
-        self._selectors = Counter(volume.node_terms for volume in free.volumes if volume.name not in taken)
+        self._selectors = Counter(
+            volume.node_terms for volume in free.volumes if volume.name not in taken
+        )
         self._places: Places | None = None
 
     def change(self, volume: PersistentVolume, by: int) -> None:
@@ -165,26 +194,30 @@ class _Untaken:
     def places(self) -> Places:
         """Return where at least one of them can be used."""
         if self._places is None:
-            self._places = topology.places(terms for terms, count in self._selectors.items() if count > 0)
+            self._places = topology.places(
+                terms for terms, count in self._selectors.items() if count > 0
+            )
         return self._places
 
 
 class ClaimedVolumes:
-    """The free PersistentVolumes that claims of pods placed in this pass will use: each volume serves one claim.
-    generation increases with every change.
+    """The free PersistentVolumes that claims of pods placed in this pass will use: each volume
+    serves one claim. generation increases with every change.
 
-    The scheduler binds nothing while it filters, but it remembers the volumes assigned to the pods that it has placed.
-    Here, a pod placed on a row takes the smallest free volume that the node can use, one for each unbound claim, and
-    releases it when it is removed from the row. Pods that share a claim share its volume and must be placed where it
-    can be used. Capacity that a driver publishes (CSIStorageCapacity) is not reduced: the scheduler checks each claim
-    separately, because drivers publish more than they have.
+    The scheduler binds nothing while it filters, but it remembers the volumes assigned to the pods
+    that it has placed. Here, a pod placed on a row takes the smallest free volume that the node can
+    use, one for each unbound claim, and releases it when it is removed from the row. Pods that
+    share a claim share its volume and must be placed where it can be used. Capacity that a driver
+    publishes (CSIStorageCapacity) is not reduced: the scheduler checks each claim separately,
+    because drivers publish more than they have.
     """
 
     def __init__(self) -> None:
         self.generation = 0
         self._holders: dict[str, _Slot] = {}  # volume -> its claim
         self._named: dict[str, _Slot] = {}  # namespace/name -> the claim
-        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}  # (class, row) -> claims owned by each pod
+        # (class, row) -> claims owned by each pod
+        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}
         self._removed: Counter[tuple[int, int]] = Counter()  # running pods removed from their rows
         self._untaken: dict[int, _Untaken] = {}  # by the identity of a Free
 
@@ -212,8 +245,8 @@ class ClaimedVolumes:
         return self._untaken[key].places
 
     def add(self, cls: int, wants: tuple[Waiting, ...], at: tuple[int, Node], count: int) -> None:
-        """Add pods of a class with these claims to a row, or remove them with a negative count. at: the row and its
-        node."""
+        """Add pods of a class with these claims to a row, or remove them with a negative count.
+        at: the row and its node."""
         key = cls, at[0]
         if count < 0:
             for _ in range(-count):
@@ -263,8 +296,9 @@ class ClaimedVolumes:
                 del self._named[want.claim.key]
 
     def _choose(self, slot: _Slot) -> None:
-        """Choose the smallest remaining volume. If there is none, a volume is provisioned, or other claims switch
-        volumes if that helps, because pods may be placed again in a different order than before."""
+        """Choose the smallest remaining volume. If there is none, a volume is provisioned, or
+        other claims switch volumes if that helps, because pods may be placed again in a
+        different order than before."""
         for volume in slot.want.free.volumes:
             if volume.name not in self._holders and slot.reaches(volume):
                 self._give(slot, volume)

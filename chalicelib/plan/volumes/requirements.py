@@ -1,7 +1,7 @@
 """Resolves the volumes of a class to bound volumes, unbound claims, disks, and attachments.
 
-References are followed once per class, from the pod's volumes through claims to volumes and storage classes, so that
-the predicates only handle objects that exist.
+References are followed once per class, from the pod's volumes through claims to volumes and storage
+classes, so that the predicates only handle objects that exist.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from chalicelib.plan.volumes.topology import Places, Zone, places, zones_of
 
 # Volumes that no predicate checks; csi is an inline CSI volume, which no limit counts.
 HARMLESS = frozenset({
-    "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image", "gitRepo",
-    "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker", "quobyte", "scaleIO", "storageos",
-    "photonPersistentDisk", "csi",
+    "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected",
+    "image", "gitRepo", "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker",
+    "quobyte", "scaleIO", "storageos", "photonPersistentDisk", "csi",
 })  # fmt: skip
 # In-tree disks that VolumeRestrictions checks.
 CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 _KNOWN = (
     HARMLESS
     | CONFLICTING
-    | {"persistentVolumeClaim", "ephemeral", "azureDisk", "cinder", "vsphereVolume", "portworxVolume"}
+    | {
+        "persistentVolumeClaim",
+        "ephemeral",
+        "azureDisk",
+        "cinder",
+        "vsphereVolume",
+        "portworxVolume",
+    }
 )
 _NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
 _ONE_POD = "ReadWriteOncePod"
@@ -54,11 +61,14 @@ class Stock:
             else:
                 self._by_class.setdefault(volume.storage_class, []).append(volume)
         self._free: dict[Claim, Free] = {}
-        defaults = sorted((c for c in storage.classes if c.is_default), key=lambda c: (-c.created, c.name))
+        defaults = sorted(
+            (c for c in storage.classes if c.is_default), key=lambda c: (-c.created, c.name)
+        )
         self.default = defaults[0].name if defaults else ""
 
     def free(self, claim: Claim) -> Free:
-        """Return the unclaimed volumes that suit a claim; claims with equal requirements share the answer."""
+        """Return the unclaimed volumes that suit a claim; claims with equal
+        requirements share the answer."""
         shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
         if shape not in self._free:
             suitable = tuple(
@@ -73,18 +83,20 @@ class Stock:
         return self._free[shape]
 
     def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
-        """Return the volumes of its class that are pre-bound to a claim by name, before it is bound to the first of
-        them."""
+        """Return the volumes of its class that are pre-bound to a claim by name, before it is
+        bound to the first of them."""
         reserved = [
             v
             for v in (self._reserved.get(claim.key, ()) if claim.namespace else ())
-            if v.storage_class == claim.storage_class and v.phase not in {"Released", "Failed"} and _holds(claim, v)
+            if v.storage_class == claim.storage_class
+            and v.phase not in {"Released", "Failed"}
+            and _holds(claim, v)
         ]
         return tuple(sorted(reserved, key=lambda v: v.name))
 
     def attachment(self, claim: Claim) -> Attachment | None:
-        """Return what is attached for a claim: the volume it is bound to, or the one that will be provisioned for
-        it."""
+        """Return what is attached for a claim: the volume it is bound to, or the one that
+        will be provisioned for it."""
         volume = self.volumes.get(claim.volume)
         if volume is not None:
             return (volume.driver, volume.handle) if volume.driver and volume.handle else None
@@ -92,7 +104,8 @@ class Stock:
         return (cls.provisioner, claim.key) if cls is not None and cls.provisioner else None
 
     def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
-        """Return what is attached for a pod's volume whose claim has this name; nothing if the claim does not exist."""
+        """Return what is attached for a pod's volume whose claim has this name; nothing if
+        the claim does not exist."""
         if claim:
             existing = self.claims.get(f"{namespace}/{claim}")
             return self.attachment(existing) if existing else None
@@ -107,9 +120,11 @@ class Free(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A claim that is bound once its pod has a node, with its storage class and the suitable free volumes.
+    """A claim that is bound once its pod has a node, with its storage class and
+    the suitable free volumes.
 
-    reserved: volumes pre-bound to this claim; only the first is used, and if it cannot be used, one is provisioned.
+    reserved: volumes pre-bound to this claim; only the first is used, and if it cannot be
+    used, one is provisioned.
     """
 
     claim: Claim
@@ -124,8 +139,8 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """The volume requirements of one class. shared: attached once for all its pods on a node; own: the drivers of the
-    volumes that each pod brings."""
+    """The volume requirements of one class. shared: attached once for all its pods on a node; own:
+    the drivers of the volumes that each pod brings."""
 
     nowhere: Reason | None = None
     bound: tuple[tuple[PersistentVolume, Places], ...] = ()
@@ -148,20 +163,32 @@ def needs(pod_class: PodClass, stock: Stock) -> Needs:
     ]
     claims = [claim for _, claim in with_claim if claim is not None]
     bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
-    named = [claim for v, claim in with_claim if claim is not None and v.kind == "persistentVolumeClaim"]
+    named = [
+        claim for v, claim in with_claim if claim is not None and v.kind == "persistentVolumeClaim"
+    ]
     attachments = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
-    own = [stock.attachment(claim) for volume, claim in with_claim if not volume.claim and claim is not None]
+    own = [
+        stock.attachment(claim)
+        for volume, claim in with_claim
+        if not volume.claim and claim is not None
+    ]
     # The smallest claim chooses first.
-    unbound = sorted((claim for claim in claims if not claim.volume), key=lambda claim: claim.request)
+    unbound = sorted(
+        (claim for claim in claims if not claim.volume), key=lambda claim: claim.request
+    )
     return Needs(
         nowhere=_nowhere(with_claim, stock),
         bound=tuple((volume, places([volume.node_terms])) for volume in bound),
         waiting=tuple(
-            Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
+            Waiting(
+                claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim)
+            )
             for claim in unbound
             if claim.storage_class in stock.classes
         ),
-        zones=zones_of(stock.volumes[claim.volume] for claim in named if claim.volume in stock.volumes),
+        zones=zones_of(
+            stock.volumes[claim.volume] for claim in named if claim.volume in stock.volumes
+        ),
         exclusive=tuple(sorted({claim.key for claim in named if _ONE_POD in claim.access_modes})),
         disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
         shared=frozenset(attachment for attachment in attachments if attachment is not None),
@@ -170,18 +197,20 @@ def needs(pod_class: PodClass, stock: Stock) -> Needs:
 
 
 def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
-    """Return the claim behind a volume, or the future claim of each pod, named after the volume; None: it is
-    missing."""
+    """Return the claim behind a volume, or the future claim of each pod, named after the
+    volume; None: it is missing."""
     template = volume.template
     if volume.claim or template is None:
         return stock.claims.get(f"{namespace}/{volume.claim}")
     storage_class = stock.default if template.any_class else template.storage_class
-    return msgspec.structs.replace(template, name=volume.name, any_class=False, storage_class=storage_class)
+    return msgspec.structs.replace(
+        template, name=volume.name, any_class=False, storage_class=storage_class
+    )
 
 
 def _nowhere(with_claim: Sequence[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
-    """Return why no node fits, in the scheduler's order: claims that are missing or being deleted, in the pod's order;
-    then claims that should already be bound; then missing volumes."""
+    """Return why no node fits, in the scheduler's order: claims that are missing or being deleted,
+    in the pod's order; then claims that should already be bound; then missing volumes."""
     claims = []
     for volume, claim in with_claim:
         if claim is None:
@@ -193,9 +222,16 @@ def _nowhere(with_claim: Sequence[tuple[Volume, Claim | None]], stock: Stock) ->
         cls = stock.classes.get(claim.storage_class)
         if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
             return Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim=claim.name)
-    missing = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
+    missing = next(
+        (claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes),
+        None,
+    )
     return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=missing) if missing else None
 
 
 def _holds(claim: Claim, volume: PersistentVolume) -> bool:
-    return volume.capacity >= claim.request and volume.volume_mode == claim.volume_mode and not volume.deleted
+    return (
+        volume.capacity >= claim.request
+        and volume.volume_mode == claim.volume_mode
+        and not volume.deleted
+    )

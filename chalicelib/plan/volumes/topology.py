@@ -1,7 +1,8 @@
-"""Evaluates node terms and zones over all rows at once: the node labels that volumes, storage classes and capacities
-require.
+"""Evaluates node terms and zones over all rows at once: the node labels that volumes, storage
+classes and capacities require.
 
-A volume has few and simple terms, but there may be thousands of volumes: terms `key In (values)` are merged.
+A volume has few and simple terms, but there may be thousands of volumes: terms `key
+In (values)` are merged.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from chalicelib.plan.tables import Bools, NodeTable
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where at least one of many node selectors matches, indexed so that thousands of them are cheap to evaluate:
-    selectors that only say `key in values` are merged to one set of values per key."""
+    """Where at least one of many node selectors matches, indexed so that thousands of
+    them are cheap to evaluate: selectors that only say `key in values` are merged to
+    one set of values per key."""
 
     everywhere: bool = False
     values: dict[str, frozenset[str]] = {}
@@ -38,14 +40,19 @@ _TWINS = {
 
 
 def places(selectors: Iterable[tuple[NodeTerm, ...] | None]) -> Places:
-    """Return where any of these selectors matches; None allows everything, an empty selector nothing."""
+    """Return where any of these selectors matches; None allows everything,
+    an empty selector nothing."""
     values: dict[str, set[str]] = {}
     rest: dict[NodeTerm, None] = {}
     for terms in selectors:
         if terms is None:
             return Places(everywhere=True)
         for term in terms:
-            if len(term.expressions) == 1 and not term.fields and term.expressions[0].operator == "In":
+            if (
+                len(term.expressions) == 1
+                and not term.fields
+                and term.expressions[0].operator == "In"
+            ):
                 values.setdefault(term.expressions[0].key, set()).update(term.expressions[0].values)
             else:
                 rest[term] = None
@@ -59,7 +66,9 @@ def rows(places: Places, table: NodeTable) -> Bools:
         allowed |= table.having(key, values)
     for term in places.terms:
         if term.expressions or term.fields:
-            allowed |= selected(Selector(term.expressions), table) & table.matching_fields(term.fields)
+            allowed |= selected(Selector(term.expressions), table) & table.matching_fields(
+                term.fields
+            )
     return allowed
 
 
@@ -77,8 +86,8 @@ def selected(selector: Selector, table: NodeTable) -> Bools:
 
 
 def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
-    """Return the zones and regions of bound volumes for VolumeZone; `a__b` is a set, and a label with an empty part,
-    such as `a__`, is ignored."""
+    """Return the zones and regions of bound volumes for VolumeZone; `a__b` is a set, and a label
+    with an empty part, such as `a__`, is ignored."""
     zones: list[Zone] = []
     for volume in volumes:
         for key in _TWINS.keys() & volume.labels.keys():
@@ -89,7 +98,8 @@ def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
 
 
 def zone_mask(zones: Iterable[Zone], table: NodeTable) -> Bools:
-    """Return the rows in the zones of all volumes; a node without any topology label counts as in all of them."""
+    """Return the rows in the zones of all volumes; a node without any topology label
+    counts as in all of them."""
     unlabelled: Bools = np.ones(len(table), dtype=np.bool_)
     for key in _TWINS:
         unlabelled &= table.label(key)[0] < 0
@@ -103,7 +113,15 @@ def zone_mask(zones: Iterable[Zone], table: NodeTable) -> Bools:
 
 
 def wrong_zone(zones: Iterable[Zone], labels: Mapping[str, str]) -> str:
-    """Return the first volume that cannot be used in the zone of a node with these labels, "" if all can."""
+    """Return the first volume that cannot be used in the zone of a node with
+    these labels, "" if all can."""
     if not any(key in labels for key in _TWINS):
         return ""
-    return next((name for name, key, values in zones if labels.get(key, labels.get(_TWINS[key])) not in values), "")
+    return next(
+        (
+            name
+            for name, key, values in zones
+            if labels.get(key, labels.get(_TWINS[key])) not in values
+        ),
+        "",
+    )

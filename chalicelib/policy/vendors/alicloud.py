@@ -1,8 +1,9 @@
 """spec.providers.alicloud: the settings of Alibaba Cloud's Auto Scaling.
 
-Upstream reads these from flags, a file and environment variables. A function that serves many clusters has none of
-them, so they are settings in each cluster's policy (docs/providers/alicloud.md "Settings" maps the variables). Which
-credentials are complete is the provider's to say (providers/alicloud/settings.py).
+Upstream reads these from flags, a file and environment variables. A function that serves many
+clusters has none of them, so they are settings in each cluster's policy (docs/providers/alicloud.md
+"Settings" maps the variables). Which credentials are complete is the provider's to say
+(providers/alicloud/settings.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.value_types import BOOLEAN, SECRET, bounds_of, choice, https_address, number, scalar, text
+from chalicelib.policy.value_types import (
+    BOOLEAN,
+    SECRET,
+    bounds_of,
+    choice,
+    https_address,
+    number,
+    scalar,
+    text,
+)
 from chalicelib.policy.vendors.settings import (
     GroupForm,
     ReservedCpu,
@@ -44,7 +54,11 @@ def _parse_metadata_address(value: str) -> str:
 
 _GROUP_ID = r"asg-\S+"
 _ENDPOINT = https_address("https://ess.cn-hangzhou.aliyuncs.com", path=False)
-_ARN = text("a resource name", r"acs:[\x21-\x7e]{1,512}", "something like acs:ram::1234567890123456:role/outscaler")
+_ARN = text(
+    "a resource name",
+    r"acs:[\x21-\x7e]{1,512}",
+    "something like acs:ram::1234567890123456:role/outscaler",
+)
 
 
 class AlicloudSection(VendorSettings, frozen=True):
@@ -64,19 +78,27 @@ class AlicloudSection(VendorSettings, frozen=True):
     ]
     nodes: Annotated[
         tuple[tuple[int, int, str], ...],
-        bounds_of("id", "1:10:asg-bp18p2yfxow2dloq0001", _GROUP_ID, "is not the id of a scaling group"),
+        bounds_of(
+            "id", "1:10:asg-bp18p2yfxow2dloq0001", _GROUP_ID, "is not the id of a scaling group"
+        ),
         "Scaling groups as upstream's --nodes; others may be in nodeGroups.",
     ] = ()
-    network: Annotated[str, choice(("public", "vpc")), "Which of the vendor's hosts are called."] = "public"
+    network: Annotated[
+        str, choice(("public", "vpc")), "Which of the vendor's hosts are called."
+    ] = "public"
     credentials_secret: Annotated[
         str,
         SECRET,
-        "Secret with accessKeyId, accessKeySecret and perhaps securityToken, as JSON or [global] of an INI.",
+        (
+            "Secret with accessKeyId, accessKeySecret and perhaps securityToken, as JSON or "
+            "[global] of an INI."
+        ),
     ] = ""
     observe_secret: Annotated[
         str,
         SECRET,
-        "The same with keys that may only read, or a role in it that may: what passes look with, instead of all the "
+        "The same with keys that may only read, or a role in it that may: what passes look with, "
+        "instead of all the "
         "other settings about credentials.",
     ] = ""
     role_arn: Annotated[str, _ARN, "Role to assume, by the access key or by OIDC."] = ""
@@ -86,12 +108,17 @@ class AlicloudSection(VendorSettings, frozen=True):
         "What the vendor's audit log shows for that role; outscaler-<cluster> if not given.",
     ] = ""
     oidc_provider_arn: Annotated[str, _ARN, "OIDC provider for roleArn (RRSA)."] = ""
-    oidc_token_secret: Annotated[str, SECRET, "Secret with the OIDC token, read again at every renewal."] = ""
-    oidc_token_file: Annotated[str, text("a path"), "The same in a file; for commands on a workstation only."] = ""
+    oidc_token_secret: Annotated[
+        str, SECRET, "Secret with the OIDC token, read again at every renewal."
+    ] = ""
+    oidc_token_file: Annotated[
+        str, text("a path"), "The same in a file; for commands on a workstation only."
+    ] = ""
     metadata_endpoint: Annotated[
         str,
         scalar("address", _parse_metadata_address, "an address"),
-        "Metadata service of an ECS instance to take credentials from; never asked if neither this nor ramRole is "
+        "Metadata service of an ECS instance to take credentials from; never asked if neither this "
+        "nor ramRole is "
         "given.",
     ] = ""
     ram_role: Annotated[
@@ -104,12 +131,17 @@ class AlicloudSection(VendorSettings, frozen=True):
     sts_endpoint: Annotated[str, _ENDPOINT, "The same for STS."] = ""
     vpc_endpoint: Annotated[str, _ENDPOINT, "The same for VPC."] = ""
     calls_per_second: Annotated[
-        float, number(0.1, 1000, "10"), "Calls per second of all functions together to one product with one account."
+        float,
+        number(0.1, 1000, "10"),
+        "Calls per second of all functions together to one product with one account.",
     ] = 10.0
     read_prices: Annotated[
         bool,
         BOOLEAN,
-        "Ask ECS what the instance types cost; groups have no price from the vendor if the key may not.",
+        (
+            "Ask ECS what the instance types cost; groups have no price from the vendor if the key "
+            "may not."
+        ),
     ] = True
     reserved_cpu: ReservedCpu = None
     reserved_memory: ReservedMemory = None
@@ -126,5 +158,8 @@ GROUPS = GroupForm(
     of_entry=_of_entry,
     name=lambda bounds: bounds.id,
     noun="each scaling group",
-    none=("no scaling group is named, and none is discovered", "name them here as min:max:asg-…, or under nodeGroups"),
+    none=(
+        "no scaling group is named, and none is discovered",
+        "name them here as min:max:asg-…, or under nodeGroups",
+    ),
 )

@@ -1,7 +1,7 @@
 """spec.providers.clusterapi: the settings of Cluster API.
 
-Upstream reads these from flags and environment variables. A function that serves many clusters has neither, so they are
-settings in each cluster's policy (docs/providers/clusterapi.md "Settings").
+Upstream reads these from flags and environment variables. A function that serves many clusters has
+neither, so they are settings in each cluster's policy (docs/providers/clusterapi.md "Settings").
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from chalicelib.policy.value_types import (
     scalar,
     text,
 )
-from chalicelib.policy.vendors.settings import ReservedCpu, ReservedEphemeralStorage, ReservedMemory, VendorSettings
+from chalicelib.policy.vendors.settings import (
+    ReservedCpu,
+    ReservedEphemeralStorage,
+    ReservedMemory,
+    VendorSettings,
+)
 
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 _DOMAIN = r"(?!.{254})[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -44,7 +49,11 @@ def _parse_labels(value: str) -> str:
     for pair in pairs:
         key, equals, label_value = pair.partition("=")
         if not equals or not _is_label(key, label_value):
-            raise BadInput("", f"{quote(pair)} is not a label as key=value", "write it like team=web,tier=front")
+            raise BadInput(
+                "",
+                f"{quote(pair)} is not a label as key=value",
+                "write it like team=web,tier=front",
+            )
     return ",".join(pairs)
 
 
@@ -58,12 +67,17 @@ def _read_labels(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if not node.entries or any(not isinstance(value, Scalar) for _, value in node.entries):
         diagnostics.problem(path, "is not a mapping of labels", "write it like team=web,tier=front")
         return UNSET
-    pairs = ",".join(f"{key.text}={value.text}" for key, value in node.entries if isinstance(value, Scalar))
-    return _LABELS.read(Scalar(pairs, plain=False, line=node.line, column=node.column), path, diagnostics)
+    pairs = ",".join(
+        f"{key.text}={value.text}" for key, value in node.entries if isinstance(value, Scalar)
+    )
+    return _LABELS.read(
+        Scalar(pairs, plain=False, line=node.line, column=node.column), path, diagnostics
+    )
 
 
 def _parse_discovery(value: str) -> str:
-    """Check one auto-discovery spec, which the provider parses (providers/clusterapi/settings.py)."""
+    """Check one auto-discovery spec, which the provider parses
+    (providers/clusterapi/settings.py)."""
     remedy = "write it like clusterapi:namespace=default,clusterName=prod,team=web"
     discoverer, colon, rest = value.partition(":")
     if not colon or discoverer != "clusterapi" or ":" in rest:
@@ -98,30 +112,41 @@ class CapiSection(VendorSettings, frozen=True):
     namespace: Annotated[
         str,
         DNS_LABEL,
-        "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given. Needed where several "
+        "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given. "
+        "Needed where several "
         "namespaces have a Cluster of that name.",
     ] = ""
     cluster_name: Annotated[
         str,
         text("a Cluster's name", _DNS_NAME, "something like prod"),
-        "The Cluster that the nodes are of. Required with a separate management cluster; default: the cluster of most "
+        "The Cluster that the nodes are of. Required with a separate management cluster; default: "
+        "the cluster of most "
         "nodes.",
     ] = ""
     labels: Annotated[
         str,
         ValueType(
-            "key=value, …", _read_labels, str, lambda: {"type": ["object", "string"]}, _parse_labels, keeps_text=True
+            "key=value, …",
+            _read_labels,
+            str,
+            lambda: {"type": ["object", "string"]},
+            _parse_labels,
+            keeps_text=True,
         ),
         "Only groups with all these labels.",
     ] = ""
     auto_discovery: Annotated[
         tuple[str, ...],
-        lines("list of specs", _parse_discovery, "it like clusterapi:namespace=default,clusterName=prod"),
+        lines(
+            "list of specs",
+            _parse_discovery,
+            "it like clusterapi:namespace=default,clusterName=prod",
+        ),
         "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match.",
     ] = ()
-    group: Annotated[str, text("an API group", _DOMAIN, "cluster.x-k8s.io"), "API group (upstream: CAPI_GROUP)."] = (
-        "cluster.x-k8s.io"
-    )
+    group: Annotated[
+        str, text("an API group", _DOMAIN, "cluster.x-k8s.io"), "API group (upstream: CAPI_GROUP)."
+    ] = "cluster.x-k8s.io"
     version: Annotated[
         str,
         text("an API version", r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", "something like v1beta2"),
@@ -130,50 +155,75 @@ class CapiSection(VendorSettings, frozen=True):
     scale_zero_default_arch: Annotated[
         str,
         choice(ARCHITECTURES),
-        "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
+        (
+            "Architecture of a group without nodes that does not say (upstream: "
+            "CAPI_SCALE_ZERO_DEFAULT_ARCH)."
+        ),
     ] = "amd64"
     reserved_cpu: ReservedCpu = None
     reserved_memory: ReservedMemory = None
     reserved_ephemeral_storage: ReservedEphemeralStorage = None
     sync_machine_labels: Annotated[
         tuple[str, ...],
-        lines("list of regular expressions", _parse_pattern, r"a regular expression, such as ^team\."),
-        "Further labels that Cluster API is configured to copy to Nodes (its --additional-sync-machine-labels).",
+        lines(
+            "list of regular expressions", _parse_pattern, r"a regular expression, such as ^team\."
+        ),
+        (
+            "Further labels that Cluster API is configured to copy to Nodes (its "
+            "--additional-sync-machine-labels)."
+        ),
     ] = ()
     kubeconfig_secret: Annotated[
         str,
         SECRET,
-        "Secret with the kubeconfig of the management cluster (upstream: --cloud-config), if that is another one.",
+        (
+            "Secret with the kubeconfig of the management cluster (upstream: --cloud-config), if "
+            "that is another one."
+        ),
     ] = ""
     observe_secret: Annotated[
         str,
         SECRET,
-        "The same with a user that may only read: what passes look with; changes are made with kubeconfigSecret.",
+        (
+            "The same with a user that may only read: what passes look with; changes are made with "
+            "kubeconfigSecret."
+        ),
     ] = ""
-    kubeconfig_file: Annotated[str, FILE, "The same as a file; for commands on a workstation only."] = ""
+    kubeconfig_file: Annotated[
+        str, FILE, "The same as a file; for commands on a workstation only."
+    ] = ""
     context: Annotated[
-        str, PLAIN_NAME, "Context of the management cluster's kubeconfig; its current one if not given."
+        str,
+        PLAIN_NAME,
+        "Context of the management cluster's kubeconfig; its current one if not given.",
     ] = ""
     cloud_config_authoritative: Annotated[
         bool,
         BOOLEAN,
-        "The management cluster is never the one of spec.kubernetes; without a kubeconfig here it is that of "
-        "spec.kubernetes.inClusterKubeconfigSecret (upstream: --clusterapi-cloud-config-authoritative).",
+        "The management cluster is never the one of spec.kubernetes; without a kubeconfig here it "
+        "is that of "
+        "spec.kubernetes.inClusterKubeconfigSecret (upstream: "
+        "--clusterapi-cloud-config-authoritative).",
     ] = False
     allow_pool_shrink: Annotated[
         bool,
         BOOLEAN,
-        "Remove nodes from MachinePools without Machines by lowering the size; which machine goes is then chosen by "
+        "Remove nodes from MachinePools without Machines by lowering the size; which machine goes "
+        "is then chosen by "
         "the infrastructure, so another node than the drained one may be lost.",
     ] = False
     zone_from_failure_domain: Annotated[
         bool,
         BOOLEAN,
-        "A new node's zone is the resource's failureDomain, unless an annotation or a real node says otherwise.",
+        (
+            "A new node's zone is the resource's failureDomain, unless an annotation or a real "
+            "node says otherwise."
+        ),
     ] = True
     stuck_after: Annotated[
         float,
         duration(),
-        "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not given, only where it "
+        "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not "
+        "given, only where it "
         "speaks of stock or quota, after 2m.",
     ] = 0.0

@@ -1,7 +1,8 @@
 """spec.providers.exoscale: the settings of Exoscale's SKS Nodepools and Instance Pools.
 
-Upstream reads these from environment variables, whose errors show as DNS errors at run time, and from --nodes, whose
-errors show at every node. Here they are settings in each cluster's policy (docs/providers/exoscale.md "Settings").
+Upstream reads these from environment variables, whose errors show as DNS errors at run time, and
+from --nodes, whose errors show at every node. Here they are settings in each cluster's policy
+(docs/providers/exoscale.md "Settings").
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.value_types import BOOLEAN, SECRET, bounds_of, https_address, number, text, whole
+from chalicelib.policy.value_types import (
+    BOOLEAN,
+    SECRET,
+    bounds_of,
+    https_address,
+    number,
+    text,
+    whole,
+)
 from chalicelib.policy.vendors.settings import (
     UUID,
     GroupForm,
@@ -36,8 +45,8 @@ VERSION = "/v2"
 class ExoscaleBounds(msgspec.Struct, frozen=True):
     """One group that the policy names.
 
-    name: an Instance Pool's or a Nodepool's id, or a name, optionally as cluster/name. max None: as much as the
-    account's quota allows."""
+    name: an Instance Pool's or a Nodepool's id, or a name, optionally as cluster/name. max None: as
+    much as the account's quota allows."""
 
     name: str
     min: int
@@ -65,14 +74,19 @@ class ExoscaleSettings(VendorSettings, frozen=True):
     credentials_secret: Annotated[
         str,
         SECRET,
-        "Secret with apiKey and apiSecret, as JSON or as lines EXOSCALE_API_KEY=… and EXOSCALE_API_SECRET=….",
+        (
+            "Secret with apiKey and apiSecret, as JSON or as lines EXOSCALE_API_KEY=… and "
+            "EXOSCALE_API_SECRET=…."
+        ),
     ]
     observe_secret: ObserveSecret = ""
     nodes: Annotated[
         tuple[tuple[int, int, str], ...],
         bounds_of("name", "1:10:web"),
-        "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others may be "
-        "in nodeGroups. Pools that are not named are groups only with sksCluster or autoDiscovery, with min 1 and the "
+        "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or "
+        "cluster/name; others may be "
+        "in nodeGroups. Pools that are not named are groups only with sksCluster or autoDiscovery, "
+        "with min 1 and the "
         "account's quota as max.",
     ] = ()
     sks_cluster: Annotated[
@@ -86,16 +100,24 @@ class ExoscaleSettings(VendorSettings, frozen=True):
         "SKS cluster whose Nodepools are seen even while it has no node at all.",
     ] = ""
     scale_from_zero: Annotated[
-        bool, BOOLEAN, "Nodepools without nodes are groups too, if their SKS cluster has other nodes of this cluster."
+        bool,
+        BOOLEAN,
+        (
+            "Nodepools without nodes are groups too, if their SKS cluster has other nodes of this "
+            "cluster."
+        ),
     ] = True
     auto_discovery: Annotated[
         bool,
         BOOLEAN,
-        "Pools that neither nodes nor nodeGroups name are groups, too, as in Cluster Autoscaler. Without named pools "
+        "Pools that neither nodes nor nodeGroups name are groups, too, as in Cluster Autoscaler. "
+        "Without named pools "
         "they always are.",
     ] = False
     unlimited_max: Annotated[
-        int, whole(1, 1_000_000), "The largest size of a group where the account's quota has no limit."
+        int,
+        whole(1, 1_000_000),
+        "The largest size of a group where the account's quota has no limit.",
     ] = 1000
     environment: Annotated[
         str,
@@ -108,7 +130,9 @@ class ExoscaleSettings(VendorSettings, frozen=True):
         "Another address of the API than https://<environment>-<zone>.exoscale.com/v2.",
     ] = ""
     calls_per_second: Annotated[
-        float, number(0.1, 1000, "10"), "Calls per second of all functions together with one key in one zone."
+        float,
+        number(0.1, 1000, "10"),
+        "Calls per second of all functions together with one key in one zone.",
     ] = 10.0
     reserved_cpu: ReservedCpu = None
     reserved_memory: ReservedMemory = None
@@ -122,16 +146,20 @@ class ExoscaleSettings(VendorSettings, frozen=True):
         return root if root.endswith(VERSION) else root + VERSION
 
 
-def read_settings(settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()) -> ExoscaleSettings:
-    """Return the settings of a policy's texts and of its entries of nodeGroups; no group at all is valid, because
-    groups are discovered. Raises BadInput, or InputErrors for several mistakes."""
+def read_settings(
+    settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()
+) -> ExoscaleSettings:
+    """Return the settings of a policy's texts and of its entries of nodeGroups; no group at all is
+    valid, because groups are discovered. Raises BadInput, or InputErrors for several mistakes."""
     return typed(ExoscaleSettings, settings, (_one_host,), _GROUPS, entries)
 
 
 def _one_host(given: Mapping[str, Any]) -> None:
     if "environment" in given and "endpoint" in given:
         raise BadInput(
-            f"{PLACE}.environment", "conflicts with endpoint, which already names the host", "keep one of the two"
+            f"{PLACE}.environment",
+            "conflicts with endpoint, which already names the host",
+            "keep one of the two",
         )
 
 

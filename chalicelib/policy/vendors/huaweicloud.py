@@ -1,7 +1,7 @@
 """spec.providers.huaweicloud: the settings of Huawei Cloud CCE's node pools.
 
-Upstream reads these from an INI file in the pod. Here they are settings in each cluster's policy, and only the key is
-in a secret (docs/providers/huaweicloud.md "Settings").
+Upstream reads these from an INI file in the pod. Here they are settings in each cluster's policy,
+and only the key is in a secret (docs/providers/huaweicloud.md "Settings").
 """
 
 from __future__ import annotations
@@ -16,18 +16,36 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
-from chalicelib.policy.value_types import BOOLEAN, SECRET, UNSET, amount, bounds_of, https_address, number, text, whole
-from chalicelib.policy.vendors.settings import UUID, GroupForm, ReservedMemory, VendorSettings, check_order, typed
+from chalicelib.policy.value_types import (
+    BOOLEAN,
+    SECRET,
+    UNSET,
+    amount,
+    bounds_of,
+    https_address,
+    number,
+    text,
+    whole,
+)
+from chalicelib.policy.vendors.settings import (
+    UUID,
+    GroupForm,
+    ReservedMemory,
+    VendorSettings,
+    check_order,
+    typed,
+)
 
 PROVIDER = "huaweicloud"
 PLACE = "providers.huaweicloud"
-SHORTEST, LONGEST, USUAL = 900, 86400, 3600  # permitted and default lifetime in seconds of an agency's temporary keys
+# permitted and default lifetime in seconds of an agency's temporary keys
+SHORTEST, LONGEST, USUAL = 900, 86400, 3600
 _EXAMPLE = "1:10:pool-a"
 
 
 class CceBounds(msgspec.Struct, frozen=True):
-    """The size limits of one pool or scale group. name: a pool's uid or name, or either with `/<scale group>`. min, max
-    None: the pool's own."""
+    """The size limits of one pool or scale group. name: a pool's uid or name, or either with
+    `/<scale group>`. min, max None: the pool's own."""
 
     name: str
     min: int | None = None
@@ -36,8 +54,8 @@ class CceBounds(msgspec.Struct, frozen=True):
 
 
 class Agency(msgspec.Struct, frozen=True):
-    """A role of another account that the key assumes. name, domain: the agency's and that account's; seconds: lifetime
-    of the temporary keys."""
+    """A role of another account that the key assumes. name, domain: the agency's and that
+    account's; seconds: lifetime of the temporary keys."""
 
     name: str
     domain: str
@@ -45,7 +63,8 @@ class Agency(msgspec.Struct, frozen=True):
 
 
 def _pool_name(value: str) -> str:
-    """Return a uid in lower case, so that one pool has one name; names unchanged. Raises BadInput."""
+    """Return a uid in lower case, so that one pool has one name; names
+    unchanged. Raises BadInput."""
     pool, slash, group = value.partition("/")
     if not pool or (slash and not group):
         raise BadInput(
@@ -66,7 +85,8 @@ def _read_region(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         diagnostics.warn(
             path,
             f"{quote(region)} is not a known region of CCE; its hosts are assumed to be "
-            f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "
+            f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and "
+            "iamEndpoint say "
             "otherwise",
         )
     return region
@@ -76,8 +96,8 @@ _ENDPOINT = https_address("https://cce.cn-north-4.myhuaweicloud.com", path=False
 
 
 class CceSettings(VendorSettings, frozen=True):
-    """spec.providers.huaweicloud. groups: those that the policy names. The template of a node promises no disk, so
-    nothing of it is reserved."""
+    """spec.providers.huaweicloud. groups: those that the policy names. The template of a node
+    promises no disk, so nothing of it is reserved."""
 
     vendor: ClassVar = PROVIDER
     states_prices: ClassVar = True
@@ -85,12 +105,19 @@ class CceSettings(VendorSettings, frozen=True):
 
     region: Annotated[
         str,
-        msgspec.structs.replace(_REGION, read=_read_region, form=lambda: {"type": ["string", "number", "boolean"]}),
+        msgspec.structs.replace(
+            _REGION, read=_read_region, form=lambda: {"type": ["string", "number", "boolean"]}
+        ),
         "Region of the cluster.",
     ]
     cluster_id: Annotated[
         str,
-        text("the id of a CCE cluster", UUID, "something like 2292498e-1111-11ee-8b5e-0255ac1001ba", str.lower),
+        text(
+            "the id of a CCE cluster",
+            UUID,
+            "something like 2292498e-1111-11ee-8b5e-0255ac1001ba",
+            str.lower,
+        ),
         "CCE cluster whose node pools these are.",
     ]
     credentials_secret: Annotated[
@@ -99,23 +126,32 @@ class CceSettings(VendorSettings, frozen=True):
     observe_secret: Annotated[
         str,
         SECRET,
-        "The same with keys that may only read: what passes look with, without the agency; changes are made with "
+        "The same with keys that may only read: what passes look with, without the agency; changes "
+        "are made with "
         "credentialsSecret.",
     ] = ""
     project_id: Annotated[
         str,
         text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"),
-        "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given.",
+        (
+            "Project of the cluster (upstream: project-id); asked from IAM by the region's name if "
+            "not given."
+        ),
     ] = ""
     nodes: Annotated[
         tuple[tuple[int, int, str], ...],
         bounds_of("pool", _EXAMPLE, make=_pool_name),
-        "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may be in nodeGroups. "
+        "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others "
+        "may be in nodeGroups. "
         "An unnamed pool has the minimum and maximum of its own autoscaling settings.",
     ] = ()
-    autodiscovery: Annotated[bool, BOOLEAN, "Unnamed pools are groups too, if their autoscaling is on."] = True
+    autodiscovery: Annotated[
+        bool, BOOLEAN, "Unnamed pools are groups too, if their autoscaling is on."
+    ] = True
     warn_about_addon: Annotated[
-        bool, BOOLEAN, "Look whether the vendor's own autoscaler add-on is at work in the cluster, and warn."
+        bool,
+        BOOLEAN,
+        "Look whether the vendor's own autoscaler add-on is at work in the cluster, and warn.",
     ] = True
     agency_name: Annotated[
         str,
@@ -131,20 +167,27 @@ class CceSettings(VendorSettings, frozen=True):
         ),
         "Account that owns the agency.",
     ] = ""
-    agency_duration: Annotated[int, whole(SHORTEST, LONGEST), "Seconds that temporary keys live."] = USUAL
+    agency_duration: Annotated[
+        int, whole(SHORTEST, LONGEST), "Seconds that temporary keys live."
+    ] = USUAL
     cce_endpoint: Annotated[str, _ENDPOINT, "Another host for CCE, scheme included."] = ""
     ecs_endpoint: Annotated[str, _ENDPOINT, "The same for ECS."] = ""
     iam_endpoint: Annotated[str, _ENDPOINT, "The same for IAM."] = ""
     bss_endpoint: Annotated[
-        str, _ENDPOINT, "The same for BSS, which states prices: that of the site where the account is registered."
+        str,
+        _ENDPOINT,
+        "The same for BSS, which states prices: that of the site where the account is registered.",
     ] = ""
     calls_per_second: Annotated[
-        float, number(0.1, 1000, "10"), "Calls per second of all functions together to one service with one key."
+        float,
+        number(0.1, 1000, "10"),
+        "Calls per second of all functions together to one service with one key.",
     ] = 10.0
     read_prices: Annotated[
         bool,
         BOOLEAN,
-        "Ask BSS what the flavours cost; groups have no price from the vendor if the key may not. With another host "
+        "Ask BSS what the flavours cost; groups have no price from the vendor if the key may not. "
+        "With another host "
         "for CCE, bssEndpoint must be given too.",
     ] = True
     reserved_cpu: Annotated[
@@ -158,11 +201,16 @@ class CceSettings(VendorSettings, frozen=True):
     @property
     def agency(self) -> Agency | None:
         """The role to assume; None: the key itself is used."""
-        return Agency(self.agency_name, self.agency_domain, self.agency_duration) if self.agency_name else None
+        return (
+            Agency(self.agency_name, self.agency_domain, self.agency_duration)
+            if self.agency_name
+            else None
+        )
 
     @property
     def endpoints(self) -> dict[str, str]:
-        """Service (cce, ecs, iam, bss) -> root without a trailing slash, for those that are given."""
+        """Service (cce, ecs, iam, bss) -> root without a trailing slash,
+        for those that are given."""
         roots = {
             "cce": self.cce_endpoint,
             "ecs": self.ecs_endpoint,
@@ -178,8 +226,8 @@ class CceSettings(VendorSettings, frozen=True):
 
 
 def read_settings(settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()) -> CceSettings:
-    """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or InputErrors for
-    several mistakes."""
+    """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or
+    InputErrors for several mistakes."""
     cce = typed(CceSettings, settings, (_whole_agency,), _GROUPS, entries)
     if not cce.autodiscovery and not cce.groups:
         raise BadInput(
@@ -191,7 +239,11 @@ def read_settings(settings: Mapping[str, str], entries: Iterable[GroupPolicy] = 
 
 
 def _whole_agency(given: Mapping[str, Any]) -> None:
-    attributes = {"agency_name": "agencyName", "agency_domain": "agencyDomain", "agency_duration": "agencyDuration"}
+    attributes = {
+        "agency_name": "agencyName",
+        "agency_domain": "agencyDomain",
+        "agency_duration": "agencyDuration",
+    }
     for attribute in ("agency_name", "agency_domain") if attributes.keys() & given.keys() else ():
         if attribute not in given:
             raise BadInput(

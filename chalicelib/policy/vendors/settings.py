@@ -1,11 +1,13 @@
-"""How a vendor's settings are declared, and how the texts that a policy keeps become the value that its provider uses.
+"""How a vendor's settings are declared, and how the texts that a policy keeps become the
+value that its provider uses.
 
     zone: Annotated[str, text("a zone", …), "Zone of the cluster."]
 
-is a key of the document (`zone`, in lowerCamelCase), its check, its text in docs/policy.md and its JSON schema; a field
-without a default is required. policy/providers.py reads documents by these fields, with lines. `typed` reads the texts
-of a stored policy by the same checks, because a provider is also built without a document that was just read. Rules
-about several settings at once are functions beside the struct, because only the provider knows the groups, too.
+is a key of the document (`zone`, in lowerCamelCase), its check, its text in docs/policy.md and its
+JSON schema; a field without a default is required. policy/providers.py reads documents by these
+fields, with lines. `typed` reads the texts of a stored policy by the same checks, because a
+provider is also built without a document that was just read. Rules about several settings at once
+are functions beside the struct, because only the provider knows the groups, too.
 """
 
 from __future__ import annotations
@@ -30,21 +32,27 @@ ReservedCpu = Annotated[
     "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
 ]
 ReservedMemory = Annotated[int | None, amount(MEMORY, "500Mi"), "The same for memory."]
-ReservedEphemeralStorage = Annotated[int | None, amount(EPHEMERAL, "1Gi"), "The same for ephemeral storage."]
+ReservedEphemeralStorage = Annotated[
+    int | None, amount(EPHEMERAL, "1Gi"), "The same for ephemeral storage."
+]
 ObserveSecret = Annotated[
     str,
     SECRET,
-    "The same with keys that may only read: what passes look with; changes are made with credentialsSecret.",
+    (
+        "The same with keys that may only read: what passes look with; changes are made with "
+        "credentialsSecret."
+    ),
 ]
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """spec.providers.<vendor>. group_id: the pattern of its groups' ids, where they have one. states_prices: it states
-    what a node of its groups costs, so that the document need not. may_state_prices: it does, or it does where its key
-    and its pools allow that. spot: it has groups of spot nodes; states_spot_prices: and says what they cost;
-    spot_notice: seconds from its announcement until it takes a node back, 0.0 where that is not known. restarts: it can
-    restart a node."""
+    """spec.providers.<vendor>. group_id: the pattern of its groups' ids, where they have one.
+    states_prices: it states what a node of its groups costs, so that the document need not.
+    may_state_prices: it does, or it does where its key and its pools allow that. spot: it has
+    groups of spot nodes; states_spot_prices: and says what they cost; spot_notice: seconds from its
+    announcement until it takes a node back, 0.0 where that is not known. restarts: it can restart a
+    node."""
 
     vendor: ClassVar[str]
     group_example: ClassVar[str]
@@ -59,20 +67,34 @@ class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     @classmethod
     def prices_with(cls, settings: Mapping[str, str]) -> bool:
         """Whether the vendor states prices under these texts of a policy."""
-        switch = next((field.encode_name for field in msgspec.structs.fields(cls) if field.name == "read_prices"), "")
+        switch = next(
+            (
+                field.encode_name
+                for field in msgspec.structs.fields(cls)
+                if field.name == "read_prices"
+            ),
+            "",
+        )
         return cls.states_prices and settings.get(switch, "true") != "false"
 
     @property
     def reserve(self) -> dict[str, int]:
-        """Resource -> amount that a new node's kubelet keeps back (cpu in millicores, the rest in bytes), as far as the
-        settings say."""
-        attributes = {CPU: "reserved_cpu", MEMORY: "reserved_memory", EPHEMERAL: "reserved_ephemeral_storage"}
-        amounts = {resource: getattr(self, attribute, None) for resource, attribute in attributes.items()}
+        """Resource -> amount that a new node's kubelet keeps back (cpu in millicores, the rest in
+        bytes), as far as the settings say."""
+        attributes = {
+            CPU: "reserved_cpu",
+            MEMORY: "reserved_memory",
+            EPHEMERAL: "reserved_ephemeral_storage",
+        }
+        amounts = {
+            resource: getattr(self, attribute, None) for resource, attribute in attributes.items()
+        }
         return {resource: value for resource, value in amounts.items() if value is not None}
 
 
 class VendorSetting(msgspec.Struct, frozen=True):
-    """One key. example: of a value, shown where a required key is missing. default: None where there is none."""
+    """One key. example: of a value, shown where a required key is missing. default:
+    None where there is none."""
 
     key: str
     attribute: str
@@ -85,7 +107,10 @@ class VendorSetting(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> tuple[str, str]:
         """Problem and remedy of a document without it."""
-        return "is missing", f"add {self.key}: {self.example}" if self.example else f"write {self.key}: …"
+        return (
+            "is missing",
+            f"add {self.key}: {self.example}" if self.example else f"write {self.key}: …",
+        )
 
 
 @cache
@@ -98,7 +123,11 @@ def settings_of(struct: type[VendorSettings]) -> tuple[VendorSetting, ...]:
         kind, meaning = field.type.__metadata__
         example = kind.example or (f"outscaler/prod/{struct.vendor}" if kind is SECRET else "")
         default = None if field.required else field.default
-        settings.append(VendorSetting(field.encode_name, field.name, kind, meaning, field.required, default, example))
+        settings.append(
+            VendorSetting(
+                field.encode_name, field.name, kind, meaning, field.required, default, example
+            )
+        )
     return tuple(settings)
 
 
@@ -110,9 +139,9 @@ def keys_of(struct: type[VendorSettings]) -> frozenset[str]:
 class GroupForm(msgspec.Struct, Generic[B], frozen=True):
     """How a provider names its groups.
 
-    of_spec: (min, max, name) of a line of `nodes` -> bounds. of_entry: an entry of nodeGroups -> bounds. name: of
-    bounds. noun: for errors about duplicates ("each pool"). none: problem and remedy of a policy without groups; None
-    if the provider discovers them.
+    of_spec: (min, max, name) of a line of `nodes` -> bounds. of_entry: an entry of nodeGroups ->
+    bounds. name: of bounds. noun: for errors about duplicates ("each pool"). none: problem and
+    remedy of a policy without groups; None if the provider discovers them.
     """
 
     of_spec: Callable[[int, int, str], B]
@@ -129,11 +158,13 @@ def typed(
     groups: GroupForm[Any] | None = None,
     entries: Iterable[GroupPolicy] = (),
 ) -> S:
-    """Return a vendor's settings from the texts of a policy (key -> text; blanks around a value are ignored).
+    """Return a vendor's settings from the texts of a policy (key -> text; blanks
+    around a value are ignored).
 
-    rules: each gets attribute -> value of the settings that are given (its text, if it could not be read), and raises
-    BadInput. groups: how `groups` is made of `nodes` and of the policy's entries; each group is named in one of the
-    two. Raises BadInput, or InputErrors for several mistakes, with places such as `providers.exoscale.zone`.
+    rules: each gets attribute -> value of the settings that are given (its text, if it could not be
+    read), and raises BadInput. groups: how `groups` is made of `nodes` and of the policy's entries;
+    each group is named in one of the two. Raises BadInput, or InputErrors for several mistakes,
+    with places such as `providers.exoscale.zone`.
     """
     place = f"providers.{struct.vendor}"
     mistakes: list[BadInput] = []
@@ -151,7 +182,9 @@ def typed(
     for rule in rules:
         _collect(mistakes, "", rule, values)
     if groups is not None:
-        values["groups"] = _named_groups(struct.vendor, values.get("nodes", ()), entries, groups, mistakes)
+        values["groups"] = _named_groups(
+            struct.vendor, values.get("nodes", ()), entries, groups, mistakes
+        )
     keys = keys_of(struct)
     for key in texts:
         if key not in keys:
@@ -162,14 +195,19 @@ def typed(
     return struct(**values)
 
 
-def _collect(mistakes: list[BadInput], place: str, call: Callable[..., B], *arguments: Any) -> B | None:
-    """Return what the call returns, or None and collect the BadInput that it raises. place: of its mistakes; empty if
-    they have their own."""
+def _collect(
+    mistakes: list[BadInput], place: str, call: Callable[..., B], *arguments: Any
+) -> B | None:
+    """Return what the call returns, or None and collect the BadInput that it raises. place: of its
+    mistakes; empty if they have their own."""
     try:
         return call(*arguments)
     except BadInput as error:
         problems = error.problems if isinstance(error, InputErrors) else (error,)
-        mistakes += [BadInput(place or mistake.place, mistake.problem, mistake.remedy) for mistake in problems]
+        mistakes += [
+            BadInput(place or mistake.place, mistake.problem, mistake.remedy)
+            for mistake in problems
+        ]
         return None
 
 
@@ -182,7 +220,9 @@ def _named_groups(
 ) -> tuple[B, ...]:
     """Return the bounds of each group. specs: the text of `nodes`, if it could not be read."""
     nodes = f"providers.{vendor}.nodes"
-    rows: list[tuple[str, B | None]] = [(nodes, form.of_spec(*spec)) for spec in specs if isinstance(spec, tuple)]
+    rows: list[tuple[str, B | None]] = [
+        (nodes, form.of_spec(*spec)) for spec in specs if isinstance(spec, tuple)
+    ]
     rows += [
         (f"nodeGroups: {entry.id}", _collect(mistakes, "", form.of_entry, entry))
         for entry in entries
@@ -195,16 +235,25 @@ def _named_groups(
             mistakes.append(BadInput(place, problem, f"name {form.noun} once"))
         elif bounds is not None:
             named[form.name(bounds)] = bounds
-    if not rows and form.none is not None and not any(mistake.place == nodes for mistake in mistakes):
+    if (
+        not rows
+        and form.none is not None
+        and not any(mistake.place == nodes for mistake in mistakes)
+    ):
         mistakes.append(BadInput(nodes, *form.none))
     return tuple(named.values())
 
 
 def entry_bounds(group_policy: GroupPolicy) -> tuple[int, int]:
-    """Return min and max of an entry of nodeGroups, for a provider without a default for max. Raises BadInput."""
+    """Return min and max of an entry of nodeGroups, for a provider without a default
+    for max. Raises BadInput."""
     place = f"nodeGroups: {group_policy.id}"
     if group_policy.max is None:
-        raise BadInput(place, "has no max", f"add max: the provider {group_policy.provider} has no default for it")
+        raise BadInput(
+            place,
+            "has no max",
+            f"add max: the provider {group_policy.provider} has no default for it",
+        )
     least = group_policy.min or 0
     check_order(place, least, group_policy.max)
     return least, group_policy.max
@@ -215,4 +264,6 @@ def check_order(place: str, least: int | None, most: int | None) -> None:
     if (least or 0) < 0 or (most or 0) < 0:
         raise BadInput(place, "has a negative size", "write 0 or more")
     if least is not None and most is not None and most < least:
-        raise BadInput(place, f"max {most} is below min {least}", f"write {least} or more, or lower min")
+        raise BadInput(
+            place, f"max {most} is below min {least}", f"write {least} or more, or lower min"
+        )

@@ -1,16 +1,18 @@
 """The vendor calls that this provider makes, and the signed RPC client and the paging behind them.
 
-Each call is a POST with all parameters in the query and an empty body, signed with ACS3-HMAC-SHA256, the vendor's
-current signature. Temporary errors are tried three times, and each attempt is signed again with a new time and nonce
-and the same ClientToken, which the vendor recognises as the same request. One more attempt follows if the key or
-session has been replaced or a time or nonce was refused. Repeating is safe: reads have no effect, and writes carry a
-ClientToken that stays the same, except for RebootInstance, which is repeated by its operation only (restart.py).
+Each call is a POST with all parameters in the query and an empty body, signed with
+ACS3-HMAC-SHA256, the vendor's current signature. Temporary errors are tried three times, and each
+attempt is signed again with a new time and nonce and the same ClientToken, which the vendor
+recognises as the same request. One more attempt follows if the key or session has been replaced or
+a time or nonce was refused. Repeating is safe: reads have no effect, and writes carry a ClientToken
+that stays the same, except for RebootInstance, which is repeated by its operation only
+(restart.py).
 
-Paged lists are read completely or not at all. Instances of a group may appear and disappear between two page requests,
-and then an instance can move from an unread page to one that was already read. A list is accepted if every page reports
-the same total and that many items arrived. Otherwise it is read once more, and after that the call fails, because a
-partial list would make nodes look unmanaged. Items requested by id need no such check: the caller sees which are
-missing.
+Paged lists are read completely or not at all. Instances of a group may appear and disappear between
+two page requests, and then an instance can move from an unread page to one that was already read. A
+list is accepted if every page reports the same total and that many items arrived. Otherwise it is
+read once more, and after that the call fails, because a partial list would make nodes look
+unmanaged. Items requested by id need no such check: the caller sees which are missing.
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ _PASSED = "DryRunOperation"  # the code with which a dry run says that the call 
 
 
 class PricedMachine(NamedTuple):
-    """What a price depends on besides the region. spot: the strategy of a preemptible instance, "" for another; zone:
-    given for preemptible instances only, whose prices vary between zones."""
+    """What a price depends on besides the region. spot: the strategy of a preemptible instance, ""
+    for another; zone: given for preemptible instances only, whose prices vary between zones."""
 
     type: str
     spot: str = ""
@@ -88,8 +90,8 @@ class PricedMachine(NamedTuple):
 
 @dataclass
 class Line:
-    """The signed RPC client of one product in one region. url: the service's root. budget: None for calls that are too
-    rare to count (STS). limits: of one call."""
+    """The signed RPC client of one product in one region. url: the service's root. budget: None for
+    calls that are too rare to count (STS). limits: of one call."""
 
     service: Service
     url: str
@@ -101,12 +103,17 @@ class Line:
     limits: Limits = LIMITS
     _http: Http | None = field(default=None, init=False, repr=False)
     _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
-    _looked_again: bool = field(default=False, init=False, repr=False)  # hint for a credential that lacks a permission
+    # hint for a credential that lacks a permission
+    _looked_again: bool = field(default=False, init=False, repr=False)
 
-    def call(self, action: str, params: Mapping[str, str], kind: type[T], *, safe: bool = True) -> T:
-        """Return the response to one action. safe: it may be repeated. Raises ProviderError whose message begins with
-        the action."""
-        call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=safe)
+    def call(
+        self, action: str, params: Mapping[str, str], kind: type[T], *, safe: bool = True
+    ) -> T:
+        """Return the response to one action. safe: it may be repeated. Raises ProviderError whose
+        message begins with the action."""
+        call = VendorRequest(
+            "POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=safe
+        )
         http = self._open()
         try:
             try:
@@ -118,7 +125,9 @@ class Line:
                 return decoding.decode(http.send(call), kind)
         except ProviderError as error:
             named = error.message.startswith(f"{action}: ")
-            raise self._cleaned(error, error.message if named else f"{action}: {error.message}") from None
+            raise self._cleaned(
+                error, error.message if named else f"{action}: {error.message}"
+            ) from None
 
     def expect(self, calls: int) -> None:
         """Announce the number of calls that will follow soon (rate_limit.py)."""
@@ -139,8 +148,8 @@ class Line:
         return self._http
 
     def _signed(self, request: VendorRequest) -> VendorRequest:
-        """Return the request with the query in its URL exactly as signed. A library in between may encode `*` or a
-        space differently. The name of the call is taken from the original URL."""
+        """Return the request with the query in its URL exactly as signed. A library in between may
+        encode `*` or a space differently. The name of the call is taken from the original URL."""
         credential = self._used = self.source.current()
         query = canonical_query(request.params)
         headers = unsigned_headers(
@@ -151,16 +160,23 @@ class Line:
             nonce=self.new_nonce(),
         ) | {"accept": "application/json"}
         signed = signed_headers(
-            headers, query, key_id=credential.key.reveal(), key_secret=credential.secret, secret=credential.token
+            headers,
+            query,
+            key_id=credential.key.reveal(),
+            key_secret=credential.secret,
+            secret=credential.token,
         )
-        return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
+        return VendorRequest(
+            request.method, f"{request.url}?{query}", signed, {}, b"", request.safe
+        )
 
     def _explained(self, response: VendorResponse) -> ProviderError | None:
         error = error_for(response)
         return self._cleaned(error, error.message) if error is not None else None
 
     def _is_worth_another(self, error: ProviderError) -> bool:
-        """Whether another attempt may succeed, with a different key or with a new time and nonce."""
+        """Whether another attempt may succeed, with a different key or with a new time and
+        nonce."""
         sense = sense_of(error.code)
         denied = sense is Sense.DENIED and not self._looked_again
         if self._used is not None and (denied or sense in {Sense.KEY, Sense.SESSION}):
@@ -172,7 +188,9 @@ class Line:
         """Return the same error with this message and without any part of the credential."""
         code, request_id = error.code, error.request_id
         if self._used is not None:
-            message, code, request_id = (self._used.hidden_in(text) for text in (message, code, request_id))
+            message, code, request_id = (
+                self._used.hidden_in(text) for text in (message, code, request_id)
+            )
         return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)
 
 
@@ -200,19 +218,27 @@ def pages_of(count: int) -> int:
     return max(1, -(-count // SIZE))
 
 
-def _read_all(action: str, pages: Pages[T], name_of: Callable[[T], str], most: int | None = None) -> list[T]:
-    """Return all items, each once, in the vendor's order. Raises what `pages` raises, Transient for an inconsistent
-    list, and _TooLong after the first page of a list with more than `most` pages."""
+def _read_all(
+    action: str, pages: Pages[T], name_of: Callable[[T], str], most: int | None = None
+) -> list[T]:
+    """Return all items, each once, in the vendor's order. Raises what `pages` raises,
+    Transient for an inconsistent list, and _TooLong after the first page of a list
+    with more than `most` pages."""
     for _ in range(2):
         totals, items = _read_pages(pages, name_of, most)
         if len(totals) == 1 and len(items) >= min(totals):
             return items
-    raise Transient(f"{action}: {len(items)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+    raise Transient(
+        f"{action}: {len(items)} of {max(totals)} came, the list changes while it is read",
+        code=MOVED,
+    )
 
 
-def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None = None) -> tuple[set[int], list[T]]:
-    """Return the totals that the pages report, and the items, each once. For items requested by id the vendor may count
-    more than it returns (inactive groups)."""
+def _read_pages(
+    pages: Pages[T], name_of: Callable[[T], str], most: int | None = None
+) -> tuple[set[int], list[T]]:
+    """Return the totals that the pages report, and the items, each once. For items requested by id
+    the vendor may count more than it returns (inactive groups)."""
     items: dict[str, T] = {}
     totals: set[int] = set()
     for number in range(1, _MOST_PAGES + 1):
@@ -230,9 +256,9 @@ def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None =
 
 
 class AlicloudApi:
-    """ESS, ECS and VPC of one region with one credential, for one pass. Every method raises ProviderError. price_line,
-    vpc_line: with narrower limits. key: maps a kind of item to its row in the shared cache; the row name contains
-    account and region."""
+    """ESS, ECS and VPC of one region with one credential, for one pass. Every method raises
+    ProviderError. price_line, vpc_line: with narrower limits. key: maps a kind of item to its row
+    in the shared cache; the row name contains account and region."""
 
     def __init__(
         self,
@@ -252,11 +278,14 @@ class AlicloudApi:
         self._rates = TtlCache(cache, lambda: key("interruption-rates"), VendorPrice, now)
         self._rights = TtlCache(cache, lambda: key("rights"), str, now)
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
-        self._configurations = TtlCache(cache, lambda: key("configurations"), ScalingConfiguration, now)
+        self._configurations = TtlCache(
+            cache, lambda: key("configurations"), ScalingConfiguration, now
+        )
         self._templates = TtlCache(cache, lambda: key("templates"), LaunchTemplateData, now)
 
     def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
-        """Return scaling groups by id, 20 ids per call. Unknown groups are absent, since the vendor omits them."""
+        """Return scaling groups by id, 20 ids per call. Unknown groups are absent,
+        since the vendor omits them."""
         groups: dict[str, ScalingGroup] = {}
         for lot in _lots(ids, IDS):
             pages = self._pages(
@@ -267,7 +296,9 @@ class AlicloudApi:
                 decoding.read_groups,
             )
             _, listed = _read_pages(pages, lambda group: group.scaling_group_id)
-            groups |= {group.scaling_group_id: group for group in listed if group.scaling_group_id in lot}
+            groups |= {
+                group.scaling_group_id: group for group in listed if group.scaling_group_id in lot
+            }
         return groups
 
     def expect(self, calls: int) -> None:
@@ -275,19 +306,23 @@ class AlicloudApi:
         self._ess.expect(calls)
 
     def instances(self, group: str, ids: Sequence[str] = ()) -> list[ScalingInstance]:
-        """Return all instances of a group, 50 per page. A failed page fails the whole call, so a list is never partial.
-        ids: only these, 20 per call, of the group, or of any group if the group is empty. Unknown instances are
-        absent."""
+        """Return all instances of a group, 50 per page. A failed page fails the whole call, so a
+        list is never partial. ids: only these, 20 per call, of the group, or of any group if the
+        group is empty. Unknown instances are absent."""
         of_group = {"ScalingGroupId": group} if group else {}
         instances: list[ScalingInstance] = []
         for lot in _lots(ids, IDS) or [()]:
             instances += self._instances(of_group | _listed("InstanceIds", lot))
         named = frozenset(ids)
-        return [instance for instance in instances if instance.instance_id in named] if ids else instances
+        return (
+            [instance for instance in instances if instance.instance_id in named]
+            if ids
+            else instances
+        )
 
     def all_instances(self, most: int) -> list[ScalingInstance] | None:
-        """Return all instances of the account in this region over all groups, 50 per page, never a partial list. None,
-        after the first page, if the list has more than `most` pages."""
+        """Return all instances of the account in this region over all groups, 50 per page, never a
+        partial list. None, after the first page, if the list has more than `most` pages."""
         try:
             return self._instances({}, most)
         except _TooLong:
@@ -295,11 +330,14 @@ class AlicloudApi:
 
     def _instances(self, params: Params, most: int | None = None) -> list[ScalingInstance]:
         action = "DescribeScalingInstances"
-        pages: Pages[ScalingInstance] = self._pages(self._ess, action, params, decoding.InstancesPage, list)
+        pages: Pages[ScalingInstance] = self._pages(
+            self._ess, action, params, decoding.InstancesPage, list
+        )
         return _read_all(action, pages, lambda instance: instance.instance_id, most)
 
     def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
-        """Return scaling configurations by id, for all groups at once, cached for 5 min. Unknown ones are absent."""
+        """Return scaling configurations by id, for all groups at once, cached for 5 min.
+        Unknown ones are absent."""
 
         def name_of(configuration: ScalingConfiguration) -> str:
             return configuration.scaling_configuration_id
@@ -314,10 +352,21 @@ class AlicloudApi:
             )
             return _read_pages(pages, name_of)[1]
 
-        return _through(self._configurations, ids, request, name_of, lot=_CONFIGURATIONS, known=_MUTABLE, unknown=0.0)
+        return _through(
+            self._configurations,
+            ids,
+            request,
+            name_of,
+            lot=_CONFIGURATIONS,
+            known=_MUTABLE,
+            unknown=0.0,
+        )
 
-    def activities(self, group: str, *, ids: Sequence[str] = (), limit: int = SIZE) -> list[ScalingActivity]:
-        """Return the newest activities of a group (one page), newest first, or those with these ids."""
+    def activities(
+        self, group: str, *, ids: Sequence[str] = (), limit: int = SIZE
+    ) -> list[ScalingActivity]:
+        """Return the newest activities of a group (one page), newest first,
+        or those with these ids."""
         pages = [_listed("ScalingActivityIds", lot) for lot in _lots(ids, IDS)]
         if not ids:
             pages = [{"ScalingGroupId": group, "PageSize": str(max(1, min(limit, SIZE)))}]
@@ -341,17 +390,27 @@ class AlicloudApi:
             answer = self._ecs.call("DescribeInstanceTypes", params, decoding.TypesAnswer)
             return decoding.read_each(answer.instance_types, InstanceType, name_of)
 
-        return _through(self._types, names, request, name_of, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
+        return _through(
+            self._types, names, request, name_of, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE
+        )
 
-    def prices(self, machines: Sequence[PricedMachine]) -> tuple[dict[PricedMachine, VendorPrice], str]:
-        """Return the hourly price of each machine, and why the key may not read prices ("" if it may). Never raises.
-        Prices are cached for six hours, those of preemptible instances for one."""
+    def prices(
+        self, machines: Sequence[PricedMachine]
+    ) -> tuple[dict[PricedMachine, VendorPrice], str]:
+        """Return the hourly price of each machine, and why the key may not read prices
+        ("" if it may). Never raises. Prices are cached for six hours, those of
+        preemptible instances for one."""
 
         by_name = {"|".join(machine): machine for machine in machines}
         reader = PriceReader(
-            self._price_cache, lambda name: self._price(by_name[name]), self.now, permission=PRICE_PERMISSION
+            self._price_cache,
+            lambda name: self._price(by_name[name]),
+            self.now,
+            permission=PRICE_PERMISSION,
         )
-        prices = reader.read(by_name, spot=[name for name, machine in by_name.items() if machine.spot])
+        prices = reader.read(
+            by_name, spot=[name for name, machine in by_name.items() if machine.spot]
+        )
         return {by_name[name]: price for name, price in prices.items()}, reader.denied
 
     def _price(self, machine: PricedMachine) -> tuple[float, str] | None:
@@ -366,9 +425,12 @@ class AlicloudApi:
             params |= {"SpotStrategy": machine.spot, "ZoneId": machine.zone}
         return self._prices.call("DescribePrice", params, decoding.PriceAnswer).hourly
 
-    def interruption_rates(self, machines: Sequence[PricedMachine]) -> tuple[dict[PricedMachine, float], str]:
-        """Return the share of such preemptible instances that ECS takes back in a month, 0.0 if it states none, and why
-        the key may not read that ("" if it may). Never raises. Read and cached as prices are, for six hours."""
+    def interruption_rates(
+        self, machines: Sequence[PricedMachine]
+    ) -> tuple[dict[PricedMachine, float], str]:
+        """Return the share of such preemptible instances that ECS takes back in a month, 0.0 if it
+        states none, and why the key may not read that ("" if it may). Never raises. Read and cached
+        as prices are, for six hours."""
         by_name = {f"{machine.type}|{machine.zone}": machine for machine in machines}
 
         def ask(name: str) -> tuple[float, str] | None:
@@ -376,7 +438,11 @@ class AlicloudApi:
             return (rate, "") if rate else None
 
         reader = PriceReader(
-            self._rates, ask, self.now, permission=ADVICE_PERMISSION, subject="interruption rates of spot instances"
+            self._rates,
+            ask,
+            self.now,
+            permission=ADVICE_PERMISSION,
+            subject="interruption rates of spot instances",
         )
         rates = reader.read(by_name)
         shares = {machine: rates[f"{machine.type}|{machine.zone}"].price for machine in machines}
@@ -388,35 +454,41 @@ class AlicloudApi:
         return self._prices.call("DescribeSpotAdvice", params | zone, decoding.SpotAdvice)
 
     def switch_zones(self, ids: Iterable[str]) -> tuple[dict[str, str], str]:
-        """Return VSwitch -> zone as far as zones are known, and why the key may not read them ("" if it may). Never
-        raises. One call per VSwitch, cached for a week."""
+        """Return VSwitch -> zone as far as zones are known, and why the key may not read them (""
+        if it may). Never raises. One call per VSwitch, cached for a week."""
         reader = SwitchZones(self._zones, self._switch_zone, self.now)
         zones = reader.read(ids)
         return zones, reader.denied
 
     def _switch_zone(self, name: str) -> str:
         answer = self._vpc.call(
-            "DescribeVSwitches", {"RegionId": self._region, "VSwitchId": name}, decoding.VSwitchesAnswer
+            "DescribeVSwitches",
+            {"RegionId": self._region, "VSwitchId": name},
+            decoding.VSwitchesAnswer,
         )
-        listed = decoding.read_each(answer.v_switches, decoding.VSwitch, lambda switch: switch.v_switch_id)
+        listed = decoding.read_each(
+            answer.v_switches, decoding.VSwitch, lambda switch: switch.v_switch_id
+        )
         return next((switch.zone_id for switch in listed if switch.v_switch_id == name), "")
 
     def taken_back(self) -> frozenset[str]:
-        """Return the instances of the region that ECS has announced to take back, of all groups and clusters, 100 per
-        call; at most 2,000."""
+        """Return the instances of the region that ECS has announced to take back, of all groups and
+        clusters, 100 per call; at most 2,000."""
         params, token, instances = {"LockReason": "Recycling"}, "", list[EcsInstance]()
         for _ in range(_LOCKED_PAGES):
             page = self._ecs_instances(params | ({"NextToken": token} if token else {}))
-            instances += decoding.read_each(page.instances, EcsInstance, lambda instance: instance.instance_id)
+            instances += decoding.read_each(
+                page.instances, EcsInstance, lambda instance: instance.instance_id
+            )
             token = page.next_token
             if not token:
                 break
         return frozenset(instance.instance_id for instance in instances if instance.is_taken_back)
 
     def instances_refusal(self) -> str:
-        """Return why the key may not call DescribeInstances; "" if it may. ECS answers such a key with an empty list
-        instead of an error, and tells the two apart in a dry run only. The answer is cached for six hours, and for ten
-        minutes if the key may not."""
+        """Return why the key may not call DescribeInstances; "" if it may. ECS answers such a key
+        with an empty list instead of an error, and tells the two apart in a dry run only. The
+        answer is cached for six hours, and for ten minutes if the key may not."""
         cached = self._rights.get([INSTANCES_PERMISSION]).get(INSTANCES_PERMISSION)
         if cached is not None:
             return cached
@@ -425,16 +497,24 @@ class AlicloudApi:
             self._ecs_instances({"DryRun": "true"})
         except ProviderError as error:
             if is_denied(error):
-                denied = f"the key may not read which instances ECS takes back (it needs {INSTANCES_PERMISSION})"
+                denied = (
+                    "the key may not read which instances ECS takes back (it needs "
+                    f"{INSTANCES_PERMISSION})"
+                )
             elif error.code != _PASSED:
                 raise
-        self._rights.put({INSTANCES_PERMISSION: denied}, known=_RECHECK if denied else _DAY / 4, unknown=0.0)
+        self._rights.put(
+            {INSTANCES_PERMISSION: denied}, known=_RECHECK if denied else _DAY / 4, unknown=0.0
+        )
         return denied
 
     def ecs_instance(self, name: str) -> EcsInstance | None:
-        """Return an instance as ECS describes it; None if ECS does not list it, or not to this key."""
+        """Return an instance as ECS describes it; None if ECS does not list it, or not to this
+        key."""
         page = self._ecs_instances({"InstanceIds": msgspec.json.encode([name]).decode()})
-        listed = decoding.read_each(page.instances, EcsInstance, lambda instance: instance.instance_id)
+        listed = decoding.read_each(
+            page.instances, EcsInstance, lambda instance: instance.instance_id
+        )
         return next((instance for instance in listed if instance.instance_id == name), None)
 
     def _ecs_instances(self, params: Params) -> decoding.EcsInstancesPage:
@@ -442,12 +522,16 @@ class AlicloudApi:
         return self._ecs.call("DescribeInstances", region | params, decoding.EcsInstancesPage)
 
     def reboot(self, instance: str) -> None:
-        """Call RebootInstance, with ForceStop: as if its power was switched off and on. ECS takes no ClientToken."""
-        self._ecs.call("RebootInstance", {"InstanceId": instance, "ForceStop": "true"}, Accepted, safe=False)
+        """Call RebootInstance, with ForceStop: as if its power was switched off and on.
+        ECS takes no ClientToken."""
+        self._ecs.call(
+            "RebootInstance", {"InstanceId": instance, "ForceStop": "true"}, Accepted, safe=False
+        )
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
-        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound. A numbered
-        version never changes and is cached for 24 h; the others can be changed and are cached for 5 min."""
+        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises
+        NotFound. A numbered version never changes and is cached for 24 h; the others can be changed
+        and are cached for 5 min."""
         numbered = version.isascii() and version.isdigit()
         name = f"{template}/{version}"
 
@@ -455,13 +539,22 @@ class AlicloudApi:
             return [self._version(template, version, numbered=numbered).launch_template_data]
 
         known = _DAY if numbered else _MUTABLE
-        return _through(self._templates, [name], request, lambda _: name, lot=1, known=known, unknown=0.0)[name]
+        return _through(
+            self._templates, [name], request, lambda _: name, lot=1, known=known, unknown=0.0
+        )[name]
 
     def scale(
-        self, group: str, kind: str, value: int, *, token: str, at_once: bool, metadata: Mapping[str, str]
+        self,
+        group: str,
+        kind: str,
+        value: int,
+        *,
+        token: str,
+        at_once: bool,
+        metadata: Mapping[str, str],
     ) -> Accepted:
-        """Call ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64
-        ASCII characters; at_once: SyncActivity."""
+        """Call ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the
+        ClientToken, at most 64 ASCII characters; at_once: SyncActivity."""
         params = {
             "RegionId": self._region,
             "ScalingGroupId": group,
@@ -474,15 +567,20 @@ class AlicloudApi:
         return self._ess.call("ScaleWithAdjustment", params, Accepted)
 
     def set_desired(self, group: str, size: int) -> None:
-        """Call ModifyScalingGroup for the desired capacity alone. The number is absolute: a repeated call changes
-        nothing. ESS takes no ClientToken and no metadata here, and answers without an activity."""
+        """Call ModifyScalingGroup for the desired capacity alone. The number is absolute: a
+        repeated call changes nothing. ESS takes no ClientToken and no metadata here, and
+        answers without an activity."""
         params = {"RegionId": self._region, "ScalingGroupId": group, "DesiredCapacity": str(size)}
         self._ess.call("ModifyScalingGroup", params, Accepted)
 
-    def remove(self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True) -> Accepted:
+    def remove(
+        self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True
+    ) -> Accepted:
         """Call RemoveInstances for at most 20 instances, with IgnoreInvalidInstance."""
         if not 1 <= len(instances) <= IDS:
-            raise InvalidRequest(f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed")
+            raise InvalidRequest(
+                f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed"
+            )
         params = {
             "RegionId": self._region,
             "ScalingGroupId": group,
@@ -490,12 +588,21 @@ class AlicloudApi:
             "IgnoreInvalidInstance": "true",
             "ClientToken": _checked_token(token),
         }
-        return self._ess.call("RemoveInstances", params | _listed("InstanceIds", instances), Accepted)
+        return self._ess.call(
+            "RemoveInstances", params | _listed("InstanceIds", instances), Accepted
+        )
 
     def _version(self, template: str, version: str, *, numbered: bool) -> Version:
-        """Return the version with this number, the default version, or the one with the highest number."""
+        """Return the version with this number, the default version, or the one
+        with the highest number."""
         default = version in {"", "Default"}
-        chosen = {"LaunchTemplateVersion.1": version} if numbered else {"DefaultVersion": "true"} if default else {}
+        chosen = (
+            {"LaunchTemplateVersion.1": version}
+            if numbered
+            else {"DefaultVersion": "true"}
+            if default
+            else {}
+        )
         params = {"LaunchTemplateId": template} | chosen
         pages: Pages[Version] = self._pages(
             self._ecs, "DescribeLaunchTemplateVersions", params, decoding.VersionsPage, list
@@ -516,7 +623,12 @@ class AlicloudApi:
         return {"RegionId": self._region, "PageNumber": str(number), "PageSize": str(SIZE)}
 
     def _pages(
-        self, line: Line, action: str, params: Params, kind: type[_PageBody], convert: Callable[[list[Any]], list[T]]
+        self,
+        line: Line,
+        action: str,
+        params: Params,
+        kind: type[_PageBody],
+        convert: Callable[[list[Any]], list[T]],
     ) -> Pages[T]:
         def page(number: int) -> tuple[int, list[T]]:
             body = line.call(action, self._page(number) | params, kind)
@@ -535,8 +647,8 @@ def _through(
     known: float,
     unknown: float,
 ) -> dict[str, T]:
-    """Return items by name, from the shared cache or the vendor. known, unknown: seconds to cache existing and missing
-    items."""
+    """Return items by name, from the shared cache or the vendor. known, unknown: seconds to cache
+    existing and missing items."""
     names = list(dict.fromkeys(filter(None, names)))
     items = cache.get(names)
     missing = [name for name in names if name not in items]
@@ -559,5 +671,7 @@ def _listed(name: str, values: Sequence[str]) -> Params:
 
 def _checked_token(token: str) -> str:
     if not (0 < len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable()):
-        raise InvalidRequest("the client token must be 1 to 64 ASCII characters", code="ClientToken")
+        raise InvalidRequest(
+            "the client token must be 1 to 64 ASCII characters", code="ClientToken"
+        )
     return token

@@ -1,13 +1,15 @@
-"""The credential that signs: formats of the secret, the signature, where keys come from, and their renewal.
+"""The credential that signs: formats of the secret, the signature, where keys come
+from, and their renewal.
 
-A key comes from a secret, or it is temporary: a role of the Security Token Service, or an ECS instance's role. The
-secret may supply roles that the settings leave out, because upstream's Kubernetes Secret holds them too; the settings
-take precedence. Every problem here becomes an error of a call and does not end a pass: a configuration error is
-Unauthorized, an unavailable AWS service is Transient. Every refusal by STS, and a response without credentials (on
-which upstream crashes), is Unauthorized: a role, a trust policy or a token is wrong, and the operator must act.
+A key comes from a secret, or it is temporary: a role of the Security Token Service, or an ECS
+instance's role. The secret may supply roles that the settings leave out, because upstream's
+Kubernetes Secret holds them too; the settings take precedence. Every problem here becomes an error
+of a call and does not end a pass: a configuration error is Unauthorized, an unavailable AWS service
+is Transient. Every refusal by STS, and a response without credentials (on which upstream crashes),
+is Unauthorized: a role, a trust policy or a token is wrong, and the operator must act.
 
-An access key may be rotated and a session may expire during a pass. In both cases the source is read once more and the
-call is tried once more; a second refusal is final (Unauthorized).
+An access key may be rotated and a session may expire during a pass. In both cases the source is
+read once more and the call is tried once more; a second refusal is final (Unauthorized).
 """
 
 from __future__ import annotations
@@ -33,9 +35,22 @@ from chalicelib.model.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVI
 from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, secret_fields
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Access, AlicloudSettings, Service, Way, way_of
+from chalicelib.providers.alicloud.settings import (
+    PROVIDER,
+    VERSIONS,
+    Access,
+    AlicloudSettings,
+    Service,
+    Way,
+    way_of,
+)
 from chalicelib.providers.base import Connection
-from chalicelib.providers.credential_source import account_digest, as_provider_error, digest, read_fresh
+from chalicelib.providers.credential_source import (
+    account_digest,
+    as_provider_error,
+    digest,
+    read_fresh,
+)
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.http import Http, Limits, VendorRequest
 from chalicelib.providers.services import ProviderServices
@@ -63,7 +78,9 @@ def _ini_fields(text: str, place: str) -> Iterable[tuple[str, str]]:
     try:
         parser.read_string(text)
     except configparser.Error:
-        raise BadInput(place, "is neither JSON nor an INI with a section [global]", _REMEDY) from None
+        raise BadInput(
+            place, "is neither JSON nor an INI with a section [global]", _REMEDY
+        ) from None
     sections = {name.strip().lower(): name for name in parser.sections()}
     if set(sections) != {"global"}:
         problem = "has another section than [global]" if sections else "has no section [global]"
@@ -86,7 +103,10 @@ _FORMAT = SecretFormat(
         "oidctokenfilepath": "oidc_token_file",
     },
     written={"key_id": "accessKeyId", "key_secret": "accessKeySecret", "token": "securityToken"},
-    known="accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId",
+    known=(
+        "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, "
+        "oidcTokenFile, regionId"
+    ),
     remedy=_REMEDY,
     lines=_ini_fields,
     prefix=re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE),
@@ -115,8 +135,8 @@ class SecretText(msgspec.Struct, frozen=True):
 
 
 def parse_secret(text: str, place: str) -> SecretText:
-    """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]. `ALIBABA_CLOUD_` may precede a name.
-    Raises BadInput naming the field, never its value."""
+    """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]. `ALIBABA_CLOUD_`
+    may precede a name. Raises BadInput naming the field, never its value."""
     values = secret_fields(text, place, _FORMAT)
     secrets = {field: Secret(values.pop(field)) for field in _FORMAT.written if field in values}
     return SecretText(**secrets, **values)  # type: ignore[arg-type]
@@ -137,9 +157,13 @@ ALGORITHM = "ACS3-HMAC-SHA256"
 
 
 def canonical_query(params: Mapping[str, str]) -> str:
-    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20). The signed
-    text is also the one that is sent, so no library can encode it differently."""
-    return "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(params.items()))
+    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*`
+    is %2A, a space %20). The signed text is also the one that is sent, so no library
+    can encode it differently."""
+    return "&".join(
+        f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}"
+        for name, value in sorted(params.items())
+    )
 
 
 def timestamp(now: float) -> str:
@@ -170,22 +194,39 @@ def signed_headers(
     secret: Secret | None = None,
     method: str = "POST",
 ) -> dict[str, str]:
-    """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
-    query: canonical_query of what is sent; secret: the session's token. Every given header is signed, because the
-    vendor requires it of each `x-acs-*`, of host and of content-type."""
+    """Return these headers (lower-case names, including `host`) with a session's token and the
+    Authorization header. query: canonical_query of what is sent; secret: the session's token. Every
+    given header is signed, because the vendor requires it of each `x-acs-*`, of host and of
+    content-type."""
     signed = dict(headers)
     if secret:
         signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": secret.reveal()}
     names = ";".join(sorted(signed))
     digest = hashlib.sha256(canonical_request(signed, query, method).encode()).hexdigest()
-    signature = hmac.new(key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()
-    return signed | {"authorization": f"{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={signature}"}
+    signature = hmac.new(
+        key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256
+    ).hexdigest()
+    return signed | {
+        "authorization": (
+            f"{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={signature}"
+        )
+    }
 
 
 def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
-    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body."""
+    """Return the text that is hashed: method, path, query, headers, header names,
+    and the hash of the body."""
     lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
-    return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
+    return "\n".join(
+        (
+            method,
+            "/",
+            query,
+            "".join(lines),
+            ";".join(sorted(headers)),
+            headers["x-acs-content-sha256"],
+        )
+    )
 
 
 def new_nonce() -> str:
@@ -196,7 +237,8 @@ def new_nonce() -> str:
 # -- sources
 
 LIFETIME = 3600.0  # requested session lifetime in seconds; every role allows an hour
-_EARLY = 900.0  # seconds before the end at which a session is renewed, as in the vendor's own client …
+# seconds before the end at which a session is renewed, as in the vendor's own client …
+_EARLY = 900.0
 _SHARE = 0.8  # … but not before this share of a short lifetime has passed
 _LEAST = 60.0  # minimum seconds for which a session is used
 
@@ -208,13 +250,17 @@ class AlicloudCredentialSource(Protocol):
         """Return the credential to sign with now."""
 
     def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
-        """Return a credential other than the given one, which the vendor refused; None if there is none."""
+        """Return a credential other than the given one, which the vendor
+        refused; None if there is none."""
 
 
 class AlicloudAccessKeys:
-    """A long-lived key that the operator keeps in a secret. read_again: returns the key as it is now."""
+    """A long-lived key that the operator keeps in a secret. read_again:
+    returns the key as it is now."""
 
-    def __init__(self, credential: AlicloudCredential, read_again: Callable[[], AlicloudCredential]) -> None:
+    def __init__(
+        self, credential: AlicloudCredential, read_again: Callable[[], AlicloudCredential]
+    ) -> None:
         self._credential, self._read_again = credential, read_again
 
     def current(self) -> AlicloudCredential:
@@ -228,16 +274,17 @@ class AlicloudAccessKeys:
 
 
 def due(credential: AlicloudCredential) -> float:
-    """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
-    The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
-    for every request."""
+    """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter
+    than half an hour. The time is at least a minute after the session was obtained, whatever expiry
+    the vendor names, so STS is not called for every request."""
     life = credential.expires - credential.obtained
     early = life - _EARLY
     return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LEAST)
 
 
 class Sessions(TemporaryKeys[AlicloudCredential]):
-    """The sessions of a process. While STS is unavailable, an old one is used as long as it is valid."""
+    """The sessions of a process. While STS is unavailable, an old one is
+    used as long as it is valid."""
 
     def __init__(self) -> None:
         super().__init__(due, (Transient, Throttled))
@@ -245,8 +292,8 @@ class Sessions(TemporaryKeys[AlicloudCredential]):
 
 @lru_cache(maxsize=1)
 def of_this_process() -> Sessions:
-    """Return the store that all passes of a process share. Each pass builds new providers and must not call STS each
-    time."""
+    """Return the store that all passes of a process share. Each pass builds new providers and
+    must not call STS each time."""
     return Sessions()
 
 
@@ -255,7 +302,11 @@ class Session:
     service."""
 
     def __init__(
-        self, sessions: Sessions, key: str, make: Callable[[], AlicloudCredential], now: Callable[[], float]
+        self,
+        sessions: Sessions,
+        key: str,
+        make: Callable[[], AlicloudCredential],
+        now: Callable[[], float],
     ) -> None:
         self._sessions, self._key, self._make, self._now = sessions, key, make, now
 
@@ -271,8 +322,8 @@ class Session:
 
 
 class AlicloudCredentials:
-    """The credential for the combination of settings and secret. Its source is chosen at first use, so building a
-    provider makes no call. caller: as for Sts."""
+    """The credential for the combination of settings and secret. Its source is chosen at first use,
+    so building a provider makes no call. caller: as for Sts."""
 
     def __init__(
         self,
@@ -283,23 +334,29 @@ class AlicloudCredentials:
         caller: SignedCaller,
     ) -> None:
         self._connection, self._settings, self._sessions = connection, settings, sessions
-        self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce, caller)
+        self._sts = Sts(
+            settings.endpoints.url(Service.STS), connection.means, connection.now, nonce, caller
+        )
         self._account = ""
         self._source: AlicloudCredentialSource | None = None
 
     def current(self) -> AlicloudCredential:
-        """Return the source's credential; reads the secret first, if there is one. Raises ProviderError."""
+        """Return the source's credential; reads the secret first, if there is
+        one. Raises ProviderError."""
         if self._source is None:
             self._source = as_provider_error(self._choose)
         return self._source.current()
 
     def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
         """Return the source's other credential. Raises ProviderError."""
-        return self._source.renewed(refused_credential) if self._source is not None else self.current()
+        return (
+            self._source.renewed(refused_credential) if self._source is not None else self.current()
+        )
 
     def account(self) -> str:
-        """Return a digest of what signs, whose budget of calls applies: the long-lived key, with the role that it
-        assumes; otherwise the source of the temporary one and the cluster, since nothing else of it lasts."""
+        """Return a digest of what signs, whose budget of calls applies: the long-lived key, with
+        the role that it assumes; otherwise the source of the temporary one and the cluster, since
+        nothing else of it lasts."""
         self.current()
         return self._account
 
@@ -311,32 +368,50 @@ class AlicloudCredentials:
                 field: getattr(access, field) or getattr(text, field)
                 for field in ("role_arn", "session_name", "oidc_provider_arn")
             }
-            file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
+            file = access.oidc_token_file or (
+                "" if access.oidc_token_secret else text.oidc_token_file
+            )
             access = msgspec.structs.replace(access, oidc_token_file=file, **roles)
-        match way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token)):
+        match way_of(
+            access,
+            key_id=bool(text.key_id),
+            key_secret=bool(text.key_secret),
+            token=bool(text.token),
+        ):
             case Way.KEY:
                 self._account = self._account_of(text)
                 return self._key(text)
             case Way.ROLE:
                 keys, self._account = self._key(text), self._account_of(text, access.role_arn)
-                parts: tuple[str, ...] = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
+                parts: tuple[str, ...] = (
+                    text.key_id.reveal(),
+                    text.key_secret.reveal(),
+                    text.token.reveal(),
+                )
                 name = self._session_name(access)
-                return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, name))
+                return self._session(
+                    access, parts, lambda: self._sts.by_key(keys, access.role_arn, name)
+                )
             case Way.OIDC:
-                # Not by the token, which changes at every renewal, so each cluster has its own session.
+                # Not by the token, which changes at every renewal, so each
+                # cluster has its own session.
                 token = (access.oidc_token_secret, access.oidc_token_file)
                 parts = (self._connection.cluster, access.oidc_provider_arn, *token)
                 self._account = account_digest(None, "oidc", access.role_arn, *parts)
                 return self._session(access, parts, lambda: self._session_by_oidc(access))
             case Way.METADATA:
                 url = (access.metadata_endpoint or METADATA).rstrip("/")
-                self._account = account_digest(None, "metadata", self._connection.cluster, url, access.ram_role)
-                role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
+                self._account = account_digest(
+                    None, "metadata", self._connection.cluster, url, access.ram_role
+                )
+                role = InstanceRole(
+                    url, access.ram_role, self._connection.means, self._connection.now
+                )
                 return self._session(access, (url, access.ram_role), role.credential)
 
     def _account_of(self, text: SecretText, *role: str) -> str:
-        """Return the digest of the key in a secret. A key with a token is itself temporary; the secret in which it is
-        written stands for it."""
+        """Return the digest of the key in a secret. A key with a token is itself temporary; the
+        secret in which it is written stands for it."""
         if text.token:
             name = self._settings.access.credentials_secret
             return account_digest(None, "secret", self._connection.cluster, name, *role)
@@ -356,16 +431,23 @@ class AlicloudCredentials:
         return AlicloudAccessKeys(text.credential, read_again)
 
     def _session_by_oidc(self, access: Access) -> AlicloudCredential:
-        token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
-        return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._session_name(access))
+        # read at every renewal, because it is short-lived
+        token = as_provider_error(lambda: self._token(access))
+        return self._sts.by_oidc(
+            token, access.oidc_provider_arn, access.role_arn, self._session_name(access)
+        )
 
-    def _session(self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]) -> Session:
+    def _session(
+        self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]
+    ) -> Session:
         parts = (self._sts.url, access.role_arn, self._session_name(access), *parts)
-        key = digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)  # reveals nothing of the parts
+        # reveals nothing of the parts
+        key = digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
         return Session(self._sessions, key, make, self._connection.now)
 
     def _session_name(self, access: Access) -> str:
-        """Return the session name that the audit log shows. Upstream requires one to be configured."""
+        """Return the session name that the audit log shows. Upstream
+        requires one to be configured."""
         name = access.session_name or f"outscaler-{self._connection.cluster}"
         return re.sub(r"[^A-Za-z0-9.@_-]", "-", name)[:64]
 
@@ -375,14 +457,20 @@ class AlicloudCredentials:
             return parse_oidc_token(text, place_of(access.oidc_token_secret))
         place = f"OIDC token file {access.oidc_token_file}"
         if not self._connection.means.deployment.files:
-            raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
+            raise BadInput(
+                place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret"
+            )
         try:
             with Path(access.oidc_token_file).open("rb") as file:
                 text = file.read(LONGEST_OIDC_TOKEN + 2).decode("ascii")
         except UnicodeDecodeError:
-            raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
+            raise BadInput(
+                place, "is not text", "name the file that holds the OIDC token"
+            ) from None
         except OSError as error:
-            raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
+            raise BadInput(
+                place, f"cannot be read: {error.strerror}", "name a file that exists"
+            ) from None
         return parse_oidc_token(text, place)
 
 
@@ -401,16 +489,20 @@ class Granted(msgspec.Struct, frozen=True, rename="pascal"):
         return "Granted(***)"
 
     def credential(self, now: float, action: str) -> AlicloudCredential:
-        """Return the credential, obtained at `now` by that action; raises Unauthorized if something is missing. An
-        unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor refuses
-        it."""
+        """Return the credential, obtained at `now` by that action; raises Unauthorized if something
+        is missing. An unreadable expiry is taken as one hour from now. A session that ends sooner
+        is renewed when the vendor refuses it."""
         if not (self.access_key_id and self.access_key_secret and self.security_token):
             raise Unauthorized(f"{action}: the answer holds no credentials", code="NoCredentials")
         try:
             expires = parse_time(self.expiration)
         except BadInput:
             expires = now + LIFETIME
-        key, secret, token = Secret(self.access_key_id), Secret(self.access_key_secret), Secret(self.security_token)
+        key, secret, token = (
+            Secret(self.access_key_id),
+            Secret(self.access_key_secret),
+            Secret(self.security_token),
+        )
         return AlicloudCredential(key, secret, token, obtained=now, expires=expires)
 
 
@@ -420,13 +512,16 @@ class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     credentials: Granted = Granted()
 
 
-SignedCaller = Callable[[AlicloudCredentialSource], Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]]
-"""Returns the function that calls an action of STS, signed with a source's credential; it raises ProviderError."""
+SignedCaller = Callable[
+    [AlicloudCredentialSource], Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]
+]
+"""Returns the function that calls an action of STS, signed with a source's credential;
+it raises ProviderError."""
 
 
 class Sts(msgspec.Struct, frozen=True):
-    """A role by an access key, or by an OIDC token (RRSA). url: the service's root, with scheme. caller: makes signed
-    calls of STS with the credential of a source."""
+    """A role by an access key, or by an OIDC token (RRSA). url: the service's root, with scheme.
+    caller: makes signed calls of STS with the credential of a source."""
 
     url: str
     services: ProviderServices
@@ -434,16 +529,27 @@ class Sts(msgspec.Struct, frozen=True):
     new_nonce: Callable[[], str]
     caller: SignedCaller
 
-    def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
+    def by_key(
+        self, source: AlicloudCredentialSource, role_arn: str, session_name: str
+    ) -> AlicloudCredential:
         """Call AssumeRole, signed with that key. Raises ProviderError."""
-        params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
+        params = {
+            "RoleArn": role_arn,
+            "RoleSessionName": session_name,
+            "DurationSeconds": f"{LIFETIME:.0f}",
+        }
         try:
-            return self.caller(source)("AssumeRole", params, StsAnswer).credentials.credential(self.now(), "AssumeRole")
+            return self.caller(source)("AssumeRole", params, StsAnswer).credentials.credential(
+                self.now(), "AssumeRole"
+            )
         except ProviderError as error:
             raise _final(error) from None
 
-    def by_oidc(self, secret: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
-        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+    def by_oidc(
+        self, secret: Secret, provider_arn: str, role_arn: str, session_name: str
+    ) -> AlicloudCredential:
+        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the
+        body. Raises ProviderError."""
         action = "AssumeRoleWithOIDC"
         form = {
             "RoleArn": role_arn,
@@ -483,7 +589,12 @@ class Sts(msgspec.Struct, frozen=True):
             "SignatureNonce": self.new_nonce(),
         }
         return VendorRequest(
-            request.method, f"{request.url}?{canonical_query(params)}", request.headers, {}, request.body, request.safe
+            request.method,
+            f"{request.url}?{canonical_query(params)}",
+            request.headers,
+            {},
+            request.body,
+            request.safe,
         )
 
 
@@ -508,9 +619,10 @@ _ROLES = "/latest/meta-data/ram/security-credentials/"
 class InstanceRole(msgspec.Struct, frozen=True):
     """The role of an ECS instance, read from its metadata service, only if the settings request it.
 
-    Lambda has no such service. This exists for parity and for a pass that runs on an ECS instance. The protected mode
-    (IMDSv2), which upstream does not support, is tried first. There is one attempt with a timeout of one second for
-    each wait, so a missing service is detected in less than three seconds.
+    Lambda has no such service. This exists for parity and for a pass that runs on an ECS instance.
+    The protected mode (IMDSv2), which upstream does not support, is tried first. There is one
+    attempt with a timeout of one second for each wait, so a missing service is detected in less
+    than three seconds.
 
     url: the service's root. role: empty for the instance's own role."""
 
@@ -520,7 +632,8 @@ class InstanceRole(msgspec.Struct, frozen=True):
     now: Callable[[], float]
 
     def credential(self) -> AlicloudCredential:
-        """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
+        """Return a session of the role. Raises Unauthorized if there is no role, Transient
+        if there is no response."""
         http = Http(
             vendor=METADATA_SERVICE,
             services=self.services,
@@ -532,7 +645,11 @@ class InstanceRole(msgspec.Struct, frozen=True):
         except BadInput as error:
             raise Unauthorized(f"instance metadata: {error}", code="MetadataAddress") from None
         except ProviderError as error:
-            cls = type(error) if isinstance(error, Unauthorized | Transient | Throttled) else Unauthorized
+            cls = (
+                type(error)
+                if isinstance(error, Unauthorized | Transient | Throttled)
+                else Unauthorized
+            )
             raise cls(f"instance metadata: {error.message}", code=error.code) from None
         finally:
             http.close()
@@ -541,11 +658,15 @@ class InstanceRole(msgspec.Struct, frozen=True):
         headers = self._token(http)
         role = self.role
         if not role:
-            answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}", dict(headers), safe=True))
+            answer = http.send(
+                VendorRequest("GET", f"{self.url}{_ROLES}", dict(headers), safe=True)
+            )
             role = "".join(answer.body.decode("utf-8", "replace").strip().splitlines()[:1]).strip()
         if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
             raise Unauthorized("the instance has no role", code="NoRole")
-        answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        answer = http.send(
+            VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True)
+        )
         try:
             granted = msgspec.json.decode(answer.body, type=Granted)
         except msgspec.MsgspecError:
@@ -553,10 +674,13 @@ class InstanceRole(msgspec.Struct, frozen=True):
         return granted.credential(self.now(), f"role {role}")
 
     def _token(self, http: Http) -> dict[str, str]:
-        """Return the header of the protected mode; none if the service reports that it does not support that mode."""
+        """Return the header of the protected mode; none if the service reports that it
+        does not support that mode."""
         headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
         try:
-            answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+            answer = http.send(
+                VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b"")
+            )
         except Transient as error:
             if not error.code:
                 raise  # no service responds: another attempt would only take longer

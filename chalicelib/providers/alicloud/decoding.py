@@ -1,9 +1,11 @@
-"""The used fields of ESS 2022-02-22 and ECS 2014-05-26, as in the vendor's API reference, and their lenient decoding.
+"""The used fields of ESS 2022-02-22 and ECS 2014-05-26, as in the vendor's API reference,
+and their lenient decoding.
 
-Older API versions wrap lists (`InstanceTypes.InstanceType[]`), as ECS still does; newer ones do not. Numbers and
-booleans may be text, and empty values may be null, an empty text or missing. All of it is normalised in `decode`, so
-the types need not handle it; everything has a default. Only total_count has none: a response without it must not be
-read as an empty list, which would look like a group without machines.
+Older API versions wrap lists (`InstanceTypes.InstanceType[]`), as ECS still does; newer ones do
+not. Numbers and booleans may be text, and empty values may be null, an empty text or missing. All
+of it is normalised in `decode`, so the types need not handle it; everything has a default. Only
+total_count has none: a response without it must not be read as an empty list, which would look like
+a group without machines.
 """
 
 from __future__ import annotations
@@ -33,15 +35,17 @@ _LONGEST = 300  # maximum length of a problem text, in characters
 
 
 def decode(response: VendorResponse, kind: type[T]) -> T:
-    """Decode the response as that type. Raises Transient for a truncated body, Unknown for an unexpected structure, and
-    the mapped error if a success status carries an error code."""
+    """Decode the response as that type. Raises Transient for a truncated body, Unknown for an
+    unexpected structure, and the mapped error if a success status carries an error code."""
     body = response.read(object, _normalised)
     if isinstance(body, dict) and body.get("Code"):
         raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
     try:
         return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Unknown(f"{response.call}: the answer has another shape than expected: {error}") from None
+        raise Unknown(
+            f"{response.call}: the answer has another shape than expected: {error}"
+        ) from None
 
 
 def _normalised(value: Any, name: str = "") -> Any:
@@ -54,7 +58,11 @@ def _normalised(value: Any, name: str = "") -> Any:
         (inner,) = value.values()
         if isinstance(inner, list):
             return _normalised(inner)
-    return {key: member for key, item in value.items() if (member := _normalised(item, key)) not in (None, "", {})}
+    return {
+        key: member
+        for key, item in value.items()
+        if (member := _normalised(item, key)) not in (None, "", {})
+    }
 
 
 # -- types
@@ -75,16 +83,16 @@ class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """LaunchTemplateOverrides[]. weighted_capacity: the units of the group's capacity that one such instance
-    provides."""
+    """LaunchTemplateOverrides[]. weighted_capacity: the units of the group's capacity that
+    one such instance provides."""
 
     instance_type: Name = ""
     weighted_capacity: int = 0
 
 
 class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingGroups, one group. A negative number makes the group unreadable, because its other fields are then
-    not reliable enough for a change."""
+    """DescribeScalingGroups, one group. A negative number makes the group unreadable, because its
+    other fields are then not reliable enough for a change."""
 
     scaling_group_id: str
     scaling_group_name: str = ""
@@ -122,14 +130,15 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingInstances, one instance. lifecycle_state: InService, Pending, Pending:Wait, Protected, Standby,
-    Stopped, Removing, Removing:Wait."""
+    """DescribeScalingInstances, one instance. lifecycle_state: InService, Pending, Pending:Wait,
+    Protected, Standby, Stopped, Removing, Removing:Wait."""
 
     instance_id: Id
     scaling_group_id: str = ""
     scaling_configuration_id: str = ""
     launch_template_id: Any = ""
-    launch_template_version: Any = ""  # a number, of any type as the id: neither makes the list unreadable
+    # a number, of any type as the id: neither makes the list unreadable
+    launch_template_version: Any = ""
     lifecycle_state: Name = ""
     health_status: str = ""  # Healthy | Unhealthy
     creation_type: str = ""  # AutoCreated | Attached | Managed
@@ -162,8 +171,8 @@ class CodeAndMessage(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ScalingActivity(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingActivities, one activity. status_code: InProgress, Successful, Warning (partial), Failed,
-    Rejected."""
+    """DescribeScalingActivities, one activity. status_code: InProgress, Successful, Warning
+    (partial), Failed, Rejected."""
 
     scaling_activity_id: str = ""
     scaling_group_id: str = ""
@@ -207,8 +216,8 @@ class PriceDetail(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class PriceTotal(msgspec.Struct, frozen=True, rename="pascal"):
-    """A price, and its parts. trade_price: after the account's discounts. currency: CNY on the vendor's Chinese site,
-    USD on its international one."""
+    """A price, and its parts. trade_price: after the account's discounts. currency: CNY on the
+    vendor's Chinese site, USD on its international one."""
 
     trade_price: Any = None
     currency: Any = ""
@@ -228,12 +237,15 @@ class PriceAnswer(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def hourly(self) -> tuple[float, str] | None:
-        """Return the price of the instance without its disks, and the currency; None if either is missing. An answer
-        without parts states the price of the instance alone."""
+        """Return the price of the instance without its disks, and the currency; None if either is
+        missing. An answer without parts states the price of the instance alone."""
         total = self.price_info.price
         parts = read_each(total.detail_infos, PriceDetail, lambda part: part.resource)
         amounts = [part.trade_price for part in parts if part.resource.casefold() == "instancetype"]
-        price, currency = price_of(amounts[0] if amounts else total.trade_price), currency_code(total.currency)
+        price, currency = (
+            price_of(amounts[0] if amounts else total.trade_price),
+            currency_code(total.currency),
+        )
         return (price, currency) if price and currency else None
 
 
@@ -248,8 +260,8 @@ class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal")
 
 
 class SpotResource(msgspec.Struct, frozen=True, rename="pascal"):
-    """AvailableSpotResources[]. interrupt_rate_desc: the share of the type's preemptible instances that ECS has taken
-    back in the last 30 days, as a range: `3-5%`."""
+    """AvailableSpotResources[]. interrupt_rate_desc: the share of the type's preemptible instances
+    that ECS has taken back in the last 30 days, as a range: `3-5%`."""
 
     instance_type: str = ""
     interrupt_rate_desc: str = ""
@@ -268,14 +280,16 @@ class SpotAdvice(msgspec.Struct, frozen=True, rename="pascal"):
     available_spot_zones: list[Any] = []
 
     def rate(self, instance_type: str, zone: str) -> float:
-        """Return the middle of the range for the type in the zone, or the highest of all zones if the zone is "";
-        0.0 if there is none."""
+        """Return the middle of the range for the type in the zone, or the highest of all zones if
+        the zone is ""; 0.0 if there is none."""
         zones = read_each(self.available_spot_zones, SpotZone, lambda each: each.zone_id)
         rates = [
             _middle(resource.interrupt_rate_desc)
             for each in zones
             if zone in {"", each.zone_id}
-            for resource in read_each(each.available_spot_resources, SpotResource, lambda item: item.instance_type)
+            for resource in read_each(
+                each.available_spot_resources, SpotResource, lambda item: item.instance_type
+            )
             if resource.instance_type == instance_type
         ]
         return max(rates, default=0.0)
@@ -298,8 +312,8 @@ class LockReason(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class EcsInstance(msgspec.Struct, frozen=True, rename="pascal"):
-    """ECS DescribeInstances, one instance. status: Pending, Running, Starting, Stopping, Stopped. start_time: of its
-    last start, with minutes only."""
+    """ECS DescribeInstances, one instance. status: Pending, Running, Starting, Stopping, Stopped.
+    start_time: of its last start, with minutes only."""
 
     instance_id: Id
     status: Name = ""
@@ -314,8 +328,8 @@ class EcsInstance(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """The response to a write: accepted, not yet done. activity_type CapacityChange: only the desired number changed,
-    and there may be no activity."""
+    """The response to a write: accepted, not yet done. activity_type CapacityChange: only the
+    desired number changed, and there may be no activity."""
 
     scaling_activity_id: str = ""
     activity_type: str = ""
@@ -323,7 +337,8 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     ignored_instances: list[CodeAndMessage] | None = None
 
 
-# -- responses. Groups, types and configurations are decoded one by one, so one malformed item does not hide the others.
+# -- responses. Groups, types and configurations are decoded one by one, so one malformed item
+# does not hide the others.
 
 
 class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -404,7 +419,9 @@ class Version(msgspec.Struct, frozen=True, rename="pascal"):
         """Return the data with the disk size from either form."""
         size = self.data.system_disk_size or self.data.system_disk.size
         data = self.data
-        return LaunchTemplateData(data.instance_type, size, data.spot_strategy, data.tags, self.version_number)
+        return LaunchTemplateData(
+            data.instance_type, size, data.spot_strategy, data.tags, self.version_number
+        )
 
 
 class VersionsPage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -415,8 +432,8 @@ class VersionsPage(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def read_groups(items: Sequence[Any]) -> list[ScalingGroup]:
-    """Decode the groups. A group that cannot be decoded, or whose id occurs twice, has its `problem` set. A missing id
-    is ""."""
+    """Decode the groups. A group that cannot be decoded, or whose id occurs twice, has its
+    `problem` set. A missing id is ""."""
     groups = []
     for item in items:
         try:
@@ -428,14 +445,16 @@ def read_groups(items: Sequence[Any]) -> list[ScalingGroup]:
     times = Counter(group.scaling_group_id for group in groups)
     twice = "is described by the vendor more than once"
     return [
-        group if times[group.scaling_group_id] == 1 else ScalingGroup(group.scaling_group_id, problem=twice)
+        group
+        if times[group.scaling_group_id] == 1
+        else ScalingGroup(group.scaling_group_id, problem=twice)
         for group in groups
     ]
 
 
 def read_each(items: Sequence[Any], kind: type[S], name_of: Callable[[S], str]) -> list[S]:
-    """Decode items that were requested by name. An item that cannot be decoded is left out, as are two different items
-    of one name. The caller sees that they are missing."""
+    """Decode items that were requested by name. An item that cannot be decoded is left out, as are
+    two different items of one name. The caller sees that they are missing."""
     by_name: dict[str, list[S]] = {}
     for item in items:
         try:

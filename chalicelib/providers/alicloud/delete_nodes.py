@@ -1,24 +1,28 @@
-"""Removes instances by id, twenty at a time, and lowers the desired capacity by instances that were never created.
+"""Removes instances by id, twenty at a time, and lowers the desired capacity by instances
+that were never created.
 
-Every call first reads the group's instances and continues from that state, so it may be repeated or interrupted at any
-point:
+Every call first reads the group's instances and continues from that state, so it may be repeated or
+interrupted at any point:
 
     placeholders among the targets             lower the desired capacity, never below what exists
     absent, or Removing                        removed
-    protected, or attached by a user           not requested; the others are, and these are reported as failed
+    protected, or attached by a user           not requested; the others are, and
+                                               these are reported as failed
     requested, its activity is running         poll again
     requested, its activity has failed         failed, with the activity's class
     alive                                      requested, if the group stays at or above its minimum
 
-A failed creation leaves the desired capacity unchanged, and ESS would retry it forever; deleting the placeholders ends
-that (docs/reference/node-groups.md "Unregistered instances"). A user may have lowered the desired capacity below the
-number of instances, and ESS will then remove the surplus. The instances removed here are part of that surplus. The
-capacity is not lowered for them again, because ESS would then remove instances that were not selected.
+A failed creation leaves the desired capacity unchanged, and ESS would retry it forever; deleting
+the placeholders ends that (docs/reference/node-groups.md "Unregistered instances"). A user may have
+lowered the desired capacity below the number of instances, and ESS will then remove the surplus.
+The instances removed here are part of that surplus. The capacity is not lowered for them again,
+because ESS would then remove instances that were not selected.
 
-ESS accepts a request only while no activity of the group is in progress, so the second twenty wait for the first, and
-other removals of the group that are ready join a request (`delete_together`). Each of them is checked as if it were
-alone, and continues by the same table with the activity of the shared request. The response names instances that are
-not removed (IgnoredInstances); an instance that is already gone is not a failure.
+ESS accepts a request only while no activity of the group is in progress, so the second twenty wait
+for the first, and other removals of the group that are ready join a request (`delete_together`).
+Each of them is checked as if it were alone, and continues by the same table with the activity of
+the shared request. The response names instances that are not removed (IgnoredInstances); an
+instance that is already gone is not a failure.
 """
 
 from __future__ import annotations
@@ -48,8 +52,21 @@ from chalicelib.providers.alicloud.node_groups import (
     unremovable,
 )
 from chalicelib.providers.alicloud.provider_ids import handle_of, identify, placeholder_group
-from chalicelib.providers.alicloud.scale_up import ACTIVITY, FOLLOWING, AlicloudContext, client_token, lower
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.alicloud.scale_up import (
+    ACTIVITY,
+    FOLLOWING,
+    AlicloudContext,
+    client_token,
+    lower,
+)
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+)
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.sized_group import (
     Targets,
@@ -65,16 +82,21 @@ STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
 _FOLLOWING = msgspec.structs.replace(FOLLOWING, step=STEP)
-# Seconds until a removal tries again whose group is busy, unless the end of the activity wakes it before; and the code
-# with which a drained node waits for its turn until its deadline (operations/waiting.py).
+# Seconds until a removal tries again whose group is busy, unless the end of the activity wakes it
+# before; and the code with which a drained node waits for its turn until its deadline
+# (operations/waiting.py).
 TURN, _QUEUED = 60.0, "busy"
-_LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
+# polls after an activity reports success while an instance is still listed,
+# before the removal fails
+_LATE_POLLS = 6
 
 
 # -- targets
 
 
-def listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+def listed_in(
+    context: AlicloudContext, group: str, ids: Sequence[str] = ()
+) -> dict[str, ScalingInstance]:
     """Return the group's instances by id, or only those named; raises ProviderError."""
     try:
         return {instance.instance_id: instance for instance in context.api.instances(group, ids)}
@@ -88,10 +110,13 @@ def is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
 
 
 def check_membership(
-    context: AlicloudContext, group: str, machines: Iterable[str], listed: Mapping[str, ScalingInstance]
+    context: AlicloudContext,
+    group: str,
+    machines: Iterable[str],
+    listed: Mapping[str, ScalingInstance],
 ) -> None:
-    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not. An instance
-    unknown to ESS counts as gone."""
+    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy
+    or not. An instance unknown to ESS counts as gone."""
     context.bounds(group)
     absent = [name for name in machines if name not in listed]
     if not absent:
@@ -106,17 +131,23 @@ def check_membership(
         raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {group}")
 
 
-def check_nodes_of(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
-    """Raise PermanentConflict if an instance is not, or not for certain, the node that was planned."""
+def check_nodes_of(
+    context: AlicloudContext, operation: Operation, instances: Sequence[str]
+) -> None:
+    """Raise PermanentConflict if an instance is not, or not for certain,
+    the node that was planned."""
     region = context.settings.region
-    check_nodes(operation, context.joined, lambda nodes: identify(nodes, region), instances, handle_of)
+    check_nodes(
+        operation, context.joined, lambda nodes: identify(nodes, region), instances, handle_of
+    )
 
 
 # -- removal
 
 
 def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does
+    not belong to the group."""
     removal = _read_removal(context, operation)
     return removal.run()[0] if isinstance(removal, _Removal) else removal
 
@@ -133,7 +164,8 @@ def delete_together(
             if ready := tuple(islice(others, IDS)) if removal.room else ():
                 if context.joined is not None:
                     nodes = context.joined()
-                    context = msgspec.structs.replace(context, joined=lambda: nodes)  # of all, read once
+                    # of all, read once
+                    context = msgspec.structs.replace(context, joined=lambda: nodes)
                 removal = _read_removal(context, operation)  # seconds have passed
                 if isinstance(removal, _Removal):
                     joined = _joining(context, removal, ready)
@@ -141,33 +173,44 @@ def delete_together(
     except Conflict as error:
         if not is_busy(error):
             raise
-        raise Conflict(error.message, code=_QUEUED, request_id=error.request_id, retry_after=TURN) from None
+        raise Conflict(
+            error.message, code=_QUEUED, request_id=error.request_id, retry_after=TURN
+        ) from None
 
 
 def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Failed:
-    """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the size has increased.
-    Raises ProviderError."""
+    """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the
+    size has increased. Raises ProviderError."""
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     group = context.group(operation.spec.group)
-    # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
-    listed = listed_in(context, operation.spec.group, () if targets.placeholders else targets.machines)
+    # The full list is read only if the desired capacity is to be lowered; otherwise even a
+    # large group costs one call.
+    listed = listed_in(
+        context, operation.spec.group, () if targets.placeholders else targets.machines
+    )
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
         check_membership(context, operation.spec.group, targets.machines, listed)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.unrequested:
         check_nodes_of(context, operation, removal.unrequested)
-    if targets.placeholders and (conflict := _lower_by_placeholders(context, operation, group, listed, targets)):
+    if targets.placeholders and (
+        conflict := _lower_by_placeholders(context, operation, group, listed, targets)
+    ):
         return conflict
     return removal
 
 
-def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operation]) -> list[_Removal]:
-    """Return which of the other removals share the request of this one. One that would be refused, or of whose
-    instances one is not in the group any more, finds that out by itself."""
+def _joining(
+    context: AlicloudContext, removal: _Removal, ready: Sequence[Operation]
+) -> list[_Removal]:
+    """Return which of the other removals share the request of this one. One that would be refused,
+    or of whose instances one is not in the group any more, finds that out by itself."""
     targets: dict[str, Targets] = {}
     for operation in ready:
         with suppress(BadInput, InvalidRequest):
-            targets[operation.spec.id] = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+            targets[operation.spec.id] = read_targets(
+                operation, handle_of, placeholder_group, "ECS instance"
+            )
     names = [name for each in targets.values() for name in each.machines]
     listed = listed_in(context, removal.group.scaling_group_id, names) if names else {}
     joined, requested, room = list[_Removal](), set(removal.lot), removal.room
@@ -176,7 +219,12 @@ def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operat
             continue
         other = _Removal(context, operation, removal.group, listed, its_targets)
         lot = other.lot
-        if not lot or set(lot) != set(its_targets.machines) or len(lot) > room or not requested.isdisjoint(lot):
+        if (
+            not lot
+            or set(lot) != set(its_targets.machines)
+            or len(lot) > room
+            or not requested.isdisjoint(lot)
+        ):
             continue
         with suppress(PermanentConflict):
             check_nodes_of(context, operation, lot)
@@ -187,8 +235,8 @@ def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operat
 
 
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
-    ESS is not modified before the removal request."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is
+    nothing to undo, because ESS is not modified before the removal request."""
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     listed = listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
     if any(is_alive(name, listed) for name in targets.machines):
@@ -213,25 +261,36 @@ class _Removal:
         targets: Targets,
     ) -> None:
         self.group = group
-        self._context, self._operation, self._targets, self._name = context, operation, targets, operation.spec.group
+        self._context, self._operation, self._targets, self._name = (
+            context,
+            operation,
+            targets,
+            operation.spec.group,
+        )
         alive = [name for name in targets.machines if is_alive(name, listed)]
         try:
-            refused = msgspec.json.decode(operation.status.data.get(REFUSED) or "{}", type=dict[str, str])
+            refused = msgspec.json.decode(
+                operation.status.data.get(REFUSED) or "{}", type=dict[str, str]
+            )
         except (msgspec.MsgspecError, UnicodeError):
             refused = {}
         self._refused = {name: why for name, why in refused.items() if name in alive}
         self._refused |= {name: why for name in alive if (why := unremovable(listed[name]))}
         self._alive = [name for name in alive if name not in self._refused]
-        self._requested = [name for name in operation.status.data.get(ASKED, "").split(",") if name in self._alive]
+        self._requested = [
+            name for name in operation.status.data.get(ASKED, "").split(",") if name in self._alive
+        ]
 
     @property
     def unrequested(self) -> list[str]:
-        """Return the instances whose removal this call will request, except those already requested."""
+        """Return the instances whose removal this call will request, except
+        those already requested."""
         return [] if self._requested else self._alive
 
     @property
     def lot(self) -> list[str]:
-        """Return the instances of the next request. While there is a surplus, only as many as it has."""
+        """Return the instances of the next request. While there is a
+        surplus, only as many as it has."""
         return self.unrequested[: surplus(self.group) or IDS][:IDS]
 
     @property
@@ -242,8 +301,8 @@ class _Removal:
         return max(0, min(IDS - len(self.lot), self._size_after(len(self._alive)) - self._least))
 
     def run(self, others: Sequence[_Removal] = ()) -> tuple[Outcome, dict[str, Outcome]]:
-        """Return the outcome, Pending until no target is alive; and by operation id the outcomes of the others, which
-        share the request."""
+        """Return the outcome, Pending until no target is alive; and by operation id the outcomes of
+        the others, which share the request."""
         if not self._alive:
             return self._end(), {}
         if self._requested:
@@ -261,15 +320,21 @@ class _Removal:
             accepted = self._context.api.remove(self._name, names, token=token, decrease=not spare)
         except ProviderError as error:
             if others and not isinstance(error, Conflict | Throttled | Transient):
-                return self.run()  # refused as a whole, and nothing is removed: each is judged by itself
+                # refused as a whole, and nothing is removed: each is judged by itself
+                return self.run()
             data = self._operation.status.data
             if is_busy(error) and data:
-                return InProgress(2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way"), {}
+                return InProgress(
+                    2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way"
+                ), {}
             if is_gone(error):
-                # An instance has disappeared since it was listed; the removal of the others is requested without it.
+                # An instance has disappeared since it was listed; the removal of the others
+                # is requested without it.
                 fresh = listed_in(self._context, self._name, lot)
                 if not all(is_alive(name, fresh) for name in lot):
-                    return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message), {}
+                    return InProgress(
+                        _LOOK_AGAIN, STEP, self._data([], Accepted()), error.message
+                    ), {}
             raise
         outcomes: dict[str, Outcome] = {}
         for other in others:
@@ -296,17 +361,21 @@ class _Removal:
             text = f"{self._name}: {requested} could not be removed: {why.message}"
             return Failed(why.cls, text, why.code, facts={ACTIVITY: activity})
         if running(activities):
-            return _FOLLOWING.later(self._operation, f"scaling activity {activity} removes {requested}")
+            return _FOLLOWING.later(
+                self._operation, f"scaling activity {activity} removes {requested}"
+            )
         late = self._operation.status.data.get(LATE, "") + "."
         if len(late) > _LATE_POLLS:
             text = f"{self._name}: ESS says that {requested} was removed and lists it still"
             return Failed("Unknown", text, facts={ACTIVITY: activity})
-        return _FOLLOWING.later(self._operation, f"ESS has not begun to remove {requested}", data={LATE: late})
+        return _FOLLOWING.later(
+            self._operation, f"ESS has not begun to remove {requested}", data={LATE: late}
+        )
 
     def check_permitted(self) -> None:
-        """Raise InvalidRequest if the group must not be changed or would fall below its minimum. While an activity is
-        running, the numbers may already include our own request. The removal is then retried (Conflict) instead of
-        failed."""
+        """Raise InvalidRequest if the group must not be changed or would fall below its minimum.
+        While an activity is running, the numbers may already include our own request. The removal
+        is then retried (Conflict) instead of failed."""
         if reason := no_removal(self.group):
             raise InvalidRequest(reason)
         if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:
@@ -321,11 +390,16 @@ class _Removal:
         return size_range(self._context.bounds(self._name), self.group).min
 
     def _size_after(self, count: int) -> int:
-        """Return the size without so many instances, of which the surplus is not part of the size."""
+        """Return the size without so many instances, of which the surplus
+        is not part of the size."""
         return target_of(self.group) - max(0, count - surplus(self.group))
 
     def _answered(self, lot: list[str], accepted: Accepted) -> Outcome:
-        ignored = {item.instance_id: item for item in accepted.ignored_instances or () if item.instance_id in lot}
+        ignored = {
+            item.instance_id: item
+            for item in accepted.ignored_instances or ()
+            if item.instance_id in lot
+        }
         for name, why in ignored.items():
             error = ProviderError(why.message, code=why.code)
             if is_busy(error):
@@ -334,19 +408,28 @@ class _Removal:
                 self._refused[name] = f"{why.code}: {why.message}" if why.message else why.code
         if ignored and all(name in self._refused for name in self._alive):
             return self._end(next(iter(ignored.values())).code)
-        return InProgress(_LOOK_AGAIN, STEP, self._data([name for name in lot if name not in self._refused], accepted))
+        return InProgress(
+            _LOOK_AGAIN,
+            STEP,
+            self._data([name for name in lot if name not in self._refused], accepted),
+        )
 
     def _data(self, lot: list[str], accepted: Accepted) -> dict[str, str]:
         data = {ASKED: ",".join(lot), ACTIVITY: accepted.scaling_activity_id}
-        return {**data, REFUSED: msgspec.json.encode(self._refused).decode()} if self._refused else data
+        return (
+            {**data, REFUSED: msgspec.json.encode(self._refused).decode()}
+            if self._refused
+            else data
+        )
 
 
 # -- lower capacity
 
 
 def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError. A group
-    without a desired capacity has a target equal to its instances, so there is never anything to lower."""
+    """Lower the desired capacity to to_size where no instance would have to go for it; raises
+    ProviderError. A group without a desired capacity has a target equal to its instances, so there
+    is never anything to lower."""
     name, to_size = operation.spec.group, operation.spec.to_size
     check_sizes(operation)
     context.bounds(name)
@@ -355,7 +438,9 @@ def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
     if size <= to_size:
         return changed_size(operation)
     if not group.enable_desired_capacity:
-        raise InvalidRequest(f"{name} has no desired capacity: its size is the {size} instances it has")
+        raise InvalidRequest(
+            f"{name} has no desired capacity: its size is the {size} instances it has"
+        )
     if size != operation.spec.from_size:
         return other_size(operation, name, size)
     existing = occupied(group, context.api.instances(name))
@@ -374,11 +459,14 @@ def _lower_by_placeholders(
     listed: Mapping[str, ScalingInstance],
     targets: Targets,
 ) -> Failed | None:
-    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased."""
+    """Lower the desired capacity by the number of instances that were never created.
+    Failed if it has increased."""
     if not group.enable_desired_capacity:
         return None  # instances that were not created are not part of such a group's size
     least = max(occupied(group, listed.values()), group.min_size)
-    size = size_without(operation, len(targets.placeholders), operation.spec.group, group.desired_capacity, least)
+    size = size_without(
+        operation, len(targets.placeholders), operation.spec.group, group.desired_capacity, least
+    )
     if isinstance(size, int):
         lower(context, operation, group, size)
         return None

@@ -1,7 +1,9 @@
-"""Maps the vendor's error codes to provider errors with one ordered table, by code rather than by HTTP status.
+"""Maps the vendor's error codes to provider errors with one ordered table, by code
+rather than by HTTP status.
 
-Different products send the same code with 400, 403 or 404, so the status decides only if the code is unknown. The
-predicates below report what a code means beyond its class: busy, disabled, nothing to change.
+Different products send the same code with 400, 403 or 404, so the status decides only if the
+code is unknown. The predicates below report what a code means beyond its class: busy,
+disabled, nothing to change.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ class AlicloudErrorRow(msgspec.Struct, frozen=True):
 TABLE: tuple[AlicloudErrorRow, ...] = tuple(
     AlicloudErrorRow(pattern, cls, sense)
     for sense, cls, patterns in (
-        (Sense.BUSY, Conflict, "ScalingActivityInProgress IncorrectLoadBalancerStatus IncorrectDBInstanceStatus"),
+        (
+            Sense.BUSY,
+            Conflict,
+            "ScalingActivityInProgress IncorrectLoadBalancerStatus IncorrectDBInstanceStatus",
+        ),
         (Sense.OFF, InvalidRequest, "IncorrectScalingGroupStatus SystemSuspended"),
         (Sense.NO_CHANGE, Conflict, "IncorrectCapacity.NoChange"),
         (Sense.BOUNDS, InvalidRequest, "IncorrectCapacity.MinSize IncorrectCapacity.MaxSize"),
@@ -75,24 +81,36 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
             Sense.STOCK,
             OutOfStock,
             (
-                "OperationDenied.NoStock Zone.NotOnSale ResourceNotAvailable.ECS InvalidResourceType.NotSupported"
-                " InstanceType.Offline OperationDenied.ZoneNotAllowed OperationDenied.ZoneSystemCategoryNotMatch"
+                "OperationDenied.NoStock Zone.NotOnSale ResourceNotAvailable.ECS "
+                "InvalidResourceType.NotSupported"
+                " InstanceType.Offline OperationDenied.ZoneNotAllowed "
+                "OperationDenied.ZoneSystemCategoryNotMatch"
                 " OperationDenied.CloudSSDNotSupported"
             ),
         ),
         (Sense.QUOTA, QuotaExceeded, "QuotaExceeded* QuotaExceed.* InvalidVSwitchId.IpNotEnough"),
-        # The account is in arrears. The operator must act, as for a refused key (providers/errors.py, 402).
+        # The account is in arrears. The operator must act, as for a refused key
+        # (providers/errors.py, 402).
         (Sense.BILLING, Unauthorized, "InvalidAccountStatus.NotEnoughBalance InsufficientBalance"),
         (
             Sense.GONE,
             NotFound,
             (
-                "InvalidScalingGroupId.NotFound InvalidInstanceId.NotFound InvalidScalingConfigurationId.NotFound"
+                "InvalidScalingGroupId.NotFound InvalidInstanceId.NotFound "
+                "InvalidScalingConfigurationId.NotFound"
                 " InvalidLaunchTemplate.NotFound InvalidLaunchTemplateVersion.NotFound"
             ),
         ),
-        (Sense.KEY, Unauthorized, "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature"),
-        (Sense.SESSION, Unauthorized, "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken"),
+        (
+            Sense.KEY,
+            Unauthorized,
+            "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature",
+        ),
+        (
+            Sense.SESSION,
+            Unauthorized,
+            "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken",
+        ),
         # Refused before any effect, so it is not Transient; api.py signs again once.
         (Sense.CLOCK, Unauthorized, "InvalidTimeStamp.* SignatureNonceUsed"),
         (Sense.DENIED, Unauthorized, "Forbidden* NoPermission* NotAuthorized* AuthenticationFail*"),
@@ -103,7 +121,8 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
             Sense.REFUSED,
             InvalidRequest,
             (
-                "InvalidAction* InvalidVersion* InvalidParameter* MissingParameter* IncorrectInstanceStatus"
+                "InvalidAction* InvalidVersion* InvalidParameter* MissingParameter* "
+                "IncorrectInstanceStatus"
                 " InstanceLockedForSecurity"
             ),
         ),
@@ -128,9 +147,9 @@ def sense_of(code: str) -> Sense:
 
 
 def error_for(response: VendorResponse) -> ProviderError | None:
-    """Return the error of a response with status 300 or above, or with a Code; None if the body is not the vendor's.
-    The vendor's message is omitted if it repeats the signed text, because a canonical query holds the session token.
-    The caller removes known secrets from the rest."""
+    """Return the error of a response with status 300 or above, or with a Code; None if the body is
+    not the vendor's. The vendor's message is omitted if it repeats the signed text, because a
+    canonical query holds the session token. The caller removes known secrets from the rest."""
     try:
         refusal = msgspec.json.decode(response.body, type=AlicloudRefusal, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -146,14 +165,15 @@ def error_for(response: VendorResponse) -> ProviderError | None:
 
 
 def retry_after(response: VendorResponse) -> float:
-    """Return `x-acs-retry-after`, which is in milliseconds, as seconds; 0.0 if missing or not a number, at most an
-    hour."""
+    """Return `x-acs-retry-after`, which is in milliseconds, as seconds; 0.0 if missing or not a
+    number, at most an hour."""
     text = response.headers.get("x-acs-retry-after", "").strip()
     return min(LONGEST_ASKED, int(text[:12]) / 1000.0) if text.isascii() and text.isdigit() else 0.0
 
 
 def is_busy(error: ProviderError) -> bool:
-    """Whether another activity of the group is running. Retry later; this is not a failure of the group."""
+    """Whether another activity of the group is running. Retry later; this is
+    not a failure of the group."""
     return sense_of(error.code) is Sense.BUSY
 
 
@@ -163,18 +183,20 @@ def is_no_change(error: ProviderError) -> bool:
 
 
 def is_denied(error: ProviderError) -> bool:
-    """Whether a valid key lacks the permission. Permissions are granted by action and by scaling group."""
+    """Whether a valid key lacks the permission. Permissions are granted by
+    action and by scaling group."""
     return sense_of(error.code) is Sense.DENIED
 
 
 def is_gone(error: ProviderError) -> bool:
-    """Whether the group, instance or configuration does not exist. Decided by code only, because a 404 alone may be a
-    wrong address."""
+    """Whether the group, instance or configuration does not exist. Decided by code only, because a
+    404 alone may be a wrong address."""
     return sense_of(error.code) is Sense.GONE
 
 
 def activity_class(code: str) -> str:
-    """Return the error class of a code of an activity or an ignored instance: OutOfStock, QuotaExceeded or Unknown."""
+    """Return the error class of a code of an activity or an ignored instance: OutOfStock,
+    QuotaExceeded or Unknown."""
     return _ACTIVITY.get(sense_of(code), Unknown).__name__
 
 

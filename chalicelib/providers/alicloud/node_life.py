@@ -1,14 +1,17 @@
-"""What happens to running instances, as ESS and ECS state it: outdated, being changed, replaced, or taken back.
+"""What happens to running instances, as ESS and ECS state it: outdated, being changed,
+replaced, or taken back.
 
-    outdated      made of another scaling configuration, or another launch template or version of it, than the group's
-                  own one. ESS leaves such instances as they are
-    busy          instances are being added or removed, by whomever; a scaling activity runs that has none yet; the
-                  group is locked
+    outdated      made of another scaling configuration, or another launch template or version of
+                  it, than the group's own one. ESS leaves such instances as they are
+    busy          instances are being added or removed, by whomever; a scaling activity runs that
+                  has none yet; the group is locked
     repaired_by   ESS has found the instance unhealthy, and its health check replaces it
-    leaves_at     ECS takes the preemptible instance back. ECS says so five minutes before, without a time
+    leaves_at     ECS takes the preemptible instance back. ECS says so five
+                  minutes before, without a time
 
-The health check alone says nothing: it is on in every group unless turned off, and only asks whether the instance runs.
-The vendor therefore leaves an instance that runs and is broken to Outscaler.
+The health check alone says nothing: it is on in every group unless turned off, and
+only asks whether the instance runs. The vendor therefore leaves an instance that runs
+and is broken to Outscaler.
 """
 
 from __future__ import annotations
@@ -26,15 +29,17 @@ from chalicelib.providers.alicloud.settings import PROVIDER
 from chalicelib.providers.errors import ProviderError
 
 NOTICE = 300.0
-"""Seconds between the announcement and the release (ECS, "Preemptible instance interruption events")."""
+"""Seconds between the announcement and the release (ECS, "Preemptible
+instance interruption events")."""
 _HEALTH_CHECK = "the health check of Auto Scaling"
 _LONGEST = 60  # of an id in a text
 _ADDED, _REMOVED = ("Pending", "Pending:Wait"), ("Removing", "Removing:Wait")
 
 
 def outdated(instance: ScalingInstance, group: ScalingGroup, version: int) -> str:
-    """Return in what the instance differs from one that the group would create now; "" if in nothing that is known.
-    version: of the group's launch template, a number that is never `Default`; 0: unknown."""
+    """Return in what the instance differs from one that the group would create now; "" if
+    in nothing that is known. version: of the group's launch template, a number that is
+    never `Default`; 0: unknown."""
     template = instance.launch_template_id
     its = _source(template if isinstance(template, str) else "", instance.scaling_configuration_id)
     groups = _source(group.launch_template_id, group.active_scaling_configuration_id)
@@ -58,14 +63,20 @@ def _shown(name: str) -> str:
     return name[:_LONGEST]
 
 
-def busy_group(group: ScalingGroup, instances: Iterable[ScalingInstance], activity: str = "") -> str:
-    """Return who changes the group's instances now; "" if nobody does. activity: one that is known to run."""
+def busy_group(
+    group: ScalingGroup, instances: Iterable[ScalingInstance], activity: str = ""
+) -> str:
+    """Return who changes the group's instances now; "" if nobody does. activity:
+    one that is known to run."""
     states = Counter(instance.lifecycle_state for instance in instances)
     added, removed = (sum(states[state] for state in several) for several in (_ADDED, _REMOVED))
     rows = (
         (group.lifecycle_state == "Locked", "Auto Scaling has locked the scaling group"),
         (bool(activity), f"scaling activity {_shown(activity)} is running"),
-        (bool(added or removed), f"Auto Scaling is adding {added} and removing {removed} instances"),
+        (
+            bool(added or removed),
+            f"Auto Scaling is adding {added} and removing {removed} instances",
+        ),
     )
     return next((text for applies, text in rows if applies), "")
 
@@ -80,17 +91,27 @@ def busy_instance(instance: ScalingInstance) -> str:
 def repairer(instance: ScalingInstance, group: ScalingGroup) -> str:
     """Return who replaces the instance because it is sick; "" for nobody."""
     several = group.health_check_types
-    checks = [each for each in (several if isinstance(several, list) else [group.health_check_type]) if each != "NONE"]
+    checks = [
+        each
+        for each in (several if isinstance(several, list) else [group.health_check_type])
+        if each != "NONE"
+    ]
     suspended = frozenset(group.suspended_processes or ()) & {"HealthCheck", "health-check"}
-    return _HEALTH_CHECK if instance.health_status == "Unhealthy" and any(checks) and not suspended else ""
+    return (
+        _HEALTH_CHECK
+        if instance.health_status == "Unhealthy" and any(checks) and not suspended
+        else ""
+    )
 
 
-def with_notices(api: AlicloudApi, groups: Sequence[NodeGroup], gaps: list[MissingData]) -> tuple[NodeGroup, ...]:
-    """Return the groups with the deadlines of the instances that ECS takes back, read in one call for the region. A
-    failure is a gap and changes nothing else.
+def with_notices(
+    api: AlicloudApi, groups: Sequence[NodeGroup], gaps: list[MissingData]
+) -> tuple[NodeGroup, ...]:
+    """Return the groups with the deadlines of the instances that ECS takes back, read in one call
+    for the region. A failure is a gap and changes nothing else.
 
-    The deadline is the latest possible one, because ECS does not say when it has announced it: who has seen the notice
-    before knows an earlier one."""
+    The deadline is the latest possible one, because ECS does not say when it has announced it: who
+    has seen the notice before knows an earlier one."""
     place = f"spec.providers.{PROVIDER}"
     try:
         leaving = api.taken_back()
@@ -98,7 +119,10 @@ def with_notices(api: AlicloudApi, groups: Sequence[NodeGroup], gaps: list[Missi
             text = f"{denied}, so preemptible instances leave without notice; grant it"
             gaps.append(MissingData("Interruption", text, place=place))
     except ProviderError as error:
-        text = f"which instances ECS takes back could not be read: {error.error_class}: {error.message}"
+        text = (
+            f"which instances ECS takes back could not be read: {error.error_class}: "
+            f"{error.message}"
+        )
         gaps.append(MissingData("Interruption", text, place=place))
         return tuple(groups)
     deadline = api.now() + NOTICE
@@ -109,7 +133,9 @@ def _with_deadline(group: NodeGroup, leaving: frozenset[str], deadline: float) -
     if not any(instance.handle in leaving for instance in group.instances):
         return group
     instances = tuple(
-        msgspec.structs.replace(instance, leaves_at=deadline) if instance.handle in leaving else instance
+        msgspec.structs.replace(instance, leaves_at=deadline)
+        if instance.handle in leaving
+        else instance
         for instance in group.instances
     )
     return msgspec.structs.replace(group, instances=instances)

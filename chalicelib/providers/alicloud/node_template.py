@@ -1,16 +1,17 @@
-"""Builds the template of the node that a scaling group would add, from its launch source, its types and its tags.
+"""Builds the template of the node that a scaling group would add, from its launch
+source, its types and its tags.
 
-A group may have several instance types, of which ESS chooses. The template guarantees only what all of them provide:
-the smallest cpu, memory and number of GPUs, and the labels that all of them have. The planner prefers a real node of
-the group. Tags of the group describe its future nodes:
+A group may have several instance types, of which ESS chooses. The template guarantees only what all
+of them provide: the smallest cpu, memory and number of GPUs, and the labels that all of them have.
+The planner prefers a real node of the group. Tags of the group describe its future nodes:
 
     k8s.io/cluster-autoscaler/node-template/label/KEY                = VALUE
     k8s.io/cluster-autoscaler/node-template/taint/KEY                = VALUE:EFFECT
     k8s.io/cluster-autoscaler/node-template/resources/NAME           = QUANTITY
     k8s.io/cluster-autoscaler/node-template/autoscaling-options/NAME = VALUE
 
-Other tags of a scaling configuration become labels, as in upstream, but only if they are valid Kubernetes labels. A tag
-that cannot be read is skipped with a warning.
+Other tags of a scaling configuration become labels, as in upstream, but only if they are valid
+Kubernetes labels. A tag that cannot be read is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
 _PREFIX = "k8s.io/cluster-autoscaler/"
 _TEMPLATE = f"{_PREFIX}node-template/"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
-_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII)
+_DOMAIN = re.compile(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII
+)
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 # Domains of labels that a plain tag must not set, because nodes get them from other sources.
 _RESERVED = re.compile(r"(.*\.)?(kubernetes|k8s)\.io\Z", re.DOTALL)
@@ -52,7 +55,8 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class TagDeclaration(msgspec.Struct, frozen=True):
-    """labels and taints of new nodes; resources added to, or replacing, those of the machine; options of the group."""
+    """labels and taints of new nodes; resources added to, or replacing, those of the
+    machine; options of the group."""
 
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
@@ -79,11 +83,13 @@ def label_value(text: str) -> str:
 
 
 def read_tags(group_tags: Pairs, source_tags: Pairs) -> TagDeclaration:
-    """Read the tags of a scaling group and of its configuration or launch template; those of the group take
-    precedence."""
+    """Read the tags of a scaling group and of its configuration or launch template; those of
+    the group take precedence."""
     reader, source_tags = _AlicloudTagReader(), list(source_tags)
     for key, value in source_tags:
-        plain = not key.startswith(_PREFIX) and not ("/" in key and _RESERVED.match(key.rpartition("/")[0]))
+        plain = not key.startswith(_PREFIX) and not (
+            "/" in key and _RESERVED.match(key.rpartition("/")[0])
+        )
         if plain and is_label_key(key) and is_label_value(value):
             reader.labels[key] = value
     for key, value in (*source_tags, *group_tags):
@@ -92,7 +98,9 @@ def read_tags(group_tags: Pairs, source_tags: Pairs) -> TagDeclaration:
             try:
                 reader.read(kind, name, value.strip())
             except BadInput as bad:
-                reader.warnings.append(f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}")
+                reader.warnings.append(
+                    f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}"
+                )
     return TagDeclaration(
         reader.labels,
         tuple(reader.taints.values()),
@@ -122,11 +130,15 @@ class _AlicloudTagReader:
         elif kind == "taint":
             text, _, effect = value.rpartition(":")
             if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
-                raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
+                raise BadInput(
+                    "tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule"
+                )
             self.taints[name, effect] = Taint(name, effect, text)
         elif kind == "resources":
             if not is_label_key(name):
-                raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
+                raise BadInput(
+                    "tag", f"{name!r} is not a resource", "write its name as a pod requests it"
+                )
             self.resources[name] = parse_amount(name, value)
         elif kind == "autoscaling-options" and name in _OPTIONS:
             field, reader = _OPTIONS[name]
@@ -167,13 +179,14 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], float | bool]]] = {
     "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
 }
 
-# -- launch source: a scaling configuration or a launch template. Both seldom change, and api.py caches them for a few
-# minutes for all functions, so an idle pass requests only groups and instances.
+# -- launch source: a scaling configuration or a launch template. Both seldom change,
+# and api.py caches them for a few minutes for all functions, so an idle pass requests
+# only groups and instances.
 
 
 class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """types: instance types in order of preference; disk: GiB; version: of a launch template, 0 if it is unknown or
-    for a configuration; problem: why the launch source is unknown."""
+    """types: instance types in order of preference; disk: GiB; version: of a launch template, 0 if
+    it is unknown or for a configuration; problem: why the launch source is unknown."""
 
     types: tuple[str, ...] = ()
     disk: int = 0
@@ -184,16 +197,21 @@ class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _NOTHING = Blueprint(
-    problem="the scaling group has neither a scaling configuration nor a launch template; give it one "
+    problem="the scaling group has neither a scaling configuration nor a launch template; give it "
+    "one "
     "and make it active"
 )
 
 
 def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
-    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem. The
-    launch template takes precedence, as at ESS, where a group with a launch template has no active configuration."""
+    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one
+    with a problem. The launch template takes precedence, as at ESS, where a group with a launch
+    template has no active configuration."""
     sources = {
-        group.scaling_group_id: (group.launch_template_id, group.launch_template_version or "Default")
+        group.scaling_group_id: (
+            group.launch_template_id,
+            group.launch_template_version or "Default",
+        )
         if group.launch_template_id
         else (group.active_scaling_configuration_id, "")
         for group in groups
@@ -217,14 +235,19 @@ def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[st
     return {group: blueprints.get(source, _NOTHING) for group, source in sources.items()}
 
 
-def _configuration_blueprints(api: AlicloudApi, names: list[str]) -> dict[tuple[str, str], Blueprint]:
+def _configuration_blueprints(
+    api: AlicloudApi, names: list[str]
+) -> dict[tuple[str, str], Blueprint]:
     try:
         configurations = api.configurations(names) if names else {}
     except ProviderError as error:
         problem = f"its scaling configuration could not be read: {error.message}"
         return {(name, ""): Blueprint(problem=problem) for name in names}
     missing = Blueprint(problem="its scaling configuration does not exist")
-    return {(name, ""): _blueprint(configurations[name]) if name in configurations else missing for name in names}
+    return {
+        (name, ""): _blueprint(configurations[name]) if name in configurations else missing
+        for name in names
+    }
 
 
 def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
@@ -238,12 +261,15 @@ def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
 # -- template
 
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
-SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
+# the vendor's cloud-controller-manager writes it on every node
+SPOT_LABEL = "node.alibabacloud.com/spot-strategy"
 _ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
 _REGION = "topology.kubernetes.io/region"
 _PODS, _GIB = 110, 2**30
 _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
-_CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"})
+_CARDS = MappingProxyType(
+    {"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"}
+)
 # Policies under which a group with a spot configuration also contains on-demand instances.
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
 SPOT = frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})
@@ -258,9 +284,13 @@ class AlicloudTemplate(msgspec.Struct, frozen=True):
 
 
 def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
-    """Return the instance types that a group may create, each once; a group's own list replaces that of its launch
-    template."""
-    own = tuple(override.instance_type for override in group.launch_template_overrides or () if override.instance_type)
+    """Return the instance types that a group may create, each once; a group's own list replaces
+    that of its launch template."""
+    own = tuple(
+        override.instance_type
+        for override in group.launch_template_overrides or ()
+        if override.instance_type
+    )
     return tuple(dict.fromkeys(own or blueprint.types))
 
 
@@ -274,9 +304,10 @@ def make_template(
     region: str,
     reserve: Mapping[str, int],
 ) -> AlicloudTemplate:
-    """Return the template of a group. types: instance types by name, without unknown ones; switch_zones: VSwitch -> its
-    zone, as far as it is known; reserve: subtracted from each node's capacity, cpu in millicores and the rest in bytes.
-    Raises nothing: what is missing is the problem of the template."""
+    """Return the template of a group. types: instance types by name, without unknown ones;
+    switch_zones: VSwitch -> its zone, as far as it is known; reserve: subtracted from each node's
+    capacity, cpu in millicores and the rest in bytes. Raises nothing: what is missing is the
+    problem of the template."""
     names = candidates(group, blueprint)
     if not names:
         problem = "its scaling configuration names no instance type (it goes by pattern or by size)"
@@ -292,7 +323,9 @@ def make_template(
         EPHEMERAL: _GIB * blueprint.disk,
         GPU: min(each.gpu_amount for each in usable),
     }
-    capacity = {resource: amount for resource, amount in capacity.items() if amount > 0} | declaration.resources
+    capacity = {
+        resource: amount for resource, amount in capacity.items() if amount > 0
+    } | declaration.resources
     host = f"template-node-for-{group.scaling_group_id}"
     labels = {
         _OS: "linux",
@@ -303,23 +336,43 @@ def make_template(
         **declaration.labels,
         HOSTNAME_LABEL: host,
     }
-    allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
+    allocatable = {
+        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
+    }
     unknown = sorted(set(names) - {each.instance_type_id for each in usable})
     rows = (
-        (bool(unknown), f"ECS does not know {', '.join(unknown[:5])}; it is left out of the template"),
-        (_ARCH not in labels, "its instance types have several architectures, so its template has none; use one"),
-        (bool(blueprint.problem), f"{blueprint.problem}; its disk and tags are not in the template"),
+        (
+            bool(unknown),
+            f"ECS does not know {', '.join(unknown[:5])}; it is left out of the template",
+        ),
+        (
+            _ARCH not in labels,
+            "its instance types have several architectures, so its template has none; use one",
+        ),
+        (
+            bool(blueprint.problem),
+            f"{blueprint.problem}; its disk and tags are not in the template",
+        ),
     )
     return AlicloudTemplate(
-        Node(name=host, labels=labels, capacity=capacity, taints=declaration.taints, allocatable=allocatable),
+        Node(
+            name=host,
+            labels=labels,
+            capacity=capacity,
+            taints=declaration.taints,
+            allocatable=allocatable,
+        ),
         "",
         tuple(text for applies, text in rows if applies),
     )
 
 
-def priced_type(group: ScalingGroup, blueprint: Blueprint, types: Mapping[str, InstanceType]) -> str:
-    """Return the instance type whose price counts for the group: that of the template. With several types the template
-    has the least of each resource, so this is the smallest one; among equal ones the first in the group's order."""
+def priced_type(
+    group: ScalingGroup, blueprint: Blueprint, types: Mapping[str, InstanceType]
+) -> str:
+    """Return the instance type whose price counts for the group: that of the template. With several
+    types the template has the least of each resource, so this is the smallest one; among equal ones
+    the first in the group's order."""
     usable = [types[name] for name in candidates(group, blueprint) if name in types]
     smallest = min(usable, key=lambda kind: (kind.cpu_core_count, kind.memory_size), default=None)
     return smallest.instance_type_id if smallest is not None else ""
@@ -337,7 +390,11 @@ def _type_labels(types: list[InstanceType]) -> dict[str, str]:
         _TYPE: {each.instance_type_id for each in types},
         GPU_LABEL: {_card(each) for each in types},
     }
-    return {key: next(iter(several)) for key, several in values.items() if len(several) == 1 and "" not in several}
+    return {
+        key: next(iter(several))
+        for key, several in values.items()
+        if len(several) == 1 and "" not in several
+    }
 
 
 def _card(instance_type: InstanceType) -> str:

@@ -20,11 +20,33 @@ from chalicelib.providers.alicloud.credentials import (
     new_nonce,
     of_this_process,
 )
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
+from chalicelib.providers.alicloud.delete_nodes import (
+    cancel_delete,
+    decrease_target,
+    delete_nodes,
+    delete_together,
+)
 from chalicelib.providers.alicloud.restart import restart
-from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
-from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
+from chalicelib.providers.alicloud.scale_up import (
+    AlicloudContext,
+    has_requested,
+    poll_growth,
+    scale_up,
+)
+from chalicelib.providers.alicloud.settings import (
+    PROVIDER,
+    AlicloudSettings,
+    Service,
+    read_settings,
+)
+from chalicelib.providers.base import (
+    BaseProvider,
+    Connection,
+    Observation,
+    change,
+    joint_change,
+    question,
+)
 from chalicelib.providers.http import Limits
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
@@ -38,17 +60,22 @@ def open_api(
     sessions: Sessions | None = None,
     nonce: Callable[[], str] = new_nonce,
 ) -> AlicloudApi:
-    """Return the vendor's API for one pass. sessions: store of temporary credentials, by default that of this process.
+    """Return the vendor's API for one pass. sessions: store of temporary credentials, by
+    default that of this process.
 
-    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or STS is unavailable.
-    Every call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are
-    unusable (Unauthorized).
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or
+    STS is unavailable. Every call of the API raises ProviderError, also if the secret cannot be
+    read (Transient) or its contents are unusable (Unauthorized).
     """
     services, now, limit = connection.means, connection.now, WaitLimit()
     store = of_this_process() if sessions is None else sessions
 
-    def sts_caller(source: AlicloudCredentialSource) -> Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]:
-        return Line(Service.STS, settings.endpoints.url(Service.STS), source, services, now, new_nonce=nonce).call
+    def sts_caller(
+        source: AlicloudCredentialSource,
+    ) -> Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]:
+        return Line(
+            Service.STS, settings.endpoints.url(Service.STS), source, services, now, new_nonce=nonce
+        ).call
 
     credentials = AlicloudCredentials(connection, settings, store, nonce, sts_caller)
 
@@ -57,11 +84,22 @@ def open_api(
 
     def line(service: Service, limits: Limits = LIMITS) -> Line:
         budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
-        return Line(service, settings.endpoints.url(service), credentials, services, now, budget, nonce, limits)
+        return Line(
+            service,
+            settings.endpoints.url(service),
+            credentials,
+            services,
+            now,
+            budget,
+            nonce,
+            limits,
+        )
 
     ess, ecs, prices = line(Service.ESS), line(Service.ECS), line(Service.ECS, price_reader.LIMITS)
     vpc = line(Service.VPC, price_reader.LIMITS)
-    return AlicloudApi(settings.region, ess, ecs, prices, vpc, cache=services.cache, key=cache_key, now=now)
+    return AlicloudApi(
+        settings.region, ess, ecs, prices, vpc, cache=services.cache, key=cache_key, now=now
+    )
 
 
 class AliCloud(BaseProvider[AlicloudContext]):
@@ -77,12 +115,15 @@ class AliCloud(BaseProvider[AlicloudContext]):
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 
-    def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
+    def __init__(
+        self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None
+    ) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
         super().__init__(AlicloudContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
+        """Read all groups, with one call per twenty groups and one per fifty
+        instances of each group."""
         return node_groups.observe(self.context.api, self.context.settings, nodes)
 
 

@@ -1,8 +1,9 @@
 """Conversions between the ids of ESS instances, the providerIDs of nodes and our handles.
 
-The planner matches instances and nodes by exact text, and two forms are in use: `cn-hangzhou.i-…` and
-`alicloud://cn-hangzhou.i-…`. Each instance is therefore written as its own node writes it. An instance without a node
-uses the form of most nodes. Nothing is stored beyond one pass, so a mismatch is never permanent.
+The planner matches instances and nodes by exact text, and two forms are in use: `cn-hangzhou.i-…`
+and `alicloud://cn-hangzhou.i-…`. Each instance is therefore written as its own node writes it. An
+instance without a node uses the form of most nodes. Nothing is stored beyond one pass, so a
+mismatch is never permanent.
 
 An instance that two Nodes name, in either form, has no known node (node_identity.py).
 """
@@ -20,7 +21,8 @@ _PLACEHOLDER = "placeholder-"
 
 
 def parse(provider_id: str) -> tuple[str, str] | None:
-    """Return (region, instance id) of a node's providerID; None if it is empty or belongs to another cloud."""
+    """Return (region, instance id) of a node's providerID; None if it is empty or
+    belongs to another cloud."""
     text = provider_id.removeprefix(_SCHEME)
     region, _, instance = text.partition(".")
     foreign = "/" in text or ":" in text
@@ -28,8 +30,8 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """Return the nodes by instance id. If a listed id follows another region or a path, its instance gets no node. Such
-    a match is not a coincidence."""
+    """Return the nodes by instance id. If a listed id follows another region or a path, its
+    instance gets no node. Such a match is not a coincidence."""
 
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)
@@ -43,16 +45,21 @@ def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
 
 
 class AlicloudGroupNames:
-    """The cluster's nodes by instance id, and the providerID form that they use. Only nodes of this region count."""
+    """The cluster's nodes by instance id, and the providerID form that they use. Only
+    nodes of this region count."""
 
     def __init__(self, nodes: Iterable[Node], region: str) -> None:
         self._region = region
         nodes = tuple(nodes)
         self._identity = identify(nodes, region)
         places = [(node.provider_id, parse(node.provider_id)) for node in nodes]
-        ours = [provider_id for provider_id, place in places if place is not None and place[0] == region]
+        ours = [
+            provider_id for provider_id, place in places if place is not None and place[0] == region
+        ]
         self._count = len(ours)
-        self._scheme = _SCHEME if 2 * sum(name.startswith(_SCHEME) for name in ours) > len(ours) else ""
+        self._scheme = (
+            _SCHEME if 2 * sum(name.startswith(_SCHEME) for name in ours) > len(ours) else ""
+        )
 
     def __len__(self) -> int:
         """Return the number of nodes in the region."""
@@ -73,7 +80,8 @@ class AlicloudGroupNames:
 
 
 def placeholder_handle(group: str, number: int) -> str:
-    """Return `placeholder-{asg}-{n}`, the handle of a machine that was requested and could not be created."""
+    """Return `placeholder-{asg}-{n}`, the handle of a machine that was requested
+    and could not be created."""
     return f"{_PLACEHOLDER}{group}-{number}"
 
 
@@ -84,11 +92,15 @@ def placeholder_id(region: str, group: str, number: int) -> str:
 
 def placeholder_group(handle: str) -> str | None:
     """Return the group in a placeholder's handle; None for an instance's."""
-    return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0] if handle.startswith(_PLACEHOLDER) else None
+    return (
+        handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
+        if handle.startswith(_PLACEHOLDER)
+        else None
+    )
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """Return the instance id or placeholder of a target; empty if neither its handle nor its provider id contains
-    one."""
+    """Return the instance id or placeholder of a target; empty if neither its handle nor its
+    provider id contains one."""
     place = parse(target.instance)
     return target.handle or (place[1] if place is not None else "")

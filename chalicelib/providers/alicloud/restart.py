@@ -1,17 +1,20 @@
 """Restarts one instance, hard, as a repair, and follows it until it runs.
 
-RebootInstance takes no client token, so a repeated request restarts again. The first call therefore only checks and
-announces: it records when the instance was started last. Each further call reads the instance first:
+RebootInstance takes no client token, so a repeated request restarts again. The first call
+therefore only checks and announces: it records when the instance was started last. Each further
+call reads the instance first:
 
     before the request   Running, started when recorded  ► requested
                          Running, started since          ► done: an earlier attempt has restarted it
-                         Starting, Stopping              ► followed: an earlier attempt has requested it
+                         Starting, Stopping              ► followed: an earlier
+                                                         attempt has requested it
                          otherwise (Stopped)             ► refused; ECS restarts only what runs
     after it             Running                         ► done
                          otherwise                       ► polled, for ten minutes at most
 
-ESS counts an instance that does not run as unhealthy. If its health check falls into the restart, ESS replaces the
-instance, and the restart fails with NotFound: the node is repaired by replacement then.
+ESS counts an instance that does not run as unhealthy. If its health check falls into the
+restart, ESS replaces the instance, and the restart fails with NotFound: the node is
+repaired by replacement then.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.api import INSTANCES_PERMISSION
 from chalicelib.providers.alicloud.decoding import EcsInstance
-from chalicelib.providers.alicloud.delete_nodes import check_membership, check_nodes_of, is_alive, listed_in
+from chalicelib.providers.alicloud.delete_nodes import (
+    check_membership,
+    check_nodes_of,
+    is_alive,
+    listed_in,
+)
 from chalicelib.providers.alicloud.error_mapping import is_denied
 from chalicelib.providers.alicloud.provider_ids import handle_of, placeholder_group
 from chalicelib.providers.alicloud.scale_up import AlicloudContext
@@ -40,7 +48,9 @@ def restart(context: AlicloudContext, operation: Operation) -> Outcome:
     _check(context, operation, name, whole=_REQUESTED not in data)
     instance = context.api.ecs_instance(name)
     if instance is None:
-        raise NotFound(f"ECS does not list {name}: it is gone, or the key lacks {INSTANCES_PERMISSION}")
+        raise NotFound(
+            f"ECS does not list {name}: it is gone, or the key lacks {INSTANCES_PERMISSION}"
+        )
     if _REQUESTED in data:
         return _progress(operation, instance)
     if _STARTED not in data and instance.status == _RUNNING:
@@ -48,7 +58,10 @@ def restart(context: AlicloudContext, operation: Operation) -> Outcome:
     if _STARTED in data and instance.status in _CHANGING:
         return _FOLLOWING.begin({**data, _REQUESTED: "before"})
     if instance.status != _RUNNING:
-        raise InvalidRequest(f"{name} is {instance.status or 'in no known status'}; ECS restarts only what is running")
+        raise InvalidRequest(
+            f"{name} is {instance.status or 'in no known status'}; ECS restarts only what is "
+            "running"
+        )
     if instance.start_time != data[_STARTED]:
         return _restarted(operation, name)
     return _request(context, operation, name)
@@ -62,8 +75,8 @@ def _instance_of(operation: Operation) -> str:
 
 
 def _check(context: AlicloudContext, operation: Operation, name: str, *, whole: bool) -> None:
-    """Raise InvalidRequest if the instance is in another group, NotFound if it is in none or leaves, and, before a
-    request (whole), PermanentConflict if it is not the planned node."""
+    """Raise InvalidRequest if the instance is in another group, NotFound if it is in none or
+    leaves, and, before a request (whole), PermanentConflict if it is not the planned node."""
     group = operation.spec.group
     context.bounds(group)
     listed = listed_in(context, group, (name,))
@@ -91,7 +104,10 @@ def _progress(operation: Operation, instance: EcsInstance) -> Outcome:
     if instance.status == _RUNNING:
         return _restarted(operation, name)
     if _FOLLOWING.have_taken(operation, _PATIENCE):
-        text = f"{operation.spec.group}: {name} is {instance.status} {_PATIENCE:.0f}s after its restart was requested"
+        text = (
+            f"{operation.spec.group}: {name} is {instance.status} {_PATIENCE:.0f}s after its "
+            "restart was requested"
+        )
         return Failed("Unknown", text)
     return _FOLLOWING.later(operation, f"{name} is {instance.status}")
 

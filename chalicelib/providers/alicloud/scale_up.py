@@ -1,4 +1,5 @@
-"""Scales up: one request with a token, whose activity is polled until it ends; and what all changes share.
+"""Scales up: one request with a token, whose activity is polled until it ends;
+and what all changes share.
 
     own activity found ──────────────────────────────► poll it    (an earlier attempt reached ESS)
     target == to_size  ──────────────────────────────► done
@@ -6,19 +7,23 @@
     target == from_size ─► check ─► write, with token ─► poll
 
     the activity is    then
-    running            poll again with growing delay; after ten minutes the scale-up request's own timer takes over
-    Successful         done; not if the group's maximum was lowered meanwhile and ESS has created fewer
-    Failed, Rejected   failed, with the class of its code: missing stock or quota is known within a minute
+    running            poll again with growing delay; after ten minutes the scale-up
+                       request's own timer takes over
+    Successful         done; not if the group's maximum was lowered meanwhile
+                       and ESS has created fewer
+    Failed, Rejected   failed, with the class of its code: missing stock or quota
+                       is known within a minute
     Warning            the same, with the instances that were created
 
-For groups with a desired capacity the request is an absolute number. A failure leaves it in place, and placeholders
-show the difference until the planner lowers it. For groups without one the request is the difference, so no count of
-ours can reduce such a group.
+For groups with a desired capacity the request is an absolute number. A failure leaves it in place,
+and placeholders show the difference until the planner lowers it. For groups without one the request
+is the difference, so no count of ours can reduce such a group.
 
-A key with the rights that Cluster Autoscaler's documentation lists may not call ScaleWithAdjustment. The desired
-capacity is then set by ModifyScalingGroup, which starts an activity without metadata: it is recognised as the first one
-after the newest that existed before the change. As no later pass can recognise it, a failure takes the number back
-here. A group without a desired capacity cannot grow with such a key.
+A key with the rights that Cluster Autoscaler's documentation lists may not call
+ScaleWithAdjustment. The desired capacity is then set by ModifyScalingGroup, which starts an
+activity without metadata: it is recognised as the first one after the newest that existed before
+the change. As no later pass can recognise it, a failure takes the number back here. A group without
+a desired capacity cannot grow with such a key.
 """
 
 from __future__ import annotations
@@ -48,7 +53,14 @@ from chalicelib.providers.alicloud.node_groups import (
     target_of,
 )
 from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized, Unknown
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Unauthorized,
+    Unknown,
+)
 from chalicelib.providers.node_identity import Seen
 from chalicelib.providers.sized_group import Polls, changed_size, check_sizes, other_size
 
@@ -61,22 +73,24 @@ _TOKEN = 48  # digits; ESS accepts 64 characters
 
 
 class AlicloudContext(msgspec.Struct, frozen=True):
-    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+    """What all changes need. joined: lists the cluster's current nodes; None if the
+    cluster cannot be reached."""
 
     api: AlicloudApi
     settings: AlicloudSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def bounds(self, group: str) -> AlicloudBounds:
-        """Return the policy's bounds of a group. Raises InvalidRequest for a group that the policy does not name, which
-        must not be changed."""
+        """Return the policy's bounds of a group. Raises InvalidRequest for a group that the policy
+        does not name, which must not be changed."""
         for bounds in self.settings.groups:
             if bounds.id == group:
                 return bounds
         raise InvalidRequest(f"the policy names no scaling group {group}")
 
     def group(self, name: str) -> ScalingGroup:
-        """Return the current scaling group; raises NotFound, and Unknown for a group that cannot be decoded."""
+        """Return the current scaling group; raises NotFound, and Unknown for a
+        group that cannot be decoded."""
         group = self.api.groups([name]).get(name)
         if group is None:
             raise NotFound(f"there is no scaling group {name} in {self.settings.region}")
@@ -85,24 +99,27 @@ class AlicloudContext(msgspec.Struct, frozen=True):
         return group
 
     def check_idle(self, group: str) -> list[ScalingActivity]:
-        """Return the newest activities; raises Conflict while one of them is running, because the data just read may
-        already be outdated."""
+        """Return the newest activities; raises Conflict while one of them is running, because the
+        data just read may already be outdated."""
         activities = self.api.activities(group)
         if running(activities):
-            raise Conflict(f"{group}: a scaling activity is under way", code="ScalingActivityInProgress")
+            raise Conflict(
+                f"{group}: a scaling activity is under way", code="ScalingActivityInProgress"
+            )
         return activities
 
 
 def client_token(operation: Operation, *parts: str) -> str:
-    """Return the ClientToken of a request. It is stable per operation and request, so ESS executes the request once."""
+    """Return the ClientToken of a request. It is stable per operation and request, so ESS
+    executes the request once."""
     text = msgspec.json.encode([operation.spec.id, *parts])
     return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"
 
 
 def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
-    """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
-    holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
-    ProviderError, Conflict while something is."""
+    """Set a lower desired capacity without a scaling activity. The caller has seen that no instance
+    is above it; that holds only while nothing is under way, and where ESS does not cut the number
+    down to a smaller maximum. Raises ProviderError, Conflict while something is."""
     name = operation.spec.group
     if size > group.max_size:
         raise InvalidRequest(
@@ -112,7 +129,9 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
     context.check_idle(name)
     token = client_token(operation, _TOTAL, str(size))
     try:
-        context.api.scale(name, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.spec.id))
+        context.api.scale(
+            name, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.spec.id)
+        )
     except ProviderError as error:
         if is_denied(error):
             context.api.set_desired(name, size)
@@ -125,7 +144,11 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
 
 def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
-    name, from_size, to_size = operation.spec.group, operation.spec.from_size, operation.spec.to_size
+    name, from_size, to_size = (
+        operation.spec.group,
+        operation.spec.from_size,
+        operation.spec.to_size,
+    )
     bounds = context.bounds(name)
     check_sizes(operation)
     if to_size > bounds.max:
@@ -153,15 +176,16 @@ def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def has_requested(context: AlicloudContext, operation: Operation) -> bool:
-    """Return whether ESS knows the operation's activity, or the size is the requested one; raises ProviderError."""
+    """Return whether ESS knows the operation's activity, or the size is the requested
+    one; raises ProviderError."""
     if of_operation(context.api.activities(operation.spec.group), operation.spec.id) is not None:
         return True
     return target_of(context.group(operation.spec.group)) == operation.spec.to_size
 
 
 def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Report the activity's progress; raises ProviderError. If the activity is unknown, the scale-up is called again
-    and finds it."""
+    """Report the activity's progress; raises ProviderError. If the activity is unknown, the
+    scale-up is called again and finds it."""
     name, before = operation.status.data.get(ACTIVITY, ""), operation.status.data.get(BEFORE)
     if not name and before is None:
         return scale_up(context, operation)
@@ -169,8 +193,13 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
         activities = context.api.activities(operation.spec.group, ids=[name])
     else:
         newest = context.api.activities(operation.spec.group)
-        activities = list(takewhile(lambda activity: activity.scaling_activity_id != before, newest))[-1:]
-        if not activities and present(context.group(operation.spec.group)) >= operation.spec.to_size:
+        activities = list(
+            takewhile(lambda activity: activity.scaling_activity_id != before, newest)
+        )[-1:]
+        if (
+            not activities
+            and present(context.group(operation.spec.group)) >= operation.spec.to_size
+        ):
             return changed_size(operation)
     activity = activities[0] if activities else ScalingActivity(scaling_activity_id=name)
     outcome = _progress(context, operation, activity)
@@ -204,10 +233,13 @@ def _request(context: AlicloudContext, operation: Operation, group: ScalingGroup
 def _set_desired(
     context: AlicloudContext, operation: Operation, group: ScalingGroup, error: ProviderError
 ) -> InProgress:
-    """Ask for the size with a right that Cluster Autoscaler's documentation lists. Raises Unauthorized for a group that
-    has no desired capacity, and Conflict while an activity runs."""
+    """Ask for the size with a right that Cluster Autoscaler's documentation lists. Raises
+    Unauthorized for a group that has no desired capacity, and Conflict while an activity runs."""
     if not group.enable_desired_capacity:
-        text = "grant ess:ScaleWithAdjustment: without it a group that has no expected number of instances cannot grow"
+        text = (
+            "grant ess:ScaleWithAdjustment: without it a group that has no expected number of "
+            "instances cannot grow"
+        )
         raise Unauthorized(f"{error.message}; {text}", code=error.code, request_id=error.request_id)
     before = context.check_idle(operation.spec.group)
     context.api.set_desired(operation.spec.group, operation.spec.to_size)
@@ -215,8 +247,8 @@ def _set_desired(
 
 
 def _take_back(context: AlicloudContext, operation: Operation) -> None:
-    """Lower the desired capacity to what exists, if it is still the one that the operation has set. Raises
-    ProviderError, Conflict while an activity runs."""
+    """Lower the desired capacity to what exists, if it is still the one that the operation has set.
+    Raises ProviderError, Conflict while an activity runs."""
     group = context.group(operation.spec.group)
     if group.desired_capacity != operation.spec.to_size:
         return

@@ -1,12 +1,14 @@
-"""`providers.alicloud` of the policy (policy/vendors/alicloud.py), the hosts of the services, the ways to credentials.
+"""`providers.alicloud` of the policy (policy/vendors/alicloud.py), the hosts of the services,
+the ways to credentials.
 
-The vendor's location service would cost one more call, and upstream can resolve no host when it fails, so hosts are a
-table by service and region. HTTPS is always used. The vendor's tables disagree on a few regions, so each host can be
-overridden.
+The vendor's location service would cost one more call, and upstream can resolve no host when it
+fails, so hosts are a table by service and region. HTTPS is always used. The vendor's tables
+disagree on a few regions, so each host can be overridden.
 
-Exactly one way to credentials must be configured completely. Upstream takes the first complete set of settings; an
-incomplete set falls through to the instance metadata service, whose address does not respond outside ECS. Here an
-incomplete set is an error that names what is missing, and the metadata service is used only if the settings request it.
+Exactly one way to credentials must be configured completely. Upstream takes the first complete set
+of settings; an incomplete set falls through to the instance metadata service, whose address does
+not respond outside ECS. Here an incomplete set is an error that names what is missing, and the
+metadata service is used only if the settings request it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ class Network(StrEnum):
     VPC = "vpc"
 
 
-VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01", Service.VPC: "2016-04-28"}
+VERSIONS = {
+    Service.ESS: "2022-02-22",
+    Service.ECS: "2014-05-26",
+    Service.STS: "2015-04-01",
+    Service.VPC: "2016-04-28",
+}
 
 # Regions that a central host serves on the public network (Alibaba Cloud's list of ESS endpoints).
 _ESS_CENTRAL = frozenset(
@@ -93,7 +100,10 @@ class Endpoints(msgspec.Struct, frozen=True):
             return self.overrides[service]
         if self.network is Network.VPC:
             return f"https://{service}-vpc.{self.region}.aliyuncs.com"
-        return f"https://{_PINNED.get((service, self.region), f'{service}.{self.region}.aliyuncs.com')}"
+        return (
+            "https://"
+            f"{_PINNED.get((service, self.region), f'{service}.{self.region}.aliyuncs.com')}"
+        )
 
 
 # -- credentials
@@ -109,7 +119,8 @@ class Way(StrEnum):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The credential settings. They hold names of secrets, never secrets. An empty text means "not given"."""
+    """The credential settings. They hold names of secrets, never secrets. An
+    empty text means "not given"."""
 
     credentials_secret: str = ""
     role_arn: str = ""
@@ -132,31 +143,50 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
-    """Return the one method that is configured. key_id, key_secret, token: contents of the secret. Raises BadInput
-    naming what is missing, or if two methods are configured."""
+    """Return the one method that is configured. key_id, key_secret, token: contents of the secret.
+    Raises BadInput naming what is missing, or if two methods are configured."""
     by_key = key_id or key_secret or token
-    methods = {"an access key": by_key, "OIDC": access.by_oidc, "instance metadata": access.by_metadata}
+    methods = {
+        "an access key": by_key,
+        "OIDC": access.by_oidc,
+        "instance metadata": access.by_metadata,
+    }
     configured = [name for name, is_configured in methods.items() if is_configured]
     if len(configured) > 1:
-        raise BadInput(PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them")
+        raise BadInput(
+            PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them"
+        )
     if access.by_oidc:
-        how_to_name_it = "name the secret that holds the token (or oidcTokenFile, a file of this machine)"
+        how_to_name_it = (
+            "name the secret that holds the token (or oidcTokenFile, a file of this machine)"
+        )
         for field, value, remedy in (
             ("oidcProviderArn", access.oidc_provider_arn, "add oidcProviderArn"),
             ("roleArn", access.role_arn, "add roleArn"),
             ("oidcTokenSecret", access.oidc_token_secret or access.oidc_token_file, how_to_name_it),
         ):
             if not value:
-                raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", remedy)
+                raise BadInput(
+                    f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", remedy
+                )
         return Way.OIDC
     if access.by_metadata:
         return Way.METADATA
-    secret = place_of(access.credentials_secret) if access.credentials_secret else f"{PLACE}.credentialsSecret"
+    secret = (
+        place_of(access.credentials_secret)
+        if access.credentials_secret
+        else f"{PLACE}.credentialsSecret"
+    )
     if not by_key:
         raise BadInput(
             secret,
-            "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named",
-            "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
+            "holds no access key"
+            if access.credentials_secret
+            else "is missing, and no other credentials are named",
+            (
+                "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, "
+                "roleArn and oidcTokenSecret"
+            ),
         )
     for present, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
         if not present:
@@ -167,7 +197,9 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
 def check_access(access: Access) -> None:
     """Run the checks that are possible before the secret is read. Raises BadInput."""
     if access.oidc_token_secret and access.oidc_token_file:
-        raise BadInput(f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two")
+        raise BadInput(
+            f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two"
+        )
     if not access.credentials_secret:
         way_of(access, key_id=False, key_secret=False, token=False)
 
@@ -196,9 +228,11 @@ class AlicloudSettings(AlicloudSection, frozen=True):
         return Access(*(getattr(self, name) for name in Access.__struct_fields__))
 
 
-def read_settings(settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()) -> AlicloudSettings:
-    """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or InputErrors for
-    several mistakes."""
+def read_settings(
+    settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()
+) -> AlicloudSettings:
+    """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or
+    InputErrors for several mistakes."""
 
     def check(given: Mapping[str, Any]) -> None:
         check_access(Access(*(given.get(name, "") for name in Access.__struct_fields__)))

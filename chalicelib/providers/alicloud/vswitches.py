@@ -1,8 +1,9 @@
 """The zones of the VSwitches of scaling groups: where new instances may be.
 
-A VSwitch lies in one zone for ever, so its zone is read once and cached for a week. Zones are an extra, as prices are:
-a key may not have the permission, and the API may fail. Then those of the group's instances are known, and nothing else
-of the pass changes. A pass makes few calls in a short time, and a failure is remembered for all functions.
+A VSwitch lies in one zone for ever, so its zone is read once and cached for a week. Zones are an
+extra, as prices are: a key may not have the permission, and the API may fail. Then those of the
+group's instances are known, and nothing else of the pass changes. A pass makes few calls in a short
+time, and a failure is remembered for all functions.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ _API = ""  # the cache's name of what applies to all VSwitches
 
 
 class SwitchZones:
-    """The zones of VSwitches of one account in one region, for one pass. ask: sends one call for a VSwitch and returns
-    its zone, "" if the vendor does not list it; raises ProviderError."""
+    """The zones of VSwitches of one account in one region, for one pass. ask: sends one call for a
+    VSwitch and returns its zone, "" if the vendor does not list it; raises ProviderError."""
 
-    def __init__(self, cache: TtlCache[str], ask: Callable[[str], str], now: Callable[[], float]) -> None:
+    def __init__(
+        self, cache: TtlCache[str], ask: Callable[[str], str], now: Callable[[], float]
+    ) -> None:
         self._cache, self._ask, self._now = cache, ask, now
         self.denied = ""
         """Why the key may not read zones; "" if it may, or if that is not known."""
@@ -70,7 +73,8 @@ class SwitchZones:
 
 
 def uncertain_switches(group: ScalingGroup) -> frozenset[str]:
-    """Return the VSwitches of a group that has several, of which it is to be known in which zones they are."""
+    """Return the VSwitches of a group that has several, of which it is to be known
+    in which zones they are."""
     switches = frozenset(group.v_switch_ids or ())
     return switches if len(switches) > 1 else frozenset()
 
@@ -81,9 +85,9 @@ def possible_zones(
     template_node: Node | None,
     switch_zones: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the zones in which a new node of a group with several VSwitches may be, () if that is one: those of its
-    VSwitches and of its instances; "" stands for the zones of VSwitches that are unknown. template_node: of the group;
-    a tag may set its zone."""
+    """Return the zones in which a new node of a group with several VSwitches may be, () if that
+    is one: those of its VSwitches and of its instances; "" stands for the zones of VSwitches that
+    are unknown. template_node: of the group; a tag may set its zone."""
     switches = uncertain_switches(group)
     if not switches or (template_node is not None and ZONE in template_node.labels):
         return ()
@@ -93,9 +97,12 @@ def possible_zones(
     return (*named, "") if "" in zones else tuple(named) if len(named) > 1 else ()
 
 
-def only_zone(group: ScalingGroup, instances: Iterable[ScalingInstance], switch_zones: Mapping[str, str]) -> str:
-    """Return the zone of all new nodes of a group: of its VSwitches, if all of them are in one; for a single VSwitch,
-    that of its instances. "": they may be in several zones, or the zone is unknown; a tag may set it."""
+def only_zone(
+    group: ScalingGroup, instances: Iterable[ScalingInstance], switch_zones: Mapping[str, str]
+) -> str:
+    """Return the zone of all new nodes of a group: of its VSwitches, if all of them are in one; for
+    a single VSwitch, that of its instances. "": they may be in several zones, or the zone is
+    unknown; a tag may set it."""
     zones = {instance.zone_id for instance in instances} - {""}
     switches = uncertain_switches(group)
     if switches:

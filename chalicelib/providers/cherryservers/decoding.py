@@ -1,18 +1,20 @@
-"""The types of Cherry Servers' API, and the reading of responses that deviate from its documentation, so that one
-unexpected value does not hide a project's servers.
+"""The types of Cherry Servers' API, and the reading of responses that deviate from its
+documentation, so that one unexpected value does not hide a project's servers.
 
-Responses contain more keys than the documentation and occasionally another type. A key with a wrong type counts as
-missing, with two exceptions. A row without a usable id is invalid, because an underestimated number of servers leads to
-purchases. Tags decide which pool owns a server: a map of tags is read value by value, and any other value except null
-makes the row invalid for the same reason. An invalid row makes only its own pool's size unknown: its readable tags show
-which pools it may belong to.
+Responses contain more keys than the documentation and occasionally another type. A key with a wrong
+type counts as missing, with two exceptions. A row without a usable id is invalid, because an
+underestimated number of servers leads to purchases. Tags decide which pool owns a server: a map of
+tags is read value by value, and any other value except null makes the row invalid for the same
+reason. An invalid row makes only its own pool's size unknown: its readable tags show which pools it
+may belong to.
 
-As far as is known, the vendor sends all items of a list if the request names no page, and the total in a header. If
-fewer arrive, the rest is requested by offset; without the header, until no new item arrives. An inconsistent list is
-read once more, and after that the call fails, because a short list would be taken for the pool's size.
+As far as is known, the vendor sends all items of a list if the request names no page, and the total
+in a header. If fewer arrive, the rest is requested by offset; without the header, until no new item
+arrives. An inconsistent list is read once more, and after that the call fails, because a short list
+would be taken for the pool's size.
 
-The vendor has no error codes, only statuses and messages. The message text is used for orders only: a 404 of a server
-means that the server is gone, whatever its text.
+The vendor has no error codes, only statuses and messages. The message text is used for orders only:
+a 404 of a server means that the server is gone, whatever its text.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True):
-    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` and so on; taxed: whether value added tax is in it."""
+    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` and so on; taxed: whether
+    value added tax is in it."""
 
     price: Amount = 0.0
     taxed: bool = False
@@ -134,7 +137,8 @@ class Specs(msgspec.Struct, frozen=True):
 
 
 class CherryPlan(msgspec.Struct, frozen=True):
-    """A kind of server. Requests and node labels use slug; name is for display and may contain blanks."""
+    """A kind of server. Requests and node labels use slug; name is for
+    display and may contain blanks."""
 
     id: int = 0
     slug: Slug = ""
@@ -150,8 +154,8 @@ class CherryPlan(msgspec.Struct, frozen=True):
 
 
 class CherryServer(msgspec.Struct, frozen=True):
-    """A server. termination_date: of a spot server that the vendor takes back, "None" otherwise. The vendor also sends
-    its password, which is not decoded so that it cannot be shown."""
+    """A server. termination_date: of a spot server that the vendor takes back, "None" otherwise.
+    The vendor also sends its password, which is not decoded so that it cannot be shown."""
 
     id: Id
     name: Text = ""
@@ -167,7 +171,8 @@ class CherryServer(msgspec.Struct, frozen=True):
 
 
 class CherryRefusal(msgspec.Struct, frozen=True):
-    """An error body: `code` and `message` in real responses; `errors` and `error` in upstream's client."""
+    """An error body: `code` and `message` in real responses; `errors` and
+    `error` in upstream's client."""
 
     code: int = 0
     message: str = ""
@@ -176,7 +181,8 @@ class CherryRefusal(msgspec.Struct, frozen=True):
 
 
 class CreateServer(msgspec.Struct, frozen=True):
-    """A server to buy. os_partition_size: GB, 0 for the image's default. user_data: in base64, "" for none."""
+    """A server to buy. os_partition_size: GB, 0 for the image's default.
+    user_data: in base64, "" for none."""
 
     project_id: int
     plan: str
@@ -194,9 +200,14 @@ class CreateServer(msgspec.Struct, frozen=True):
         return f"CreateServer({self.hostname})"  # user data contains a bootstrap token
 
     def body(self) -> bytes:
-        """Return the request's JSON. Empty values are left out, except the two lists, which are null if empty."""
+        """Return the request's JSON. Empty values are left out, except the two lists,
+        which are null if empty."""
         always = {"ssh_keys": list(self.ssh_keys) if self.ssh_keys else None, "ip_addresses": None}
-        fields = {key: value for key, value in msgspec.structs.asdict(self).items() if value and key not in always}
+        fields = {
+            key: value
+            for key, value in msgspec.structs.asdict(self).items()
+            if value and key not in always
+        }
         return msgspec.json.encode(fields | always)
 
 
@@ -211,8 +222,8 @@ _UNREADABLE = (msgspec.ValidationError, OverflowError)
 
 
 def read_one(response: VendorResponse, kind: type[S]) -> S:
-    """Decode the response's body as that struct. Raises Transient if it is not JSON, Unknown if it is not such an
-    item."""
+    """Decode the response's body as that struct. Raises Transient if it is not JSON, Unknown
+    if it is not such an item."""
     return read_row(decoded(response), kind, response.call)
 
 
@@ -225,7 +236,8 @@ def decoded(response: VendorResponse) -> Any:
 
 
 def read_row(value: Any, kind: type[S], place: str) -> S:
-    """Decode a value as that struct. Raises Unknown if it is not such an item. place: for the error."""
+    """Decode a value as that struct. Raises Unknown if it is not such an
+    item. place: for the error."""
     with suppress(*_UNREADABLE, RecursionError):
         return msgspec.convert(value, kind, strict=False)
     try:  # key by key
@@ -235,8 +247,8 @@ def read_row(value: Any, kind: type[S], place: str) -> S:
 
 
 def _struct(value: Any, kind: type[S], depth: int) -> S:
-    """Raises ValidationError only for a value that is not an object, a missing required key, and tags that are not a
-    map."""
+    """Raises ValidationError only for a value that is not an object, a missing required key, and
+    tags that are not a map."""
     if not isinstance(value, Mapping):
         raise msgspec.ValidationError(f"{kind.__name__} is not an object")
     if depth <= 0:
@@ -257,9 +269,12 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
 
 @lru_cache(maxsize=64)
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
-    """Return (name, type, whether it has no default) of a struct's fields, which are named as its JSON keys."""
+    """Return (name, type, whether it has no default) of a struct's fields, which
+    are named as its JSON keys."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple((field.name, hints[field.name], field.required) for field in msgspec.structs.fields(kind))
+    return tuple(
+        (field.name, hints[field.name], field.required) for field in msgspec.structs.fields(kind)
+    )
 
 
 def _value(value: Any, kind: Any, depth: int) -> Any:
@@ -274,13 +289,15 @@ def _value(value: Any, kind: Any, depth: int) -> Any:
             with suppress(*_UNREADABLE):
                 items.append(_value(item, inner[0], depth))
         return tuple(items)
-    if origin is dict:  # a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list
+    # a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list
+    if origin is dict:
         if value is None or value in ([], ""):
             return {}
         if not isinstance(value, Mapping):
             raise msgspec.ValidationError("no map")
         return {
-            key: text if isinstance(text, str) else msgspec.json.encode(text).decode() for key, text in value.items()
+            key: text if isinstance(text, str) else msgspec.json.encode(text).decode()
+            for key, text in value.items()
         }
     if origin in (Union, UnionType) and value is not None:
         return _value(value, next(member for member in inner if member is not type(None)), depth)
@@ -298,7 +315,8 @@ Page = tuple[int | None, list[T]]  # (total, None if not reported; items on this
 
 
 def total_of(call: str, header: str | None) -> int | None:
-    """Return the total in the header; None if there is none. Raises Transient if it is not a number."""
+    """Return the total in the header; None if there is none. Raises
+    Transient if it is not a number."""
     if header is None:
         return None
     text = header.strip()
@@ -307,9 +325,11 @@ def total_of(call: str, header: str | None) -> int | None:
     return int(text)
 
 
-def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
-    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on. Raises what `page`
-    raises, and Transient for an inconsistent list."""
+def read_all(
+    what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]
+) -> tuple[T, ...]:
+    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on.
+    Raises what `page` raises, and Transient for an inconsistent list."""
     totals, items = set[int](), dict[object, T]()
     for _ in range(2):
         totals, items, offset = set(), {}, 0
@@ -322,21 +342,24 @@ def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], 
                 break
         if len(totals) <= 1 and len(items) >= min(totals, default=0):
             return tuple(items.values())
-    raise Transient(f"{what}: {len(items)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+    raise Transient(
+        f"{what}: {len(items)} of {max(totals)} came, the list changes while it is read", code=MOVED
+    )
 
 
 class UnreadableServer(msgspec.Struct, frozen=True):
-    """A row that cannot be counted as a server: it has no usable id, another row of the page has its id, or its tags of
-    a pool are not texts. tags: those of a pool, a value of None is unreadable; None: no tags can be read. key: of the
-    row's contents, so that a row on two pages counts once."""
+    """A row that cannot be counted as a server: it has no usable id, another row of the page has
+    its id, or its tags of a pool are not texts. tags: those of a pool, a value of None is
+    unreadable; None: no tags can be read. key: of the row's contents, so that a row on two pages
+    counts once."""
 
     key: str
     why: str
     tags: dict[str, str | None] | None
 
     def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
-        """Whether the row may be a server of that pool. untagged: also accept a row without either tag, because a
-        server that was just bought may have none."""
+        """Whether the row may be a server of that pool. untagged: also accept a row without either
+        tag, because a server that was just bought may have none."""
         if self.tags is None or (untagged and not self.tags):
             return True
         pool = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
@@ -344,8 +367,8 @@ class UnreadableServer(msgspec.Struct, frozen=True):
 
 
 def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
-    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if it is not a list or
-    none of its rows can be read."""
+    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if
+    it is not a list or none of its rows can be read."""
     rows = decoded(response)
     if not isinstance(rows, list):
         raise Unknown(f"{response.call}: the answer is not a list")
@@ -379,8 +402,14 @@ def _unreadable(row: Any, why: str) -> UnreadableServer:
     texts: dict[str, str | None] | None = {}
     if tags not in (None, [], ""):
         pool_tags = (CLUSTER_TAG, POOL_TAG)
-        texts = {name: _text(tags[name]) for name in pool_tags if name in tags} if isinstance(tags, Mapping) else None
-    return UnreadableServer(hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest(), why, texts)
+        texts = (
+            {name: _text(tags[name]) for name in pool_tags if name in tags}
+            if isinstance(tags, Mapping)
+            else None
+        )
+    return UnreadableServer(
+        hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest(), why, texts
+    )
 
 
 def _text(value: Any) -> str | None:
@@ -394,8 +423,8 @@ def _text(value: Any) -> str | None:
 
 
 class CherryErrorRow(msgspec.Struct, frozen=True):
-    """statuses: empty for all. words: a pattern that the message must contain; empty for any. orders: only for
-    purchases."""
+    """statuses: empty for all. words: a pattern that the message must contain; empty for any.
+    orders: only for purchases."""
 
     cls: type[ProviderError]
     statuses: range | frozenset[int] = frozenset()
@@ -425,8 +454,9 @@ _SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
 def error_for(response: VendorResponse) -> ProviderError:
-    """Return the error of a response with status 300 or above: `METHOD host/path: status message`. The message is the
-    vendor's `message`, then `errors`, then `error`; any other body is of unknown origin and is only described."""
+    """Return the error of a response with status 300 or above: `METHOD host/path: status message`.
+    The message is the vendor's `message`, then `errors`, then `error`; any other body is of unknown
+    origin and is only described."""
     refusal = _refusal(response) or CherryRefusal()
     message = refusal.message or "; ".join(refusal.errors) or refusal.error
     text = " ".join(_SENT.sub("…", message).split())
@@ -441,9 +471,9 @@ def error_for(response: VendorResponse) -> ProviderError:
 
 
 def denied(response: VendorResponse) -> ProviderError | None:
-    """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
-    success. It does not contain the vendor's message, because echoes of the token are removed only from errors with an
-    error status."""
+    """Return the error of a success whose body is an error instead of a server, by the code in it;
+    None for a real success. It does not contain the vendor's message, because echoes of the token
+    are removed only from errors with an error status."""
     refusal = _refusal(response)
     if refusal is None or (refusal.code < 400 and not (refusal.error or refusal.errors)):
         return None

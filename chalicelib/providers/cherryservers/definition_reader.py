@@ -1,14 +1,17 @@
-"""Reads the definition of each pool from upstream's file or from the policy, with defaults and checks.
+"""Reads the definition of each pool from upstream's file or from the policy,
+with defaults and checks.
 
-Both forms become the same sections of texts with places, and one reader interprets them. An unknown key makes the whole
-source fail, as in upstream: a misspelt key would select another kind of server, bought repeatedly. An error in one
-pool's section affects that pool only; an error in a value that all pools need, such as the project, affects them all.
-Where upstream sends an empty value (a pool without a plan), the default definition applies here. What upstream silently
-ignores (a project set for one pool) is refused here.
+Both forms become the same sections of texts with places, and one reader interprets them. An unknown
+key makes the whole source fail, as in upstream: a misspelt key would select another kind of server,
+bought repeatedly. An error in one pool's section affects that pool only; an error in a value that
+all pools need, such as the project, affects them all. Where upstream sends an empty value (a pool
+without a plan), the default definition applies here. What upstream silently ignores (a project set
+for one pool) is refused here.
 
-Upstream's file is git-config as Go's gcfg reads it. configparser does not fit: it supports neither git's quotes and
-comments nor repeated sections, and it gives `%` and `:` a meaning. An error never quotes a line: a value may be a
-script with a password in it, and the lines of a script that was pasted unencoded look like keys.
+Upstream's file is git-config as Go's gcfg reads it. configparser does not fit: it supports neither
+git's quotes and comments nor repeated sections, and it gives `%` and `:` a meaning. An error never
+quotes a line: a value may be a script with a password in it, and the lines of a script that was
+pasted unencoded look like keys.
 """
 
 from __future__ import annotations
@@ -58,16 +61,26 @@ _API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpo
 _LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
 _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
-_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 _MAKES_A_DEFAULT = ("cluster-name", "cloudinit", "region", "plan", "project-id")
-_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # with an example value
+# with an example value
+_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}
 
 # -- definitions
 
 
 def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]) -> Definitions:
-    """Return the definitions that the settings name. Raises BadInput for an error that affects every pool, and what
-    read_secret raises."""
+    """Return the definitions that the settings name. Raises BadInput for an error that affects
+    every pool, and what read_secret raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
@@ -78,19 +91,22 @@ def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]
         place = f"{PLACE}.cloudConfig"
         sections = from_gcfg(source.text, place)
     default = sections.get(DEFAULT)
-    if default is None or not (settings.project_id or any(default.last(key) for key in _MAKES_A_DEFAULT)):
+    if default is None or not (
+        settings.project_id or any(default.last(key) for key in _MAKES_A_DEFAULT)
+    ):
         raise BadInput(
             place,
             "has no default definition" if default is None else "has an empty default definition",
-            'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with project-id, '
+            'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with '
+            "project-id, "
             "region, plan and os",
         )
     return Definitions(sections, default, settings)
 
 
 def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
-    """Return the errors of definitions that are written in the policy itself, for validation before it is applied.
-    Definitions in a secret are not read."""
+    """Return the errors of definitions that are written in the policy itself, for validation before
+    it is applied. Definitions in a secret are not read."""
     if settings.definitions.secret:
         return ()
     try:
@@ -102,24 +118,31 @@ def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
         try:
             definitions.of(bounds.name)
         except BadInput as mistake:
-            place = mistake.place if mistake.place.startswith(PLACE) else f"{PLACE}: {mistake.place}"
+            place = (
+                mistake.place if mistake.place.startswith(PLACE) else f"{PLACE}: {mistake.place}"
+            )
             errors.setdefault(str(mistake), BadInput(place, mistake.problem, mistake.remedy))
     return tuple(errors.values())
 
 
 class Definitions:
-    """The definitions of one cluster's pools. project: the number of the project of all servers; cluster_name: for
-    pools that name none, may be empty. Raises BadInput for an error that affects every pool."""
+    """The definitions of one cluster's pools. project: the number of the project of all
+    servers; cluster_name: for pools that name none, may be empty. Raises BadInput for an error
+    that affects every pool."""
 
-    def __init__(self, sections: Mapping[str, PoolSection], default: PoolSection, settings: CherrySettings) -> None:
+    def __init__(
+        self, sections: Mapping[str, PoolSection], default: PoolSection, settings: CherrySettings
+    ) -> None:
         self._sections, self._default, self._settings = sections, default, settings
         self.project = self._project()
         name = default.last("cluster-name")
-        self.cluster_name = settings.cluster_name or (cluster_name(name.text, name.place) if name else "")
+        self.cluster_name = settings.cluster_name or (
+            cluster_name(name.text, name.place) if name else ""
+        )
 
     def of(self, pool: str) -> Definition:
-        """Return the definition of a pool; without its own section, the default's with the pool's name. Raises
-        BadInput, which affects this pool only."""
+        """Return the definition of a pool; without its own section, the default's with the pool's
+        name. Raises BadInput, which affects this pool only."""
         own = self._sections.get(pool, self._default)
         self._check_common_keys(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
@@ -154,13 +177,21 @@ class Definitions:
         return definition
 
     def _project(self) -> int:
-        value, place, project = self._default.last("project-id"), f"{PLACE}.projectId", self._settings.project_id
+        value, place, project = (
+            self._default.last("project-id"),
+            f"{PLACE}.projectId",
+            self._settings.project_id,
+        )
         number = _whole(value, "project-id", _LARGEST, "write it like 10001") if value else 0
         if number and project and number != project:
             problem = f"{project} differs from project-id {number} of the default definition"
             raise BadInput(place, problem, "keep one of the two")
         if not (number or project):
-            raise BadInput(place, "is missing, and the default definition has no project-id", "write it like 10001")
+            raise BadInput(
+                place,
+                "is missing, and the default definition has no project-id",
+                "write it like 10001",
+            )
         return number or project
 
     def _check_common_keys(self, own: PoolSection) -> None:
@@ -176,8 +207,9 @@ class Definitions:
                 raise BadInput(value.place, f"{key} differs from the default definition's", remedy)
 
     def _cluster_name(self, own: PoolSection, pool: str) -> str:
-        """Return the cluster name: the pool's own, then clusterName, then the default's, where upstream gives up.
-        Upstream's order must be kept, because running servers carry this name in a tag."""
+        """Return the cluster name: the pool's own, then clusterName, then the default's,
+        where upstream gives up. Upstream's order must be kept, because running servers
+        carry this name in a tag."""
         value = own.last("cluster-name")
         name = cluster_name(value.text, value.place) if value else self._settings.cluster_name
         if not (name or self.cluster_name):
@@ -217,10 +249,16 @@ class Definitions:
         return value is not None and _TRUTH[text]
 
     def _ssh_keys(self, own: PoolSection) -> tuple[int, ...]:
-        """Return the SSH keys. A list is inherited as a whole; an explicitly empty list stays empty."""
+        """Return the SSH keys. A list is inherited as a whole; an
+        explicitly empty list stays empty."""
         section = own if "ssh-key-ids" in own.values else self._default
         return tuple(
-            _whole(value, f"ssh-key-ids: number {position}", _LARGEST, "write a key's id, one per line, like 101")
+            _whole(
+                value,
+                f"ssh-key-ids: number {position}",
+                _LARGEST,
+                "write a key's id, one per line, like 101",
+            )
             for position, value in enumerate(section.values.get("ssh-key-ids", ()), start=1)
         )
 
@@ -243,7 +281,8 @@ class ConfiguredValue(msgspec.Struct, frozen=True):
 
 
 class PoolSection(msgspec.Struct, frozen=True):
-    """The section of one pool. values: of each key, several for a list; an empty tuple: explicitly none."""
+    """The section of one pool. values: of each key, several for a list; an
+    empty tuple: explicitly none."""
 
     place: str
     values: dict[str, tuple[ConfiguredValue, ...]]
@@ -255,8 +294,8 @@ class PoolSection(msgspec.Struct, frozen=True):
 
 
 def from_gcfg(text: str, place: str) -> dict[str, PoolSection]:
-    """Return pool -> section from upstream's file. Raises BadInput. [Global] is the default unless a section has the
-    default's name; it is then ignored."""
+    """Return pool -> section from upstream's file. Raises BadInput. [Global] is the default unless
+    a section has the default's name; it is then ignored."""
     pools: dict[str, PoolSection] = {}
     common: PoolSection | None = None
     for section in parse_gcfg(text, place):
@@ -268,13 +307,16 @@ def from_gcfg(text: str, place: str) -> dict[str, PoolSection]:
         else:
             problem = f"there is no section {_shown(section.name)}"
             raise BadInput(
-                f"{place}: line {section.line}", problem, 'the sections are [Global] and [nodegroupdef "name"]'
+                f"{place}: line {section.line}",
+                problem,
+                'the sections are [Global] and [nodegroupdef "name"]',
             )
     return pools if common is None else {DEFAULT: common, **pools}
 
 
 def _merged(section: Section, earlier: PoolSection | None, place: str) -> PoolSection:
-    """Merge a section into the earlier ones of the same name: a later value replaces, lists are joined."""
+    """Merge a section into the earlier ones of the same name: a later value
+    replaces, lists are joined."""
     title = section.name if section.sub is None else f'{section.name} "{section.sub}"'
     values = dict(earlier.values) if earlier else {}
     for entry in section.entries:
@@ -292,9 +334,12 @@ def _merged(section: Section, earlier: PoolSection | None, place: str) -> PoolSe
 
 
 def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, PoolSection]:
-    """Return pool -> section from nodeGroupDefs in JSON; cloudInit becomes cloudinit. Raises BadInput."""
+    """Return pool -> section from nodeGroupDefs in JSON; cloudInit becomes
+    cloudinit. Raises BadInput."""
     try:
-        pools = msgspec.json.decode(text, type=dict[str, dict[str, str | bool | int | list[str | int] | None]])
+        pools = msgspec.json.decode(
+            text, type=dict[str, dict[str, str | bool | int | list[str | int] | None]]
+        )
     except msgspec.MsgspecError:
         remedy = "write it like {default: {region: …, plan: …, os: …}, pool2: {plan: …}}"
         raise BadInput(place, "is not a mapping of pools to keys and values", remedy) from None
@@ -312,7 +357,11 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
             if isinstance(value, list) and key not in LISTS:
                 raise BadInput(where, "is a list", "write one value")
             items = value if isinstance(value, list) else [value]
-            texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items if item is not None]
+            texts = [
+                str(item).lower() if isinstance(item, bool) else str(item)
+                for item in items
+                if item is not None
+            ]
             if camel == CLOUD_INIT:
                 texts = [base64.b64encode(text.encode()).decode() for text in texts]
             values[key] = tuple(ConfiguredValue(text, where) for text in texts)
@@ -322,20 +371,27 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
 
 def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:
     if key in _API_SERVER:
-        return BadInput(where, f"there is no key {key}", f"upstream's README means {_API_SERVER[key]}; write that")
+        return BadInput(
+            where,
+            f"there is no key {key}",
+            f"upstream's README means {_API_SERVER[key]}; write that",
+        )
     similar = difflib.get_close_matches(key, known, n=1)
     remedy = f"did you mean {similar[0]}?" if similar else f"the keys are {', '.join(known)}"
     return BadInput(where, f"there is no key {_shown(key)}", remedy)
 
 
 def _shown(key: str) -> str:
-    """Return a name that is safe to show: part of a value that was broken over two lines may look like a key."""
+    """Return a name that is safe to show: part of a value that was broken over two
+    lines may look like a key."""
     return key if _LIKE_A_KEY.match(key) else "of that name"
 
 
 # -- upstream's file
 
-_HEADER = re.compile(r'\[[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:"((?:[^"\\]|\\.)*)")?[ \t]*\][ \t]*(?:[;#].*)?\Z')
+_HEADER = re.compile(
+    r'\[[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:"((?:[^"\\]|\\.)*)")?[ \t]*\][ \t]*(?:[;#].*)?\Z'
+)
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)[ \t]*(=|[;#]|\Z)")
 _SUB_ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
@@ -360,7 +416,8 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def parse_gcfg(text: str, place: str) -> tuple[Section, ...]:
-    """Return the file's sections in order, without merging equal ones. Raises BadInput naming `place` and the line."""
+    """Return the file's sections in order, without merging equal ones. Raises BadInput
+    naming `place` and the line."""
     lines = _Lines(text.removeprefix("\ufeff"), place)
     sections: list[Section] = []
     while (line := lines.next()) is not None:
@@ -370,7 +427,11 @@ def parse_gcfg(text: str, place: str) -> tuple[Section, ...]:
         if written[0] == "[":
             sections.append(_header(written, number, lines))
         elif not sections:
-            raise lines.bad(number, "is before the first section", 'begin with [Global] or [nodegroupdef "name"]')
+            raise lines.bad(
+                number,
+                "is before the first section",
+                'begin with [Global] or [nodegroupdef "name"]',
+            )
         else:
             sections[-1].entries.append(_entry(written, number, lines))
     return tuple(sections)
@@ -399,7 +460,11 @@ class _Lines:
 
 def _header(line: str, number: int, lines: _Lines) -> Section:
     match = _HEADER.match(line)
-    if match is None or match[2] == "" or any(letter not in '\\"' for letter in _SUB_ESCAPE.findall(match[2] or "")):
+    if (
+        match is None
+        or match[2] == ""
+        or any(letter not in '\\"' for letter in _SUB_ESCAPE.findall(match[2] or ""))
+    ):
         remedy = 'write [Global] or [nodegroupdef "name"] on a line of its own'
         raise lines.bad(number, "is not a section's header", remedy)
     sub = None if match[2] is None else _SUB_ESCAPE.sub(r"\1", match[2])
@@ -416,15 +481,20 @@ def _entry(line: str, number: int, lines: _Lines) -> Entry:
 
 
 def _value(rest: str, number: int, lines: _Lines) -> str:
-    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks. A
-    trailing backslash continues the value on the next line."""
+    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and
+    surrounding blanks. A trailing backslash continues the value on the next line."""
     letters: list[str] = []
-    end, quoted, at = 0, False, 0  # end: position after the last character that is not a surrounding blank
+    # end: position after the last character that is not a surrounding blank
+    end, quoted, at = 0, False, 0
     rest = rest.lstrip(_BLANKS)
     while True:
         if at == len(rest):
             if quoted:
-                raise lines.bad(number, "has a quote that is not closed", 'close it with ", or write \\" for one')
+                raise lines.bad(
+                    number,
+                    "has a quote that is not closed",
+                    'close it with ", or write \\" for one',
+                )
             return "".join(letters[:end])
         letter = rest[at]
         at += 1

@@ -1,16 +1,20 @@
 """Removes and restarts servers by number, never by name.
 
-Every call lists first and continues from that state, so it may be repeated or interrupted at any point:
+Every call lists first and continues from that state, so it may be repeated or
+interrupted at any point:
 
     a target that is not a member, or is unknown    refused, nothing is deleted
     gone, leaving, or deleted by us in the hour     removed
-    alive                                           deleted, if the pool stays at or above its minimum
+    alive                                           deleted, if the pool stays at or above its
+                                                    minimum
     deleted as unregistered, but it has joined      conflict, nothing is deleted
 
-One call deletes up to twenty servers. A server that the vendor refuses to delete does not stop the others and is
-reported at the end. After a lost response the request is repeated, which is safe for a server that is already gone.
+One call deletes up to twenty servers. A server that the vendor refuses to delete does not stop the
+others and is reported at the end. After a lost response the request is repeated, which is safe for
+a server that is already gone.
 
-A target is resolved to a server, and all of them are verified to belong to the pool before any deletion:
+A target is resolved to a server, and all of them are verified to belong to the
+pool before any deletion:
 
     the target names           it resolves to
     a handle, or a provider id the server of that number
@@ -62,7 +66,8 @@ _NOT_NOW = (Throttled, Transient, Conflict)
 
 
 class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The results of earlier calls. refused: id -> the vendor's reason; cls, code: of the first refusal."""
+    """The results of earlier calls. refused: id -> the vendor's reason; cls,
+    code: of the first refusal."""
 
     gone: tuple[int, ...] = ()
     refused: dict[int, str] = {}
@@ -71,7 +76,8 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Deletes nothing if a target does not belong to the pool."""
+    """Remove exactly the targets; raises ProviderError. Deletes nothing if a target
+    does not belong to the pool."""
     minimum = context.bounds(operation.spec.group).min
     definition, removed = context.definition(operation.spec.group), _read(operation)
     servers = context.servers(definition)
@@ -97,14 +103,16 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     size = len(counted) - len(controllers) - len(state.living)
     if size < minimum:
         raise InvalidRequest(f"{operation.spec.group}: {size} would be below the minimum {minimum}")
-    refuse_changed_servers(context.nodes, operation, servers, {server.id: server for server in removal.to_delete})
+    refuse_changed_servers(
+        context.nodes, operation, servers, {server.id: server for server in removal.to_delete}
+    )
     return removal.run()
 
 
 def cancel_delete(context: CherryContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
-    the vendor is not modified before a deletion. A target that names no server of the pool was never modified, and is
-    InvalidRequest."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is
+    nothing to undo, because the vendor is not modified before a deletion. A target that names no
+    server of the pool was never modified, and is InvalidRequest."""
     definition = context.definition(operation.spec.group)
     servers = context.servers(definition)
     targets = _resolve(operation, servers, definition)
@@ -112,8 +120,9 @@ def cancel_delete(context: CherryContext, operation: Operation) -> bool:
 
 
 def restart(context: CherryContext, operation: Operation) -> Outcome:
-    """Reboot the one target, once; raises ProviderError. The vendor says no more than that it has taken the request, so
-    one whose answer was lost counts as taken: a node that stays sick is replaced."""
+    """Reboot the one target, once; raises ProviderError. The vendor says no more than
+    that it has taken the request, so one whose answer was lost counts as taken: a node
+    that stays sick is replaced."""
     group, targets = operation.spec.group, operation.spec.targets
     context.bounds(group)
     number = id_of(targets[0]) if len(targets) == 1 else None
@@ -128,7 +137,9 @@ def restart(context: CherryContext, operation: Operation) -> Outcome:
         raise InvalidRequest(f"server {number} is a node of the control plane")
     refuse_changed_servers(context.nodes, operation, servers, living)
     answer = context.requests.send(operation.spec.id, lambda: context.api.reboot(number))
-    return Succeeded({"restarted": number, "group": group, **({} if answer else {"note": UNANSWERED})})
+    return Succeeded(
+        {"restarted": number, "group": group, **({} if answer else {"note": UNANSWERED})}
+    )
 
 
 class _Removal:
@@ -149,17 +160,24 @@ class _Removal:
     @property
     def to_delete(self) -> list[CherryServer]:
         """The servers whose deletion the vendor has not refused."""
-        return [server for number, server in self._living.items() if number not in self._removed.refused]
+        return [
+            server for number, server in self._living.items() if number not in self._removed.refused
+        ]
 
     @property
     def data(self) -> dict[str, str]:
         """The data that the next call needs."""
         removed = msgspec.structs.replace(self._removed, gone=(*self._removed.gone, *self._deleted))
-        names = {NAMES: msgspec.json.encode(self._targets.by_name).decode()} if self._targets.by_name else {}
+        names = (
+            {NAMES: msgspec.json.encode(self._targets.by_name).decode()}
+            if self._targets.by_name
+            else {}
+        )
         return {**names, KEY: msgspec.json.encode(removed).decode()}
 
     def run(self) -> Outcome:
-        """Delete as many servers as one call may; raises a temporary error if it met the first of them."""
+        """Delete as many servers as one call may; raises a temporary error if
+        it met the first of them."""
         interruption: ProviderError | None = None
         for server in self.to_delete[:LOT]:
             if server.id in self._removed.refused:
@@ -182,17 +200,24 @@ class _Removal:
     def end(self) -> Outcome:
         """Return the outcome once every target is gone or refused by the vendor."""
         group, refused = self._operation.spec.group, sorted(self._living.items())
-        facts: dict[str, str | int] = {"removed": len(self._targets.ids) - len(refused), "group": group}
+        facts: dict[str, str | int] = {
+            "removed": len(self._targets.ids) - len(refused),
+            "group": group,
+        }
         if not refused:
             return Succeeded(facts)
-        reasons = [f"{server.hostname} ({number}): {self._removed.refused[number]}" for number, server in refused]
+        reasons = [
+            f"{server.hostname} ({number}): {self._removed.refused[number]}"
+            for number, server in refused
+        ]
         more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
         text = "; ".join([*reasons[:_SHOWN], *more])
         return Failed(self._removed.cls, f"{group}: {text}", self._removed.code, facts=facts)
 
     def _delete(self, server: CherryServer) -> None:
-        """Delete one server; raises the errors of _NOT_NOW. A refused token applies to all servers. After any other
-        refusal the server is read once, because it may have been deleted concurrently."""
+        """Delete one server; raises the errors of _NOT_NOW. A refused token applies to
+        all servers. After any other refusal the server is read once, because it may have
+        been deleted concurrently."""
         try:
             self._context.api.delete(server.id)
         except NotFound:
@@ -230,8 +255,8 @@ class _Removal:
 
 
 def _read(operation: Operation) -> Removed:
-    """Return the recorded results. If they cannot be decoded, the removal starts again, because deleting twice is
-    safe."""
+    """Return the recorded results. If they cannot be decoded, the removal starts again,
+    because deleting twice is safe."""
     try:
         return msgspec.json.decode(operation.status.data.get(KEY) or "{}", type=Removed)
     except (msgspec.MsgspecError, UnicodeError):
@@ -242,8 +267,8 @@ def _read(operation: Operation) -> Removed:
 
 
 class CherryTargets(msgspec.Struct, frozen=True):
-    """ids: the servers, each once. by_name: node -> id, for servers found only by name; is_new: an earlier call has not
-    resolved one of these."""
+    """ids: the servers, each once. by_name: node -> id, for servers found only by name; is_new: an
+    earlier call has not resolved one of these."""
 
     ids: tuple[int, ...]
     by_name: dict[str, int] = {}
@@ -251,8 +276,9 @@ class CherryTargets(msgspec.Struct, frozen=True):
 
 
 def _resolve(operation: Operation, servers: ServerList, definition: Definition) -> CherryTargets:
-    """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous. A name
-    keeps the server that an earlier call resolved, because the server may be gone by now."""
+    """Return the servers of the targets; raises InvalidRequest if a target matches no server
+    or is ambiguous. A name keeps the server that an earlier call resolved, because the
+    server may be gone by now."""
     try:
         earlier = msgspec.json.decode(operation.status.data.get(NAMES) or "{}", type=dict[str, int])
     except (msgspec.MsgspecError, UnicodeError):
@@ -262,7 +288,11 @@ def _resolve(operation: Operation, servers: ServerList, definition: Definition) 
     for target in operation.spec.targets:
         number = id_of(target)
         if number is None:
-            number = earlier[target.node] if target.node in earlier else _find_name(target, servers, definition)
+            number = (
+                earlier[target.node]
+                if target.node in earlier
+                else _find_name(target, servers, definition)
+            )
             by_name[target.node] = number
         ids[number] = None
     return CherryTargets(tuple(ids), by_name, is_new=not by_name.keys() <= earlier.keys())
@@ -271,13 +301,25 @@ def _resolve(operation: Operation, servers: ServerList, definition: Definition) 
 def _find_name(target: RemovalTarget, servers: ServerList, definition: Definition) -> int:
     name = target.node or target.instance
     if target.instance or target.handle:
-        raise InvalidRequest(f"{name}: {target.instance or target.handle} names no server of this provider")
-    bearers = [each for each in servers.by_id.values() if alike(each.hostname, name) and not servers.leaves(each)]
+        raise InvalidRequest(
+            f"{name}: {target.instance or target.handle} names no server of this provider"
+        )
+    bearers = [
+        each
+        for each in servers.by_id.values()
+        if alike(each.hostname, name) and not servers.leaves(each)
+    ]
     if len(bearers) != 1:
-        what = f"servers {', '.join(str(server.id) for server in bearers)} bear" if bearers else "no server bears"
+        what = (
+            f"servers {', '.join(str(server.id) for server in bearers)} bear"
+            if bearers
+            else "no server bears"
+        )
         raise InvalidRequest(f"{name or 'a target without a name'}: {what} that name")
     if not belongs(bearers[0], definition):
-        raise InvalidRequest(f"server {bearers[0].id} ({name}) does not belong to {definition.pool}")
+        raise InvalidRequest(
+            f"server {bearers[0].id} ({name}) does not belong to {definition.pool}"
+        )
     return bearers[0].id
 
 
@@ -298,8 +340,9 @@ def _find(
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
 ) -> _TargetState:
-    """Return which targets are alive. gone: known to be gone; most: maximum servers that may be read one by one. Raises
-    InvalidRequest if a target is not a member of the pool, and ProviderError."""
+    """Return which targets are alive. gone: known to be gone; most: maximum servers that
+    may be read one by one. Raises InvalidRequest if a target is not a member of the
+    pool, and ProviderError."""
     gone |= context.gone.among(targets.ids)
     remaining = [number for number in targets.ids if number not in gone]
     listed = {number: servers.by_id[number] for number in remaining if servers.lives(number)}
@@ -311,7 +354,8 @@ def _find(
             server = context.api.server(number)
         except NotFound:
             absent.append(number)
-        except Unauthorized as error:  # the list was readable with this token, so the refusal concerns this server
+        except Unauthorized as error:
+            # the list was readable with this token, so the refusal concerns this server
             text = f"server {number} does not belong to {operation.spec.group}: {error.message}"
             raise InvalidRequest(text) from None
         else:
@@ -323,7 +367,11 @@ def _find(
     return _TargetState({**listed, **living}, tuple(absent), len(unlisted) <= most)
 
 
-def _check_pool(operation: Operation, servers: Mapping[int, CherryServer], definition: Definition) -> None:
+def _check_pool(
+    operation: Operation, servers: Mapping[int, CherryServer], definition: Definition
+) -> None:
     for number, server in servers.items():
         if not belongs(server, definition):
-            raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.spec.group}")
+            raise InvalidRequest(
+                f"server {number} ({server.hostname}) does not belong to {operation.spec.group}"
+            )

@@ -1,20 +1,20 @@
-"""The servers of a project, listed at one instant: their states, their pools, and the nodes that they have become; and
-the context of all calls.
+"""The servers of a project, listed at one instant: their states, their pools, and the nodes that
+they have become; and the context of all calls.
 
-The members of a pool are the servers with both tags, the name of its cluster and its own name; node labels do not
-matter. Sizes are counted from every new list, without leaving servers.
+The members of a pool are the servers with both tags, the name of its cluster and its own name; node
+labels do not matter. Sizes are counted from every new list, without leaving servers.
 
-The vendor's cloud controller writes `cherryservers://1000` and also reads a bare `1000`. Nodes and servers are matched
-from one list of each, without further calls:
+The vendor's cloud controller writes `cherryservers://1000` and also reads a bare `1000`. Nodes and
+servers are matched from one list of each, without further calls:
 
     the node's providerID       its server
     cherryservers://1000, 1000  number 1000, if it is listed
     empty                       the one server of the project with the node's name
     of another scheme           none: the node belongs to another provider
 
-A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is that of a server
-other than the one its providerID names is matched to neither, and a server that two nodes claim has no known node
-(providers/node_identity.py).
+A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is
+that of a server other than the one its providerID names is matched to neither, and a server that
+two nodes claim has no known node (providers/node_identity.py).
 """
 
 from __future__ import annotations
@@ -44,17 +44,24 @@ from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
-from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import (
+    Identity,
+    N,
+    Seen,
+    nodes,
+    refuse_changed,
+    refuse_joined,
+)
 from chalicelib.providers.services import Cache, KubeLists, OneTimeRequests, TtlCache
 
 SCHEME = "cherryservers://"
 FAILED, RESCUE = "failed deployment", "rescue mode"
 
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
-# State, the required status (empty for any), and the instance state. The first matching row applies. The
-# vocabularies were collected from the vendor's clients; words that occur in none of them are reported. Upstream ignores
-# states: servers being deleted count as existing, and a failed deployment is noticed only when the provision time is
-# over.
+# State, the required status (empty for any), and the instance state. The first matching row
+# applies. The vocabularies were collected from the vendor's clients; words that occur in none of
+# them are reported. Upstream ignores states: servers being deleted count as existing, and a failed
+# deployment is noticed only when the provision time is over.
 _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
     ("terminating", "", InstanceState.DELETING),
     ("", "terminating", InstanceState.DELETING),
@@ -72,26 +79,32 @@ _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
 
 
 def parse(provider_id: str) -> int | None:
-    """Return the server's id in a node's providerID, with or without the scheme; None if it is empty or anything
-    else."""
+    """Return the server's id in a node's providerID, with or without the scheme; None if it
+    is empty or anything else."""
     text = provider_id.removeprefix(SCHEME)
     return int(text) if _ID.match(text) else None
 
 
 def likely(provider_id: str) -> int | None:
-    """Return the server's id in a text that resembles a providerID of this vendor (capitals, a path, blanks) but is
-    invalid."""
+    """Return the server's id in a text that resembles a providerID of this vendor (capitals, a
+    path, blanks) but is invalid."""
     text = provider_id.strip()
-    return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
+    return (
+        parse(text.rpartition("/")[2])
+        if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal()
+        else None
+    )
 
 
 def id_of(target: RemovalTarget) -> int | None:
-    """Return the server that a target names by its handle or its provider id; None if neither does."""
+    """Return the server that a target names by its handle or its provider
+    id; None if neither does."""
     return parse(target.handle) or parse(target.instance)
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two host names are equal in DNS and in Kubernetes, which writes them in lower case."""
+    """Whether two host names are equal in DNS and in Kubernetes, which
+    writes them in lower case."""
     return bool(one) and one.casefold() == other.casefold()
 
 
@@ -107,17 +120,21 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 def server_state(server: CherryServer) -> ServerState:
-    """Return the state for a state and status. Unknown words count as running: a word alone must not cause a deletion
-    or a purchase."""
+    """Return the state for a state and status. Unknown words count as running: a word alone must
+    not cause a deletion or a purchase."""
     state, status = server.state.strip().casefold(), server.status.strip().casefold()
     for row_state, row_status, instance_state in _ROWS:
         if row_state in ("", state) and row_status in ("", status):
             failed = status == FAILED and instance_state is InstanceState.CREATING
             text = f"server {server.id}: its deployment has failed"
-            return ServerState(instance_state, InstanceError("Unknown", FAILED, text) if failed else None)
+            return ServerState(
+                instance_state, InstanceError("Unknown", FAILED, text) if failed else None
+            )
     if state == "active" and not status:
         return ServerState(InstanceState.RUNNING)  # a row without a status, as in older responses
-    return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
+    return ServerState(
+        InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}"
+    )
 
 
 def is_leaving(server: CherryServer) -> bool:
@@ -126,20 +143,23 @@ def is_leaving(server: CherryServer) -> bool:
 
 
 _LONGEST_NOTICE = 86400.0  # seconds; the vendor gives two minutes
-_LONGEST_OVERDUE = 3600.0  # seconds for which a server that is still listed counts as one that leaves
+# seconds for which a server that is still listed counts as one that leaves
+_LONGEST_OVERDUE = 3600.0
 
 
 def leaves_at(server: CherryServer, now: float) -> float:
-    """Return when the vendor takes a spot server back, in epoch seconds; 0.0 without a notice. The vendor does not
-    document which field is the notice. That it is termination_date is inferred, so the date counts only for a spot
-    server, and not if it is more than a day ahead or an hour past (docs/providers/cherryservers.md "Spot servers")."""
+    """Return when the vendor takes a spot server back, in epoch seconds; 0.0 without a notice. The
+    vendor does not document which field is the notice. That it is termination_date is inferred, so
+    the date counts only for a spot server, and not if it is more than a day ahead or an hour past
+    (docs/providers/cherryservers.md "Spot servers")."""
     at = instant(server.termination_date) if server.spot_instance else 0.0
     return at if -_LONGEST_OVERDUE <= at - now <= _LONGEST_NOTICE else 0.0
 
 
 def outdated(server: CherryServer, definition: Definition, fingerprint: str) -> str:
-    """Return in what a server differs from one that would be bought now; "" if in nothing, or if its tag does not say
-    from which definition it was made (docs/providers/cherryservers.md "Drift"). fingerprint: of the definition."""
+    """Return in what a server differs from one that would be bought now; "" if in nothing, or if
+    its tag does not say from which definition it was made (docs/providers/cherryservers.md
+    "Drift"). fingerprint: of the definition."""
     made_from = server.tags.get(DEFINITION_TAG, "")
     if not is_fingerprint(made_from) or made_from == fingerprint:
         return ""
@@ -149,11 +169,15 @@ def outdated(server: CherryServer, definition: Definition, fingerprint: str) -> 
         ("region", region.slug, definition.region, {region.slug, region.name, str(region.id)}),
     )
     differences = [
-        f"{what} {own}, the group's is {wanted}" for what, own, wanted, names in rows if own and wanted not in names
+        f"{what} {own}, the group's is {wanted}"
+        for what, own, wanted, names in rows
+        if own and wanted not in names
     ]
     if server.spot_instance != definition.spot:
         differences.append(
-            "a spot server, the group's are not" if server.spot_instance else "no spot server, the group's are"
+            "a spot server, the group's are not"
+            if server.spot_instance
+            else "no spot server, the group's are"
         )
     return "; ".join(differences) or "made from another definition of its group"
 
@@ -163,14 +187,21 @@ def outdated(server: CherryServer, definition: Definition, fingerprint: str) -> 
 
 def belongs(server: CherryServer, definition: Definition) -> bool:
     """Whether the server has both tags of the pool."""
-    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
+    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (
+        definition.cluster_name,
+        definition.pool,
+    )
 
 
 class ServerList:
-    """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd: rows that cannot be read."""
+    """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd:
+    rows that cannot be read."""
 
     def __init__(
-        self, servers: Iterable[CherryServer], gone: frozenset[int] = frozenset(), odd: Iterable[UnreadableServer] = ()
+        self,
+        servers: Iterable[CherryServer],
+        gone: frozenset[int] = frozenset(),
+        odd: Iterable[UnreadableServer] = (),
     ) -> None:
         self._gone, self._odd = gone, tuple(odd)
         self.by_id = {server.id: server for server in servers}
@@ -178,7 +209,9 @@ class ServerList:
         for _, server in sorted(self.by_id.items()):
             pool = server.tags.get(CLUSTER_TAG, ""), server.tags.get(POOL_TAG, "")
             self._pools.setdefault(pool, []).append(server)
-        self._names = Counter(server.hostname.casefold() for server in self.by_id.values() if not self.leaves(server))
+        self._names = Counter(
+            server.hostname.casefold() for server in self.by_id.values() if not self.leaves(server)
+        )
 
     def members(self, definition: Definition) -> tuple[CherryServer, ...]:
         """Return the servers of a pool by id, including leaving ones."""
@@ -189,13 +222,15 @@ class ServerList:
         return tuple(server for server in self.members(definition) if not self.leaves(server))
 
     def tagged_otherwise(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Return the servers that bear the tags of a pool in the form of the vendor's guide, `k8s-cluster-NAME` and
-        `k8s-nodepool-NAME`, and not as key and value. They are no members: every upstream release counts the latter."""
+        """Return the servers that bear the tags of a pool in the form of the vendor's guide,
+        `k8s-cluster-NAME` and `k8s-nodepool-NAME`, and not as key and value. They are no members:
+        every upstream release counts the latter."""
         names = {f"{CLUSTER_TAG}-{definition.cluster_name}", f"{POOL_TAG}-{definition.pool}"}
         return tuple(
             server
             for _, server in sorted(self.by_id.items())
-            if names <= server.tags.keys() | set(server.tags.values()) and not belongs(server, definition)
+            if names <= server.tags.keys() | set(server.tags.values())
+            and not belongs(server, definition)
         )
 
     def doubt(self, definition: Definition) -> str:
@@ -203,7 +238,8 @@ class ServerList:
         return next((row.why for row in self._odd if row.may_be_of(definition)), "")
 
     def leaves(self, server: CherryServer) -> bool:
-        """Whether the server is being deleted, according to the vendor or because Outscaler has deleted it."""
+        """Whether the server is being deleted, according to the vendor or because
+        Outscaler has deleted it."""
         return server.id in self._gone or is_leaving(server)
 
     def lives(self, server: int) -> bool:
@@ -211,15 +247,19 @@ class ServerList:
         return server in self.by_id and not self.leaves(self.by_id[server])
 
     def leaves_at(self, server: CherryServer, now: float) -> float:
-        """Return `leaves_at` of a server; 0.0 for one that Outscaler has deleted, whose date is no notice."""
+        """Return `leaves_at` of a server; 0.0 for one that Outscaler has deleted,
+        whose date is no notice."""
         return 0.0 if server.id in self._gone else leaves_at(server, now)
 
     def state(self, server: CherryServer) -> ServerState:
         """Return its state; a recent deletion by Outscaler overrides the list."""
-        return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
+        return (
+            ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
+        )
 
     def is_only(self, hostname: str) -> bool:
-        """Whether exactly one server of the project has this name. Only then does the name identify it."""
+        """Whether exactly one server of the project has this name. Only then
+        does the name identify it."""
         return self._names[hostname.casefold()] == 1
 
 
@@ -246,9 +286,12 @@ def _identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
 
 
 class Matching:
-    """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
+    """The matching of servers to nodes. controller_labels: keys that mark the
+    nodes that belong to no pool."""
 
-    def __init__(self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]) -> None:
+    def __init__(
+        self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]
+    ) -> None:
         nodes = tuple(nodes)
         self._labels, self._servers = tuple(controller_labels), servers
         self._identity = _identify(nodes, servers)
@@ -268,11 +311,14 @@ class Matching:
         return node is not None and any(label in node.labels for label in self._labels)
 
     def name_of(self, server: CherryServer) -> str:
-        """Return the name of its node, or the name that its node will have; empty if that would be ambiguous."""
+        """Return the name of its node, or the name that its node will have; empty if
+        that would be ambiguous."""
         node = self.node_of(server)
         if node is not None:
             return node.name
-        free = self._servers.is_only(server.hostname) and server.hostname.casefold() not in self._names
+        free = (
+            self._servers.is_only(server.hostname) and server.hostname.casefold() not in self._names
+        )
         return server.hostname if free else ""
 
     def provider_id(self, server: CherryServer) -> str:
@@ -287,34 +333,46 @@ Lister = Callable[[str], tuple[Seen, ...]]
 
 
 def lister(kube: KubeLists) -> Lister:
-    """Return a function: label selector ("" for all) -> the nodes. It raises Transient if they cannot be read."""
+    """Return a function: label selector ("" for all) -> the nodes. It raises
+    Transient if they cannot be read."""
     return lambda selector: nodes(kube, selector)
 
 
 def refuse_joined_servers(list_nodes: Lister | None, servers: Iterable[CherryServer]) -> None:
-    """Raise PermanentConflict if one of the servers is a node by now. Without access to the cluster this cannot be
-    checked; the caller has already checked by name (operations/steps/repairs.py)."""
+    """Raise PermanentConflict if one of the servers is a node by now. Without access to the cluster
+    this cannot be checked; the caller has already checked by name (operations/steps/repairs.py)."""
     if list_nodes is not None:
         current = list_nodes("")
         refuse_joined(
-            f"{node.name} (server {server.id})" for server in servers for node in current if _is(node, server)
+            f"{node.name} (server {server.id})"
+            for server in servers
+            for node in current
+            if _is(node, server)
         )
 
 
-def control_plane(list_nodes: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
-    """Return the servers that are nodes with one of these labels: they are control plane nodes and belong to no
-    pool."""
+def control_plane(
+    list_nodes: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]
+) -> frozenset[int]:
+    """Return the servers that are nodes with one of these labels: they are control plane
+    nodes and belong to no pool."""
     if list_nodes is None:
         return frozenset()
     controllers = [node for label in labels for node in list_nodes(label) if label in node.labels]
-    return frozenset(server.id for server in servers if any(_is(node, server) for node in controllers))
+    return frozenset(
+        server.id for server in servers if any(_is(node, server) for node in controllers)
+    )
 
 
 def refuse_changed_servers(
-    list_nodes: Lister | None, operation: Operation, server_list: ServerList, servers: Mapping[int, CherryServer]
+    list_nodes: Lister | None,
+    operation: Operation,
+    server_list: ServerList,
+    servers: Mapping[int, CherryServer],
 ) -> None:
-    """Raise PermanentConflict unless every server is still, without doubt, the node that was planned. servers: those to
-    be deleted, by number. Without access to the cluster this cannot be checked."""
+    """Raise PermanentConflict unless every server is still, without doubt, the node
+    that was planned. servers: those to be deleted, by number. Without access to the
+    cluster this cannot be checked."""
     if list_nodes is None:
         return
     current = list_nodes("")
@@ -322,32 +380,35 @@ def refuse_changed_servers(
     def number_of(target: RemovalTarget) -> int | None:
         number = id_of(target)
         if number is None:
-            number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
+            number = next(
+                (each.id for each in servers.values() if alike(each.hostname, target.node)), None
+            )
         return number if number in servers else None
 
     refuse_changed(operation.spec.targets, number_of, _identify(current, server_list), current)
 
 
 def _is(node: Seen, server: CherryServer) -> bool:
-    """Whether the server has become this node: by id, or by name if the node has no providerID yet. A node of another
-    cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
+    """Whether the server has become this node: by id, or by name if the node has no providerID
+    yet. A node of another cloud with the same name counts as well, because an ambiguous name
+    must not justify a deletion."""
     number = parse(node.provider_id)
     if number is not None:
         return number == server.id
     return likely(node.provider_id) == server.id or alike(node.name, server.hostname)
 
 
-# -- the context of all calls: settings, definitions, the vendor's API and the cluster, each created on first use
-# The project is named in the definitions, and those may be in a secret, so even the API is unknown before the first
-# call. An error in them is an error of that call.
+# -- the context of all calls: settings, definitions, the vendor's API and the cluster, each created
+# on first use The project is named in the definitions, and those may be in a secret, so even the
+# API is unknown before the first call. An error in them is an error of that call.
 
 KEPT = 3600.0  # seconds for which a deleted server is remembered
 _TRIES = 3
 
 
 class CherryContext:
-    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. requests: makes
-    reboots once per operation. now: epoch seconds."""
+    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be
+    reached. requests: makes reboots once per operation. now: epoch seconds."""
 
     def __init__(
         self,
@@ -362,13 +423,17 @@ class CherryContext:
         now: Callable[[], float],
     ) -> None:
         self.settings, self.nodes, self.requests, self.now = settings, nodes, requests, now
-        self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone
+        self._read_definitions, self._open_api, self._open_gone = (
+            read_definitions,
+            open_api,
+            open_gone,
+        )
         self._open_tokens = open_tokens
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return the definitions. Raises InvalidRequest for an error that affects every pool, Transient if they cannot
-        be read now."""
+        """Return the definitions. Raises InvalidRequest for an error that affects every pool,
+        Transient if they cannot be read now."""
         try:
             return self._read_definitions()
         except ProviderError:
@@ -394,23 +459,25 @@ class CherryContext:
         return self._open_tokens()
 
     def bounds(self, group: str) -> CherryBounds:
-        """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy does not name, whose
-        servers must not be changed."""
+        """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy
+        does not name, whose servers must not be changed."""
         for bounds in self.settings.groups:
             if bounds.name == group:
                 return bounds
         raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
 
     def definition(self, group: str) -> Definition:
-        """Return the definition of one pool; raises InvalidRequest, which affects this pool only."""
+        """Return the definition of one pool; raises InvalidRequest, which affects this pool
+        only."""
         try:
             return self.definitions.of(group)
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
     def servers(self, definition: Definition | None = None) -> ServerList:
-        """Return the current servers of the project; raises ProviderError. definition: the pool that is to be changed;
-        raises Unknown if an unreadable row of the list may be one of its servers."""
+        """Return the current servers of the project; raises ProviderError. definition:
+        the pool that is to be changed; raises Unknown if an unreadable row of the list
+        may be one of its servers."""
         odd: list[UnreadableServer] = []
         servers = self.api.servers(odd)
         if definition is not None:
@@ -421,26 +488,31 @@ class CherryContext:
 
 
 class DeletedServers:
-    """The recently deleted servers of one project, which do not count while a list still reports them as `active`. now:
-    epoch seconds. One row per project in the cache shared by all functions. It is written after the deletion: a crash
-    in between leaves a server that is deleted once more, which is harmless. The reverse order could leave out a running
-    server."""
+    """The recently deleted servers of one project, which do not count while a list still reports
+    them as `active`. now: epoch seconds. One row per project in the cache shared by all functions.
+    It is written after the deletion: a crash in between leaves a server that is deleted once more,
+    which is harmless. The reverse order could leave out a running server."""
 
     def __init__(self, cache: Cache, project: int, now: Callable[[], float]) -> None:
         self._cache, self._key, self._now = cache, f"cherryservers/deleted/{project}", now
 
     def among(self, servers: Iterable[int]) -> frozenset[int]:
         """Return those of the ids that Outscaler has deleted within the hour."""
-        return frozenset(int(number) for number in self._row().get(str(server) for server in servers))
+        return frozenset(
+            int(number) for number in self._row().get(str(server) for server in servers)
+        )
 
     def add(self, servers: Iterable[int]) -> None:
-        """Add ids to the row. Other functions write the same row and the last write wins, so it is read again
-        afterwards. An id that is still lost counts as running until the list reports otherwise."""
+        """Add ids to the row. Other functions write the same row and the last write wins,
+        so it is read again afterwards. An id that is still lost counts as running until
+        the list reports otherwise."""
         missing = frozenset(servers)
         for _ in range(_TRIES):
             if not missing:
                 return
-            self._row().put({str(number): True for number in sorted(missing)}, known=KEPT, unknown=0.0)
+            self._row().put(
+                {str(number): True for number in sorted(missing)}, known=KEPT, unknown=0.0
+            )
             missing -= self.among(missing)
 
     def _row(self) -> TtlCache[bool]:

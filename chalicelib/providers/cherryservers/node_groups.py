@@ -1,7 +1,8 @@
 """Builds the policy's node groups from one list of servers.
 
-An idle pass reads the pages of one list, and one plan per kind of server and hour, independent of the number of groups
-and nodes. A pool with a wrong definition carries its error and does not affect the others.
+An idle pass reads the pages of one list, and one plan per kind of server and hour,
+independent of the number of groups and nodes. A pool with a wrong definition carries its
+error and does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, POOL_TAG, CherryPlan, CherryServer
+from chalicelib.providers.cherryservers.decoding import (
+    CLUSTER_TAG,
+    POOL_TAG,
+    CherryPlan,
+    CherryServer,
+)
 from chalicelib.providers.cherryservers.instances import (
     RESCUE,
     CherryContext,
@@ -23,12 +29,18 @@ from chalicelib.providers.cherryservers.instances import (
     outdated,
     server_state,
 )
-from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template, price_unit
+from chalicelib.providers.cherryservers.node_template import (
+    POOL_LABEL,
+    hourly,
+    make_template,
+    price_unit,
+)
 from chalicelib.providers.cherryservers.pool_definition import Definition, fingerprint, labels_pool
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 _NO_LABEL = (
-    "its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
+    "its cloud-init does not set the label pool, which a new node is expected to have: pods that "
+    "choose by it "
     "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}"
 )
 _HOUR = 3600.0  # hourly plans are billed by the started hour
@@ -39,8 +51,8 @@ _JOINED_WITHOUT = (
 
 
 def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
-    """Return all groups of the policy, in its order; raises ProviderError if the definitions or the list cannot be
-    read."""
+    """Return all groups of the policy, in its order; raises ProviderError if the definitions or
+    the list cannot be read."""
     definitions: dict[str, Definition] = {}
     problems: dict[str, str] = {}
     for bounds in context.settings.groups:
@@ -73,8 +85,9 @@ def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
 
 
 class _Plans:
-    """The plans of all pools, each requested once. After throttling or a request without a response, the API is not
-    called for the remaining plans, which are reported with the same problem."""
+    """The plans of all pools, each requested once. After throttling or a request
+    without a response, the API is not called for the remaining plans, which are
+    reported with the same problem."""
 
     def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
         self._plans: dict[str, CherryPlan | None] = {}
@@ -84,8 +97,12 @@ class _Plans:
             try:
                 self._plans[slug] = context.api.plan(slug)
             except ProviderError as error:
-                self._problems[slug] = f"plan {slug} could not be read: {error.error_class}: {error.message}"
-                if isinstance(error, Throttled) or (isinstance(error, Transient) and not error.code):
+                self._problems[slug] = (
+                    f"plan {slug} could not be read: {error.error_class}: {error.message}"
+                )
+                if isinstance(error, Throttled) or (
+                    isinstance(error, Transient) and not error.code
+                ):
                     self._silence = self._problems[slug]
                     break
 
@@ -94,14 +111,21 @@ class _Plans:
         return self._read_at(slug)
 
     def of(self, slug: str) -> tuple[CherryPlan | None, str]:
-        """Return the plan (None: the vendor has none of that name), and why it is unknown, empty if it is known."""
-        return (self._plans[slug], "") if slug in self._plans else (None, self._problems.get(slug, self._silence))
+        """Return the plan (None: the vendor has none of that name), and why it is
+        unknown, empty if it is known."""
+        return (
+            (self._plans[slug], "")
+            if slug in self._plans
+            else (None, self._problems.get(slug, self._silence))
+        )
 
 
 class _CherryGroupBuilder:
     """Builds one group after another and collects the gaps."""
 
-    def __init__(self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans) -> None:
+    def __init__(
+        self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans
+    ) -> None:
         self._settings, self._servers, self._plans = context.settings, servers, plans
         self._now = context.now()
         self._matching = Matching(nodes, servers, context.settings.controller_labels)
@@ -122,7 +146,10 @@ class _CherryGroupBuilder:
                 members.append(server)
         for server in members:
             if doubt := server_state(server).doubt:
-                text = f"server {server.id} has {doubt}, which is not known; it is taken for a running one"
+                text = (
+                    f"server {server.id} has {doubt}, which is not known; it is taken for a "
+                    "running one"
+                )
                 self._warn_once(bounds.name, text, doubt)
         current = fingerprint(definition)
         instances = tuple(self._instance(server, definition, current) for server in members)
@@ -132,17 +159,26 @@ class _CherryGroupBuilder:
             self._warn_once(bounds.name, warning)
         if not labels_pool(definition):
             self._warn_once(bounds.name, _NO_LABEL)
-        joined = [node for server in members if (node := self._matching.node_of(server)) is not None]
-        if unlabelled := min((node.name for node in joined if POOL_LABEL not in node.labels), default=""):
+        joined = [
+            node for server in members if (node := self._matching.node_of(server)) is not None
+        ]
+        if unlabelled := min(
+            (node.name for node in joined if POOL_LABEL not in node.labels), default=""
+        ):
             self._warn(bounds.name, f"node {unlabelled} {_JOINED_WITHOUT}")
         for server in self._servers.tagged_otherwise(definition):
             self._warn(
                 bounds.name,
                 f"server {server.id} ({server.hostname}) bears tags of another form, such as "
-                f"{CLUSTER_TAG}-{definition.cluster_name}: it is not counted and never removed; give it the tags "
-                f"{CLUSTER_TAG}: {definition.cluster_name} and {POOL_TAG}: {definition.pool} to make it a member",
+                f"{CLUSTER_TAG}-{definition.cluster_name}: it is not counted and never removed; "
+                "give it the tags "
+                f"{CLUSTER_TAG}: {definition.cluster_name} and {POOL_TAG}: {definition.pool} to "
+                "make it a member",
             )
-        price, currency = (hourly(plan, spot=definition.spot) if plan is not None else None) or (0.0, "")
+        price, currency = (hourly(plan, spot=definition.spot) if plan is not None else None) or (
+            0.0,
+            "",
+        )
         return NodeGroup(
             id=bounds.name,
             provider=PROVIDER,
@@ -160,18 +196,22 @@ class _CherryGroupBuilder:
             billed_per=_HOUR,
             price_error=""
             if price
-            else unread or f"plan {definition.plan} has no {price_unit(spot=definition.spot)} price",
+            else unread
+            or f"plan {definition.plan} has no {price_unit(spot=definition.spot)} price",
             spot=definition.spot,
             restarts=True,
         )
 
     def _instance(self, server: CherryServer, definition: Definition, current: str) -> Instance:
-        """Build an instance. A server that is a node counts as running, whatever state its deployment reports."""
+        """Build an instance. A server that is a node counts as running, whatever
+        state its deployment reports."""
         state = self._servers.state(server)
         joined = self._matching.node_of(server) is not None
         return Instance(
             self._matching.provider_id(server),
-            InstanceState.RUNNING if joined and state.state is InstanceState.CREATING else state.state,
+            InstanceState.RUNNING
+            if joined and state.state is InstanceState.CREATING
+            else state.state,
             None if joined else state.error,
             handle=str(server.id),
             node=self._matching.name_of(server),

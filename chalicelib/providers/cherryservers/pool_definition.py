@@ -1,11 +1,14 @@
-"""The definition of a pool's servers, and what it renders: the host name and the script of a new server.
+"""The definition of a pool's servers, and what it renders: the host name and
+the script of a new server.
 
-Both are templates, of which a subset of Go's is supported: substitution of fields. A complete template language would
-let a policy compute text that runs as root on a new server. Fields, trim markers, comments and string literals (for a
-literal `{{`) are enough; every other action is refused when the definitions are read. Works on bytes, because a
-cloud-init may be anything, including a gzip file, and must stay unchanged.
+Both are templates, of which a subset of Go's is supported: substitution of fields. A complete
+template language would let a policy compute text that runs as root on a new server. Fields, trim
+markers, comments and string literals (for a literal `{{`) are enough; every other action is refused
+when the definitions are read. Works on bytes, because a cloud-init may be anything, including a
+gzip file, and must stay unchanged.
 
-An error never quotes a script or a template, because they may contain passwords; it may name fields.
+An error never quotes a script or a template, because they may contain
+passwords; it may name fields.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from chalicelib.providers.cherryservers.tokens import Token
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """The order parameters of one pool's servers. api_server_endpoint: `host:port` for the cloud-init; region, plan,
-    os: slugs; cloudinit: a Go template in base64, "" for none; hostname_pattern: a Go template; os_partition_size: GB,
-    0 for none; spot: from the spot market; cpu_override: whole cores, 0 for the plan's value."""
+    """The order parameters of one pool's servers. api_server_endpoint: `host:port` for the
+    cloud-init; region, plan, os: slugs; cloudinit: a Go template in base64, "" for none;
+    hostname_pattern: a Go template; os_partition_size: GB, 0 for none; spot: from the spot market;
+    cpu_override: whole cores, 0 for the plan's value."""
 
     pool: str
     cluster_name: str
@@ -53,8 +57,12 @@ _ACTION = re.compile(
     rb"(?:[ \t\r\n]*?(?P<trimmed>[ \t\r\n]-)|[ \t\r\n]*)\}\}",
     re.DOTALL,
 )
-_ESCAPE = re.compile(rb'\\(?:([abfnrtv\\"])|([0-3][0-7]{2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)')
-_LETTERS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v", b"\\", b'"'), b'\a\b\f\n\r\t\v\\"', strict=True))
+_ESCAPE = re.compile(
+    rb'\\(?:([abfnrtv\\"])|([0-3][0-7]{2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)'
+)
+_LETTERS = dict(
+    zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v", b"\\", b'"'), b'\a\b\f\n\r\t\v\\"', strict=True)
+)
 _REMEDY = 'only {{.Field}} is filled in; write {{"{{"}} for two braces that are meant'
 
 
@@ -76,11 +84,14 @@ class GoTemplate(msgspec.Struct, frozen=True):
 
     def fill(self, values: Mapping[str, str]) -> bytes:
         """Return the text with the fields' values; values must contain all of `fields`."""
-        return b"".join(values[part.field].encode() if isinstance(part, Hole) else part for part in self.parts)
+        return b"".join(
+            values[part.field].encode() if isinstance(part, Hole) else part for part in self.parts
+        )
 
 
 def parse_template(source: bytes, fields: Collection[str], place: str) -> GoTemplate:
-    """Parse a template. fields: the permitted ones. Raises BadInput with place, line and column (of the `{{`)."""
+    """Parse a template. fields: the permitted ones. Raises BadInput with place, line
+    and column (of the `{{`)."""
     parts: list[bytes | Hole] = []
     at, trimming = 0, False
     while True:
@@ -99,18 +110,28 @@ def parse_template(source: bytes, fields: Collection[str], place: str) -> GoTemp
         parts.extend(item for item in (text, part) if item)
 
 
-def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, bytes | Hole, int, bool]:
-    """Return whether the text before is trimmed, the action's content, its end, and whether the text after is
-    trimmed."""
+def _action(
+    source: bytes, at: int, fields: Collection[str]
+) -> tuple[bool, bytes | Hole, int, bool]:
+    """Return whether the text before is trimmed, the action's content, its end, and whether
+    the text after is trimmed."""
     if comment := _COMMENT.match(source, at):
-        end = _END.match(source, closed + 2) if (closed := source.find(b"*/", comment.end())) >= 0 else None
+        end = (
+            _END.match(source, closed + 2)
+            if (closed := source.find(b"*/", comment.end())) >= 0
+            else None
+        )
         if end is None:
             raise BadInput("", "a comment does not end with */}}", "write {{/* … */}}")
         return source[at : at + 1] == b"-", b"", end.end(), end[1] is not None
     action = _ACTION.match(source, at)
     if action is None:
         unclosed = source.find(b"}}", at) < 0
-        raise BadInput("", "{{ is not closed by }}" if unclosed else "an action that is not supported here", _REMEDY)
+        raise BadInput(
+            "",
+            "{{ is not closed by }}" if unclosed else "an action that is not supported here",
+            _REMEDY,
+        )
     part: bytes | Hole
     if action["field"] is not None:
         name = action["field"].decode()
@@ -119,7 +140,11 @@ def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, byte
             raise BadInput("", f"there is no field {shown}", f"the fields are {', '.join(fields)}")
         part = Hole(name)
     else:
-        part = action["raw"].replace(b"\r", b"") if action["text"] is None else _unquoted(action["text"])
+        part = (
+            action["raw"].replace(b"\r", b"")
+            if action["text"] is None
+            else _unquoted(action["text"])
+        )
     return action["trim"] is not None, part, action.end(), action["trimmed"] is not None
 
 
@@ -134,7 +159,8 @@ def _unquoted(text: bytes) -> bytes:
             return bytes((int(octal, 8) if octal else int(byte, 16),))
         try:
             return chr(int(short or long or b"", 16)).encode()
-        except (ValueError, OverflowError):  # not a Go escape, half a surrogate pair, or beyond Unicode
+        except (ValueError, OverflowError):
+            # not a Go escape, half a surrogate pair, or beyond Unicode
             raise BadInput("", "a string has an escape that Go does not know", _REMEDY) from None
 
     return _ESCAPE.sub(replace, text)
@@ -143,11 +169,18 @@ def _unquoted(text: bytes) -> bytes:
 # -- script
 
 MOST_BYTES = 65536
-"""Maximum bytes of a rendered script. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""
+"""Maximum bytes of a rendered script. The vendor names no limit of its own; other
+vendors take 16 to 64 KiB."""
 
-_ID, _SECRET, _ENDPOINT, _POOL = "BootstrapTokenID", "BootstrapTokenSecret", "APIServerEndpoint", "NodeGroup"
+_ID, _SECRET, _ENDPOINT, _POOL = (
+    "BootstrapTokenID",
+    "BootstrapTokenSecret",
+    "APIServerEndpoint",
+    "NodeGroup",
+)
 _SCRIPT_FIELDS = (_ID, _SECRET, _ENDPOINT, _POOL)
-_FINGERPRINT_PREFIX = "v1-"  # changes with what `fingerprint` contains: older tags then prove nothing
+# changes with what `fingerprint` contains: older tags then prove nothing
+_FINGERPRINT_PREFIX = "v1-"
 
 
 def needs_token(definition: Definition) -> bool:
@@ -167,24 +200,30 @@ def check(definition: Definition) -> None:
 
 
 def labels_pool(definition: Definition) -> bool:
-    """Whether the script seems to set the label `pool` that a template promises. Raises BadInput as check does. True if
-    there is no script, because the image may set the label."""
+    """Whether the script seems to set the label `pool` that a template promises. Raises BadInput as
+    check does. True if there is no script, because the image may set the label."""
     return not definition.cloudinit or b"pool=" in _decoded(definition)
 
 
 def user_data(definition: Definition, token: Token | None) -> str:
-    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script. It
-    contains the token. token: may be None if needs_token is False. Raises BadInput."""
+    """Return the user data of the request in base64 (standard alphabet, padded, one
+    line); "" without a script. It contains the token. token: may be None if needs_token
+    is False. Raises BadInput."""
     if token is None and needs_token(definition):
         problem = "needs a bootstrap token, but none is configured"
         raise BadInput(_place(definition), problem, "see bootstrapTokenSecret")
-    script = _script(definition, token.id, token.secret.reveal()) if token else _script(definition, "", "")
+    script = (
+        _script(definition, token.id, token.secret.reveal())
+        if token
+        else _script(definition, "", "")
+    )
     return base64.b64encode(script).decode("ascii")
 
 
 def fingerprint(definition: Definition) -> str:
-    """Return the value of a new server's tag outscaler-definition: equal for definitions that make equal machines. The
-    host name, the bootstrap token and what only the planner reads do not count. Raises BadInput as check does."""
+    """Return the value of a new server's tag outscaler-definition: equal for definitions that make
+    equal machines. The host name, the bootstrap token and what only the planner reads do not count.
+    Raises BadInput as check does."""
     machine = (
         definition.plan,
         definition.region,
@@ -198,15 +237,23 @@ def fingerprint(definition: Definition) -> str:
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether a tag's value can be compared with `fingerprint`; another version's, or a person's text, cannot."""
+    """Whether a tag's value can be compared with `fingerprint`; another version's, or
+    a person's text, cannot."""
     return re.fullmatch(_FINGERPRINT_PREFIX + "[0-9a-f]{16}", text) is not None
 
 
 def _script(definition: Definition, token_id: str, token_secret: str) -> bytes:
-    values = {_ID: token_id, _SECRET: token_secret, _ENDPOINT: definition.api_server_endpoint, _POOL: definition.pool}
+    values = {
+        _ID: token_id,
+        _SECRET: token_secret,
+        _ENDPOINT: definition.api_server_endpoint,
+        _POOL: definition.pool,
+    }
     script = _template(definition).fill(values)
     if len(script) > MOST_BYTES:
-        raise BadInput(_place(definition), f"is {len(script)} bytes long", f"keep it under {MOST_BYTES} bytes")
+        raise BadInput(
+            _place(definition), f"is {len(script)} bytes long", f"keep it under {MOST_BYTES} bytes"
+        )
     return script
 
 
@@ -215,12 +262,15 @@ def _template(definition: Definition) -> GoTemplate:
 
 
 def _decoded(definition: Definition) -> bytes:
-    """Decode base64 as Go does: embedded line breaks are ignored, any other invalid character is an error."""
+    """Decode base64 as Go does: embedded line breaks are ignored, any other
+    invalid character is an error."""
     try:
         text = definition.cloudinit.replace("\r", "").replace("\n", "").encode("ascii")
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise BadInput(_place(definition), "is not base64", "encode the script, such as by `base64 -w0`") from None
+        raise BadInput(
+            _place(definition), "is not base64", "encode the script, such as by `base64 -w0`"
+        ) from None
 
 
 def _place(definition: Definition) -> str:
@@ -241,8 +291,8 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z", re.ASCII)
 
 
 def letters_for(seed: str) -> str:
-    """Return eight letters, always the same for the same seed: the operation determines the names of its servers, so
-    they can be found again after a crash."""
+    """Return eight letters, always the same for the same seed: the operation determines the names
+    of its servers, so they can be found again after a crash."""
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest())
     letters = ""
     for _ in range(_COUNT):
@@ -252,8 +302,13 @@ def letters_for(seed: str) -> str:
 
 
 def hostname(definition: Definition, letters: str) -> str:
-    """Return the pattern with all fields filled in. Raises BadInput if the result is not a valid node name."""
-    values = {"ClusterName": definition.cluster_name, "NodeGroup": definition.pool, _RANDOM: letters}
+    """Return the pattern with all fields filled in. Raises BadInput if the result
+    is not a valid node name."""
+    values = {
+        "ClusterName": definition.cluster_name,
+        "NodeGroup": definition.pool,
+        _RANDOM: letters,
+    }
     place = f"pool {definition.pool}: hostname-pattern"
     pattern = parse_template(definition.hostname_pattern.encode(), _NAME_FIELDS, place)
     if _RANDOM not in pattern.fields:
@@ -263,7 +318,8 @@ def hostname(definition: Definition, letters: str) -> str:
         raise BadInput(
             place,
             f"gives {name[:100]!r}, which cannot be the name of a node",
-            f"give the pool a pattern of its own, like k8s-a-{{{{.{_RANDOM}}}}}, that makes small letters, "
+            f"give the pool a pattern of its own, like k8s-a-{{{{.{_RANDOM}}}}}, that makes small "
+            "letters, "
             f"digits and inner dashes, at most {_LONGEST_HOSTNAME} in all",
         )
     return name

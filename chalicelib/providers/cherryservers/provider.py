@@ -1,6 +1,7 @@
 """The Provider protocol over servers with tags: connects the modules of this package.
 
-A configuration error is a failure that names it; the base class (providers/base.py) converts the vendor's errors."""
+A configuration error is a failure that names it; the base class (providers/base.py)
+converts the vendor's errors."""
 
 from __future__ import annotations
 
@@ -41,15 +42,17 @@ class CherryServers(BaseProvider[CherryContext]):
 
 
 def build(connection: Connection) -> CherryServers:
-    """Return a provider for one pass; raises BadInput for invalid settings. Nothing is read or sent, not even the
-    definitions, which may be in a secret."""
+    """Return a provider for one pass; raises BadInput for invalid settings. Nothing is read or
+    sent, not even the definitions, which may be in a secret."""
     settings = read_settings(connection.settings, connection.groups)
     return CherryServers(
         CherryContext(
             settings,
             read_definitions=lambda: read_definitions(settings, connection.read_secret),
             open_api=lambda project: open_api(connection, settings, project),
-            open_gone=lambda project: DeletedServers(connection.means.cache, project, connection.now),
+            open_gone=lambda project: DeletedServers(
+                connection.means.cache, project, connection.now
+            ),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
             requests=OneTimeRequests(connection.means.cache, PROVIDER, connection.now),

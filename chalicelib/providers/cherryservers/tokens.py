@@ -1,14 +1,17 @@
-"""The two kinds of tokens: the vendor's API token, and the bootstrap token with which a new server joins the cluster.
+"""The two kinds of tokens: the vendor's API token, and the bootstrap token with which a new
+server joins the cluster.
 
-Upstream takes the parts of a bootstrap token from its environment and checks neither. With a wrong part, servers are
-paid for and never join, so both are checked before one is bought. No error contains any part of a token.
+Upstream takes the parts of a bootstrap token from its environment and checks neither. With a wrong
+part, servers are paid for and never join, so both are checked before one is bought. No error
+contains any part of a token.
 
-The bootstrap token is in the operator's secret, or generated in a few Secrets with fixed names. A token without expiry
-would be a key to the cluster on every server ever bought; a generated token expires. Ids are fixed because they are not
-secret and RBAC can then allow `get` and `update` of these four Secrets by name. A random id would have to be looked up,
-which needs the right to list, that is to read, every Secret of kube-system. Four are enough: a new token is made when
-half of the newest one's lifetime is over, so two or three are valid at a time. Expired tokens are deleted by the
-cluster's token cleaner, or overwritten here if there is none.
+The bootstrap token is in the operator's secret, or generated in a few Secrets with fixed names. A
+token without expiry would be a key to the cluster on every server ever bought; a generated token
+expires. Ids are fixed because they are not secret and RBAC can then allow `get` and `update` of
+these four Secrets by name. A random id would have to be looked up, which needs the right to list,
+that is to read, every Secret of kube-system. Four are enough: a new token is made when half of the
+newest one's lifetime is over, so two or three are valid at a time. Expired tokens are deleted by
+the cluster's token cleaner, or overwritten here if there is none.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.policy.vendors.cherryservers import PLACE, CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import as_provider_error, read_fresh
-from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient, Unauthorized, class_for
+from chalicelib.providers.errors import (
+    Conflict,
+    NotFound,
+    ProviderError,
+    Transient,
+    Unauthorized,
+    class_for,
+)
 from chalicelib.providers.services import KubeApi
 
 IDS = ("outsc0", "outsc1", "outsc2", "outsc3")
@@ -42,8 +52,9 @@ _ALPHABET = string.ascii_lowercase + string.digits
 _APPLY = "outscaler manifests rbac-bootstrap-tokens | kubectl apply -f -"
 _ROUNDS = 3
 
-# A field's letters in lower case, without dashes and underscores. The vendor's tools differ: cherryctl and upstream
-# read CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's Kubernetes Secret has `authtoken`.
+# A field's letters in lower case, without dashes and underscores. The vendor's tools differ:
+# cherryctl and upstream read CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's
+# Kubernetes Secret has `authtoken`.
 _API_FIELDS = frozenset({"authtoken", "cherryauthtoken", "cherryapikey", "token"})
 _API_FORM = 'write the token alone, or {"authToken": "…"}'
 _LONGEST_API_TOKEN = 4096
@@ -57,8 +68,9 @@ _FORM = 'write {"tokenId": "…", "tokenSecret": "…"}, or id.secret'
 
 
 def parse_api_token(text: str, place: str) -> Secret:
-    """Parse the bare API token, or JSON with one of the vendor's names. Raises BadInput for characters that are invalid
-    in a header. A trailing newline, which editors and `base64` add, is removed."""
+    """Parse the bare API token, or JSON with one of the vendor's names. Raises BadInput
+    for characters that are invalid in a header. A trailing newline, which editors and
+    `base64` add, is removed."""
     token = text.strip()
     if token.startswith(("{", "[", '"')):
         try:
@@ -90,15 +102,16 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def parse_token(text: str, place: str) -> Token:
-    """Parse `id.secret`, JSON, or lines NAME=value; all forms of a name are equal (tokenId, token-id,
-    BOOTSTRAP_TOKEN_ID). Raises BadInput naming the part, never its value."""
+    """Parse `id.secret`, JSON, or lines NAME=value; all forms of a name are equal (tokenId,
+    token-id, BOOTSTRAP_TOKEN_ID). Raises BadInput naming the part, never its value."""
     text = text.strip()
     parts: dict[str, str] = {}
     if text.startswith("{") or "=" in text:
         for name, value in _json_pairs(text, place) if text.startswith("{") else _line_pairs(text):
             field = _FIELDS.get(re.sub(r"[-_\s]", "", name).lower())
             if field is None:
-                continue  # a complete copy of a Kubernetes Secret contains usages and groups as well
+                # a complete copy of a Kubernetes Secret contains usages and groups as well
+                continue
             if parts.setdefault(field, value.strip()) != value.strip():
                 problem = f"the token's {field} is given twice with different values"
                 raise BadInput(place, problem, "keep one of the two")
@@ -108,7 +121,9 @@ def parse_token(text: str, place: str) -> Token:
         if not parts.get(part):
             raise BadInput(place, f"the token's {part} is missing", _FORM)
         if not re.fullmatch(form, parts[part], re.ASCII):
-            raise BadInput(place, f"the token's {part} is not {length} small letters and digits", _FORM)
+            raise BadInput(
+                place, f"the token's {part} is not {length} small letters and digits", _FORM
+            )
     return Token(parts["id"], Secret(parts["secret"]))
 
 
@@ -122,7 +137,10 @@ def _json_pairs(text: str, place: str) -> Iterable[tuple[str, str]]:
 
 def _line_pairs(text: str) -> Iterable[tuple[str, str]]:
     pairs = (line.partition("=") for line in text.splitlines() if line.strip())
-    return [(name.strip().removeprefix("export "), value.strip().strip("\"'")) for name, _, value in pairs]
+    return [
+        (name.strip().removeprefix("export "), value.strip().strip("\"'"))
+        for name, _, value in pairs
+    ]
 
 
 # -- sources of bootstrap tokens
@@ -132,19 +150,23 @@ class Tokens(Protocol):
     """The bootstrap tokens of one cluster."""
 
     def current(self) -> Token:
-        """Return the token for servers that are ordered now. Called once per order, not once per server. Raises
-        ProviderError: Unauthorized if the operator must act, Transient if there is no response."""
+        """Return the token for servers that are ordered now. Called once per order, not
+        once per server. Raises ProviderError: Unauthorized if the operator must act,
+        Transient if there is no response."""
 
 
 class SecretTokens:
-    """A token in a secret. It is read each time, because servers with a replaced token could never join."""
+    """A token in a secret. It is read each time, because servers with a
+    replaced token could never join."""
 
     def __init__(self, read_secret: Callable[[str], str], name: str) -> None:
         self._read_secret, self._name = read_secret, name
 
     def current(self) -> Token:
         """See Tokens."""
-        return as_provider_error(lambda: parse_token(read_fresh(self._read_secret, self._name), place_of(self._name)))
+        return as_provider_error(
+            lambda: parse_token(read_fresh(self._read_secret, self._name), place_of(self._name))
+        )
 
 
 class NoTokens:
@@ -163,16 +185,24 @@ def random_secret() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(16))
 
 
-def open_tokens(connection: Connection, settings: CherrySettings, *, draw: Callable[[], str] = random_secret) -> Tokens:
-    """Return the token source that the settings select; sends nothing. draw: generates the secret part of a new
-    token."""
+def open_tokens(
+    connection: Connection, settings: CherrySettings, *, draw: Callable[[], str] = random_secret
+) -> Tokens:
+    """Return the token source that the settings select; sends nothing. draw: generates the
+    secret part of a new token."""
     bootstrap = settings.bootstrap
     if bootstrap.secret:
         return SecretTokens(connection.read_secret, bootstrap.secret)
     if not bootstrap.create:
-        return NoTokens(f"{PLACE}.bootstrapTokenSecret: is missing; name a secret, or set createBootstrapTokens: true")
+        return NoTokens(
+            f"{PLACE}.bootstrapTokenSecret: is missing; name a secret, or set "
+            "createBootstrapTokens: true"
+        )
     if connection.kube is None:
-        return NoTokens(f"{PLACE}.createBootstrapTokens: there is no cluster to make a token in; see spec.kubernetes")
+        return NoTokens(
+            f"{PLACE}.createBootstrapTokens: there is no cluster to make a token in; see "
+            "spec.kubernetes"
+        )
     kube = cast(KubeApi, connection.kube)
     return GeneratedTokens(kube, connection.cluster, bootstrap.lifetime, connection.now, draw)
 
@@ -192,8 +222,8 @@ class _TokenSecret(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """One of our Secrets. version "": it does not exist. ours: it may be overwritten. ends: epoch seconds, 0.0 without
-    a usable token."""
+    """One of our Secrets. version "": it does not exist. ours: it may be overwritten. ends: epoch
+    seconds, 0.0 without a usable token."""
 
     id: str
     version: str = ""
@@ -203,12 +233,24 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class GeneratedTokens:
-    """kube: the cluster that servers join. lifetime: seconds of a new token; draw: generates its secret part."""
+    """kube: the cluster that servers join. lifetime: seconds of a new token; draw:
+    generates its secret part."""
 
     def __init__(
-        self, kube: KubeApi, cluster: str, lifetime: float, now: Callable[[], float], draw: Callable[[], str]
+        self,
+        kube: KubeApi,
+        cluster: str,
+        lifetime: float,
+        now: Callable[[], float],
+        draw: Callable[[], str],
     ) -> None:
-        self._kube, self._cluster, self._lifetime, self._now, self._draw = kube, cluster, lifetime, now, draw
+        self._kube, self._cluster, self._lifetime, self._now, self._draw = (
+            kube,
+            cluster,
+            lifetime,
+            now,
+            draw,
+        )
 
     def current(self) -> Token:
         """Return a token with at least half of its lifetime left. Raises ProviderError."""
@@ -223,13 +265,15 @@ class GeneratedTokens:
             if not free:
                 return _longest(slots)
             try:
-                return self._write(min(free, key=lambda slot: (bool(slot.version), slot.ends)))  # absent ones first
+                # absent ones first
+                return self._write(min(free, key=lambda slot: (bool(slot.version), slot.ends)))
             except (Conflict, NotFound):
                 continue  # another function or the cleaner was faster: read again and use its token
         raise Transient("the bootstrap tokens in kube-system change faster than they can be read")
 
     def _read(self, name: str) -> Slot:
-        """Return a Secret; without a token if its contents are damaged, so that it is overwritten."""
+        """Return a Secret; without a token if its contents are damaged, so that it is
+        overwritten."""
         try:
             body = self._request("GET", f"{PATH}/bootstrap-token-{name}", None, ())
         except NotFound:
@@ -237,13 +281,17 @@ class GeneratedTokens:
         try:
             stored = msgspec.json.decode(body, type=_TokenSecret)
         except msgspec.MsgspecError:
-            raise Transient(f"the API server's answer is not a Secret: bootstrap-token-{name}") from None
+            raise Transient(
+                f"the API server's answer is not a Secret: bootstrap-token-{name}"
+            ) from None
         version = stored.metadata.resource_version
         if stored.type != TYPE or LABEL not in (stored.metadata.labels or {}):
             return Slot(name, version, ours=False)
         try:
             data = (stored.data or {}).items()
-            texts = {key: base64.b64decode(text, validate=True).decode("ascii") for key, text in data}
+            texts = {
+                key: base64.b64decode(text, validate=True).decode("ascii") for key, text in data
+            }
             ends = parse_time(texts.get("expiration", ""))
         except (ValueError, BadInput):
             return Slot(name, version)
@@ -262,21 +310,42 @@ class GeneratedTokens:
             "usage-bootstrap-authentication": "true",
             "usage-bootstrap-signing": "true",
             "auth-extra-groups": GROUPS,
-            "description": f"Made by Outscaler for new machines of cluster {self._cluster}; ends by itself.",
+            "description": (
+                f"Made by Outscaler for new machines of cluster {self._cluster}; ends by itself."
+            ),
         }
         data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        metadata = {"name": f"bootstrap-token-{slot.id}", "namespace": "kube-system", "labels": {LABEL: "true"}}
+        metadata = {
+            "name": f"bootstrap-token-{slot.id}",
+            "namespace": "kube-system",
+            "labels": {LABEL: "true"},
+        }
         if slot.version:
             metadata["resourceVersion"] = slot.version
-        body = {"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": metadata, "data": data}
-        method, path = ("PUT", f"{PATH}/bootstrap-token-{slot.id}") if slot.version else ("POST", PATH)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": TYPE,
+            "metadata": metadata,
+            "data": data,
+        }
+        method, path = (
+            ("PUT", f"{PATH}/bootstrap-token-{slot.id}") if slot.version else ("POST", PATH)
+        )
         self._request(method, path, body, (token.secret, Secret(data["token-secret"])))
         return token
 
-    def _request(self, method: str, path: str, body: object | None, hidden: tuple[Secret, ...]) -> bytes:
-        """Send one request. Errors of the cluster are mapped by status and do not contain the token."""
+    def _request(
+        self, method: str, path: str, body: object | None, hidden: tuple[Secret, ...]
+    ) -> bytes:
+        """Send one request. Errors of the cluster are mapped by status and
+        do not contain the token."""
         try:
-            return self._kube.request(method, path) if body is None else self._kube.request(method, path, body=body)
+            return (
+                self._kube.request(method, path)
+                if body is None
+                else self._kube.request(method, path, body=body)
+            )
         except ProviderError:
             raise
         except OutscalerError as error:
@@ -286,12 +355,15 @@ class GeneratedTokens:
             hint = f"; {_APPLY}" if status == 403 else ""
             retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
             message = f"bootstrap token: {method} {path}: {text}{hint}"
-            raise class_for(status)(message, code=str(status or ""), retry_after=retry_after) from None
+            raise class_for(status)(
+                message, code=str(status or ""), retry_after=retry_after
+            ) from None
 
 
 def _longest(slots: list[Slot]) -> Token:
-    """Return the token with the longest remaining lifetime, if all four are valid after a change of lifetime or clock.
-    None of them may be overwritten, because servers that are booting use them."""
+    """Return the token with the longest remaining lifetime, if all four are valid
+    after a change of lifetime or clock. None of them may be overwritten, because
+    servers that are booting use them."""
     valid = [(slot.ends, slot.token) for slot in slots if slot.token is not None]
     if not valid:
         names = ", ".join(f"bootstrap-token-{name}" for name in IDS)

@@ -1,5 +1,5 @@
-"""The Kubernetes API calls that this provider makes, all through the cluster's own client, whose errors are mapped by
-status; the decisions are elsewhere."""
+"""The Kubernetes API calls that this provider makes, all through the cluster's own client, whose
+errors are mapped by status; the decisions are elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED, OutscalerError
-from chalicelib.providers.clusterapi.models import CapiAnnotations, CapiCluster, CapiMachine, CapiResource, Scale
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized, class_for
+from chalicelib.providers.clusterapi.models import (
+    CapiAnnotations,
+    CapiCluster,
+    CapiMachine,
+    CapiResource,
+    Scale,
+)
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Transient,
+    Unauthorized,
+    class_for,
+)
 from chalicelib.providers.services import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
 CLUSTER, HEALTH_CHECK = "Cluster", "MachineHealthCheck"
-PLURALS = {kind: f"{kind.lower()}s" for kind in (DEPLOYMENT, SET, POOL, MACHINE, CLUSTER, HEALTH_CHECK)}
+PLURALS = {
+    kind: f"{kind.lower()}s" for kind in (DEPLOYMENT, SET, POOL, MACHINE, CLUSTER, HEALTH_CHECK)
+}
 VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")
@@ -29,11 +44,15 @@ class _List(msgspec.Struct):
 
 
 class CapiApi:
-    """The calls of one API group and version. Every method raises only ProviderError. kube: the management cluster;
-    workload_api: the cluster of the Nodes, if it is another one."""
+    """The calls of one API group and version. Every method raises only ProviderError. kube: the
+    management cluster; workload_api: the cluster of the Nodes, if it is another one."""
 
     def __init__(
-        self, kube: KubeApi, annotations: CapiAnnotations, version: str, workload_api: KubeApi | None = None
+        self,
+        kube: KubeApi,
+        annotations: CapiAnnotations,
+        version: str,
+        workload_api: KubeApi | None = None,
     ) -> None:
         self._kube, self._keys, self._workload = kube, annotations, workload_api or kube
         self._base = f"/apis/{annotations.group}/{version}"
@@ -43,8 +62,8 @@ class CapiApi:
         return "/".join((f"{self._base}{scope}/{PLURALS[kind]}", *rest))
 
     def objects(self, kind: str, namespace: str) -> list[msgspec.Raw]:
-        """Return all objects of a kind, in a namespace or ("") in all, undecoded, so one malformed object does not hide
-        the others."""
+        """Return all objects of a kind, in a namespace or ("") in all, undecoded, so one malformed
+        object does not hide the others."""
         return self._all(self._path(kind, namespace))
 
     def resource(self, kind: str, namespace: str, name: str) -> CapiResource:
@@ -56,8 +75,8 @@ class CapiApi:
         return self._object(CapiMachine, MACHINE, namespace, name)
 
     def cluster_paused(self, namespace: str, name: str) -> bool:
-        """Return whether the Cluster's spec pauses everything that belongs to it; False without the permission to read
-        it."""
+        """Return whether the Cluster's spec pauses everything that belongs to it; False without
+        the permission to read it."""
         try:
             return self._object(CapiCluster, CLUSTER, namespace, name).paused
         except (NotFound, Unauthorized):
@@ -67,27 +86,44 @@ class CapiApi:
         """Return the current size, with the resourceVersion that a change of it must still find."""
         return self._object(Scale, kind, namespace, name, "scale")
 
-    def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
-        """Set the size if the resource is still at resource_version. Raises Conflict if it was changed, Transient if
-        the response does not confirm the write: a proxy's page with status 200 sets nothing."""
+    def set_scale(
+        self, kind: str, namespace: str, name: str, replicas: int, resource_version: str
+    ) -> None:
+        """Set the size if the resource is still at resource_version. Raises Conflict if it was
+        changed, Transient if the response does not confirm the write: a proxy's page with
+        status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
         path = self._path(kind, namespace, name, "scale")
         with _translated("PATCH", path):
-            answer = decode(self._kube.request("PATCH", path, body=body, content_type=MERGE_PATCH), Scale)
+            answer = decode(
+                self._kube.request("PATCH", path, body=body, content_type=MERGE_PATCH), Scale
+            )
         if answer.spec.replicas != replicas:
-            raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
+            raise Transient(
+                f"{kind} {namespace}/{name}: the API server's answer has another size than was set"
+            )
 
     def mark(self, machine: CapiMachine, value: str | None) -> None:
-        """Set the delete-machine annotation, or (None) remove it, only on this very Machine and not on one of the same
-        name. Raises Transient if the response does not confirm the write, because lowering the size relies on it."""
-        body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
+        """Set the delete-machine annotation, or (None) remove it, only on this very Machine and not
+        on one of the same name. Raises Transient if the response does not confirm the write,
+        because lowering the size relies on it."""
+        body = {
+            "metadata": {
+                "uid": machine.metadata.uid,
+                "annotations": {self._keys.delete_machine: value},
+            }
+        }
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
         answer = decode(ask(self._kube, "PATCH", path, body), CapiMachine)
         if answer.mark(self._keys) != value:
-            raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
+            raise Transient(
+                f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that "
+                "was set"
+            )
 
     def nodes(self) -> list[msgspec.Raw]:
-        """Return the workload cluster's Nodes, undecoded; called only if the caller was not given them."""
+        """Return the workload cluster's Nodes, undecoded; called only if the
+        caller was not given them."""
         return self._all("/api/v1/nodes", self._workload)
 
     def _object(self, shape: type[T], kind: str, *path: str) -> T:
@@ -108,7 +144,9 @@ def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except MALFORMED as error:
-        raise Transient(f"the API server's answer cannot be read as {kind.__name__.strip('_')}: {error}") from None
+        raise Transient(
+            f"the API server's answer cannot be read as {kind.__name__.strip('_')}: {error}"
+        ) from None
 
 
 def ask(kube: KubeApi, method: str, path: str, body: object | None = None) -> bytes:
@@ -121,7 +159,8 @@ def ask(kube: KubeApi, method: str, path: str, body: object | None = None) -> by
 
 @contextmanager
 def _translated(method: str, path: str) -> Iterator[None]:
-    """Map the client's errors to provider errors by status; Outscaler's other errors are raised unchanged."""
+    """Map the client's errors to provider errors by status; Outscaler's other
+    errors are raised unchanged."""
     try:
         yield
     except ProviderError:
@@ -173,24 +212,30 @@ class Served(msgspec.Struct, frozen=True):
 
 
 def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
-    """Return the version to use, the wanted one or the one the server prefers, and its kinds. kinds False saves a call
-    if only the version is needed. A wanted version is verified, because with one that is not served every object would
-    seem to be gone. Raises InvalidRequest if group or version is not served."""
+    """Return the version to use, the wanted one or the one the server prefers, and its kinds. kinds
+    False saves a call if only the version is needed. A wanted version is verified, because with one
+    that is not served every object would seem to be gone. Raises InvalidRequest if group or version
+    is not served."""
     version = wanted
     if not version:
         missing = (
-            f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
-            "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
+            f"this cluster does not serve the API group {group}; install Cluster API there, name "
+            "the group it uses in "
+            "providers.clusterapi.group, or the cluster it is in with "
+            "providers.clusterapi.kubeconfigSecret"
         )
         served = _served(kube, f"/apis/{group}", ApiGroup, missing)
-        version = served.preferred_version.version or next((each.version for each in served.versions or ()), "")
+        version = served.preferred_version.version or next(
+            (each.version for each in served.versions or ()), ""
+        )
         if not VERSION.match(version):
             but = f" but {version[:40]!r}" if version else ""
             raise InvalidRequest(f"the API group {group} serves no version{but}")
     if not (kinds or wanted):
         return Served(version)
     missing = (
-        f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of those "
+        f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, "
+        "or name one of those "
         "that `kubectl api-versions` lists"
     )
     resources = _served(kube, f"/apis/{group}/{version}", ServedList, missing).resources or ()

@@ -1,27 +1,31 @@
 """Reads all Cluster API objects once, and determines which Cluster is the one being scaled.
 
-There is one list per kind and namespace, independent of the number of groups and nodes. An unreadable list becomes a
-gap, and `unread` records which kinds are missing where. A group whose Machines are unknown
-is then reported as such and not as a group without machines.
+There is one list per kind and namespace, independent of the number of groups and nodes. An
+unreadable list becomes a gap, and `unread` records which kinds are missing where. A group whose
+Machines are unknown is then reported as such and not as a group without machines.
 
-A Machine's group follows from the chain of controllers, by UID. A selector would also match foreign and control-plane
-Machines, and a name may be reused, but a UID may not. Label specs of discovery are not used here, because they apply to
-the scalable resource only.
+A Machine's group follows from the chain of controllers, by UID. A selector would also match foreign
+and control-plane Machines, and a name may be reused, but a UID may not. Label specs of discovery
+are not used here, because they apply to the scalable resource only.
 
-The annotation on a Machine decides within one MachineSet. Between several of them the MachineDeployment decides, and
-not always for the one with the annotation, so a removal could delete a healthy node. When its size is lowered:
+The annotation on a Machine decides within one MachineSet. Between several of them the
+MachineDeployment decides, and not always for the one with the annotation, so a removal could delete
+a healthy node. When its size is lowered:
 
     MachineSets that request machines        strategy        scaled down
     one                                      any             that one
-    the newest and one older, or only older  RollingUpdate   a rollout: older and newest alternately, as it decides
+    the newest and one older, or only older  RollingUpdate   a rollout: older and newest
+                                                             alternately, as it decides
     several, and spec.paused                 any             all of them, in proportion
-    the newest and one older                 OnDelete        the older one, as long as it requests any
-    two older                                OnDelete        the oldest of them first, by a date that may be equal
+    the newest and one older                 OnDelete        the older one, as long as it requests
+                                                             any
+    two older                                OnDelete        the oldest of them first, by
+                                                             a date that may be equal
 
-Nothing is removed if the result is uncertain; otherwise only Machines of the set that is scaled down. An OnDelete
-deployment waits until a user deletes its outdated Machines, possibly forever. As long as all its Machines are of one
-set, outdated or not, it is scaled down like any other. If they are of several sets, the outdated ones may be removed
-and the others are blocked individually.
+Nothing is removed if the result is uncertain; otherwise only Machines of the set that is scaled
+down. An OnDelete deployment waits until a user deletes its outdated Machines, possibly forever. As
+long as all its Machines are of one set, outdated or not, it is scaled down like any other. If they
+are of several sets, the outdated ones may be removed and the others are blocked individually.
 """
 
 from __future__ import annotations
@@ -70,7 +74,8 @@ _WEAKENS = {
     SET: ("every MachineDeployment's instances",),
     DEPLOYMENT: ("which groups exist",),
     POOL: (),
-    CLUSTER: (),  # an undetected pause only causes waiting, because no controller reconciles a paused cluster
+    # an undetected pause only causes waiting, because no controller reconciles a paused cluster
+    CLUSTER: (),
     HEALTH_CHECK: (),
 }
 # Kinds of which a failed list is no gap: only a repair needs them, and says so (machine_life.py).
@@ -78,10 +83,11 @@ _SILENT = frozenset({HEALTH_CHECK})
 
 
 class CapiState(msgspec.Struct, frozen=True):
-    """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all. clusters: (namespace,
-    name) of all Clusters that were read. paused_clusters: of those whose spec pauses them. topology_replicas:
-    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology. failure_domains:
-    (namespace, name) of a Cluster -> the names of its failure domains."""
+    """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all.
+    clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec
+    pauses them. topology_replicas: (namespace, cluster, topology name) of workers whose size is set
+    in their Cluster's topology. failure_domains: (namespace, name) of a Cluster -> the names of its
+    failure domains."""
 
     resources: dict[str, tuple[CapiResource, ...]]
     machines: tuple[CapiMachine, ...]
@@ -94,14 +100,15 @@ class CapiState(msgspec.Struct, frozen=True):
     failure_domains: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def missing(self, kind: str, namespace: str) -> str:
-        """Return why the objects of that kind in that namespace are unknown, empty if they are known."""
+        """Return why the objects of that kind in that namespace are unknown,
+        empty if they are known."""
         return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
 
 
 def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
-    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere. The
-    Clusters are optional: a role without the right to list them only causes a gap. So are the MachineHealthChecks,
-    without a gap."""
+    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read
+    anywhere. The Clusters are optional: a role without the right to list them only causes a gap. So
+    are the MachineHealthChecks, without a gap."""
     reader = _CapiReader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
     resources = {kind: reader.all(kind, CapiResource) for kind in kinds}
@@ -129,7 +136,10 @@ def _of_all_namespaces(error: ProviderError) -> ProviderError:
     if not isinstance(error, Unauthorized) or error.code == "401":
         return error
     return Unauthorized(
-        f"{error.message}; set namespace in providers.clusterapi, or apply outscaler manifests rbac-capi-all",
+        (
+            f"{error.message}; set namespace in providers.clusterapi, or apply outscaler manifests "
+            "rbac-capi-all"
+        ),
         code=error.code,
     )
 
@@ -154,7 +164,9 @@ class _CapiReader:
                 self.failed, self.last_error = self.failed + 1, error
                 self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
                 if kind not in _SILENT:
-                    gap = MissingData(kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind])
+                    gap = MissingData(
+                        kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind]
+                    )
                     self.gaps.append(gap)
         return tuple(objects)
 
@@ -163,7 +175,9 @@ class _CapiReader:
             try:
                 yield decode(item, shape)
             except Transient as error:
-                self.gaps.append(MissingData(kind, error.message, name=_name(item), place=f"items[{index}]"))
+                self.gaps.append(
+                    MissingData(kind, error.message, name=_name(item), place=f"items[{index}]")
+                )
 
 
 class _WithMetadata(msgspec.Struct):
@@ -188,9 +202,13 @@ def controller(metadata: Metadata, kind: str) -> str:
 
 
 def has_deployment(machine_set: CapiResource) -> bool:
-    """Whether a MachineDeployment owns the set. Such a set is never a node group itself, even if its MachineDeployment
-    is filtered out or gone, because the two would be resized against each other."""
-    return any(owner.kind == DEPLOYMENT and owner.name for owner in machine_set.metadata.owner_references or ())
+    """Whether a MachineDeployment owns the set. Such a set is never a node group itself,
+    even if its MachineDeployment is filtered out or gone, because the two would be
+    resized against each other."""
+    return any(
+        owner.kind == DEPLOYMENT and owner.name
+        for owner in machine_set.metadata.owner_references or ()
+    )
 
 
 def by_deployment(machine_sets: Iterable[CapiResource]) -> dict[str, list[CapiResource]]:
@@ -203,16 +221,23 @@ def by_deployment(machine_sets: Iterable[CapiResource]) -> dict[str, list[CapiRe
 
 
 def by_group(
-    machines: Iterable[CapiMachine], machine_sets: Iterable[CapiResource], pools: Iterable[CapiResource] = ()
+    machines: Iterable[CapiMachine],
+    machine_sets: Iterable[CapiResource],
+    pools: Iterable[CapiResource] = (),
 ) -> dict[str, list[CapiMachine]]:
-    """Return resource UID -> its Machines, sorted by name. Machines without that chain (control plane, stand-alone)
-    belong to no group."""
-    owners = {each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid for each in machine_sets}
+    """Return resource UID -> its Machines, sorted by name. Machines without that chain (control
+    plane, stand-alone) belong to no group."""
+    owners = {
+        each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid
+        for each in machine_sets
+    }
     pool_uids = {pool.metadata.uid for pool in pools}
     groups: dict[str, list[CapiMachine]] = {}
     for machine in sorted(machines, key=lambda machine: machine.metadata.name):
         pool_uid = controller(machine.metadata, POOL)
-        if uid := owners.get(controller(machine.metadata, SET)) or (pool_uid if pool_uid in pool_uids else ""):
+        if uid := owners.get(controller(machine.metadata, SET)) or (
+            pool_uid if pool_uid in pool_uids else ""
+        ):
             groups.setdefault(uid, []).append(machine)
     return groups
 
@@ -221,8 +246,9 @@ def by_group(
 
 
 class Restraint(msgspec.Struct, frozen=True):
-    """What must not be removed now. group: why nothing may be, empty if something may. only: UID of the MachineSet
-    whose Machines may be removed, empty for all; others: why those of the other sets may not."""
+    """What must not be removed now. group: why nothing may be, empty if something may.
+    only: UID of the MachineSet whose Machines may be removed, empty for all; others: why
+    those of the other sets may not."""
 
     group: str = ""
     only: str = ""
@@ -237,12 +263,16 @@ def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) ->
     only = gives_way(DEPLOYMENT, deployment, machine_sets)
     if only is None:
         return Restraint(reason)
-    return Restraint(only=only.metadata.uid, others=f"MachineSet {only.metadata.name} would become smaller: {reason}")
+    return Restraint(
+        only=only.metadata.uid,
+        others=f"MachineSet {only.metadata.name} would become smaller: {reason}",
+    )
 
 
 def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> str:
-    """Return why removals must wait, empty if they need not. machine_sets: those the deployment controls. A set without
-    a revision is ignored. A revision that is not a number makes the latest one unknown, so removals wait."""
+    """Return why removals must wait, empty if they need not. machine_sets: those the deployment
+    controls. A set without a revision is ignored. A revision that is not a number makes the latest
+    one unknown, so removals wait."""
     on_delete = deployment.strategy == ON_DELETE
     if deployment.is_true("RollingOut") and not on_delete:
         return "the MachineDeployment is rolling out"
@@ -262,41 +292,53 @@ def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) 
     return f"MachineSet {older[0]} of an earlier revision still has machines{rests}"
 
 
-def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiResource]) -> CapiResource | None:
+def gives_way(
+    kind: str, resource: CapiResource, machine_sets: Sequence[CapiResource]
+) -> CapiResource | None:
     """Return the one MachineSet that is scaled down with the resource, None if it is uncertain."""
     if kind != DEPLOYMENT:
         return resource
-    requesting = [machine_set for machine_set in machine_sets if (machine_set.spec.replicas or 0) > 0]
+    requesting = [
+        machine_set for machine_set in machine_sets if (machine_set.spec.replicas or 0) > 0
+    ]
     all_known = all(revision_of(machine_set) >= 0 for machine_set in machine_sets)
-    if len(requesting) > 1 and all_known and resource.strategy == ON_DELETE and not resource.spec.paused:
+    if (
+        len(requesting) > 1
+        and all_known
+        and resource.strategy == ON_DELETE
+        and not resource.spec.paused
+    ):
         newest = max(machine_sets, key=revision_of)
         requesting = [machine_set for machine_set in requesting if machine_set is not newest]
     return requesting[0] if len(requesting) == 1 else None
 
 
 def latest_revision(machine_sets: Iterable[CapiResource]) -> int:
-    """Return the newest revision of a deployment's MachineSets; -1 if there is none, or if one is not a number. A set
-    without a revision is ignored."""
-    with_revision = [machine_set for machine_set in machine_sets if REVISION in machine_set.annotations]
+    """Return the newest revision of a deployment's MachineSets; -1 if there is none, or if one is
+    not a number. A set without a revision is ignored."""
+    with_revision = [
+        machine_set for machine_set in machine_sets if REVISION in machine_set.annotations
+    ]
     revisions = [revision_of(machine_set) for machine_set in with_revision]
     return max(revisions) if revisions and min(revisions) >= 0 else -1
 
 
 def revision_of(machine_set: CapiResource) -> int:
-    """Return the revision of a MachineDeployment's MachineSet; -1 if it is missing or not a number."""
+    """Return the revision of a MachineDeployment's MachineSet; -1 if it is
+    missing or not a number."""
     text = machine_set.annotations.get(REVISION, "")
     return int(text) if text.isascii() and text.isdigit() else -1
 
 
-# -- ownership
-# One management cluster holds the objects of many clusters. A group of another cluster looks like machines that never
-# joined, and such machines get deleted. A group is therefore used only if it certainly belongs to this cluster; in
-# doubt there are no groups.
+# -- ownership One management cluster holds the objects of many clusters. A group of another cluster
+# looks like machines that never joined, and such machines get deleted. A group is therefore used
+# only if it certainly belongs to this cluster; in doubt there are no groups.
 #
-# A cluster named in the policy is authoritative. Annotations of Nodes are then only hints. Without a name in the
-# policy, the cluster of more than half of the Nodes is used. The owner of a kubelet writes the annotations and the
-# providerID of its Node, so neither is proof by itself. Cluster API's own objects take precedence over a Node's
-# annotations, and one Node never has more than one vote.
+# A cluster named in the policy is authoritative. Annotations of Nodes are then only hints. Without
+# a name in the policy, the cluster of more than half of the Nodes is used. The owner of a kubelet
+# writes the annotations and the providerID of its Node, so neither is proof by itself. Cluster
+# API's own objects take precedence over a Node's annotations, and one Node never has more than one
+# vote.
 #
 #     in descending order of certainty                                    the Node belongs to
 #     one Machine's nodeRef has its name, and the ids do not differ       that Machine's cluster
@@ -347,21 +389,26 @@ def own_cluster(
     return Ours(cluster, () if isinstance(cluster, Doubt) else _contradictions(votes, cluster))
 
 
-def _configured(votes: Sequence[Vote], clusters: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
-    """Return the one cluster of these names, regardless of the Nodes' annotations. A Doubt if Cluster API has most
-    Nodes as Machines of another cluster, because the settings then name the wrong one."""
+def _configured(
+    votes: Sequence[Vote], clusters: Iterable[OwnCluster], names: frozenset[str]
+) -> OwnCluster | Doubt:
+    """Return the one cluster of these names, regardless of the Nodes' annotations. A
+    Doubt if Cluster API has most Nodes as Machines of another cluster, because the
+    settings then name the wrong one."""
     candidates = sorted(cluster for cluster in clusters if cluster.name in names)
     named = ", ".join(sorted(names))
     if not candidates:
         return Doubt(
-            f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in the namespaces searched"
+            f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in "
+            "the namespaces searched"
         )
     if len(candidates) > 1:
         return _several(candidates)
     proven = _majority((vote for vote in votes if vote.proven), total=len(votes))
     if proven is not None and proven != candidates[0]:
         return Doubt(
-            f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is {named}: "
+            f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is "
+            f"{named}: "
             "correct clusterName and namespace in providers.clusterapi"
         )
     return candidates[0]
@@ -371,12 +418,15 @@ def _elected(votes: Sequence[Vote], clusters: Iterable[OwnCluster]) -> OwnCluste
     """Return the cluster of more than half of the Nodes that belong to any cluster."""
     if not (counts := _tally(votes)):
         return Doubt(
-            "no Node is a Machine's, and none carries a usable annotation cluster-name, so it is unknown whose "
+            "no Node is a Machine's, and none carries a usable annotation cluster-name, so it is "
+            "unknown whose "
             "MachineDeployments are this cluster's: set clusterName in providers.clusterapi"
         )
     winner = _majority(votes)
     if winner is None:
-        shown = ", ".join(f"{_list([cluster])} ({count})" for cluster, count in list(counts.items())[:_SHOWN])
+        shown = ", ".join(
+            f"{_list([cluster])} ({count})" for cluster, count in list(counts.items())[:_SHOWN]
+        )
         return Doubt(
             f"the Nodes are of several clusters, and none has more than half of them: {shown}: set "
             "clusterName and namespace in providers.clusterapi to the right one"
@@ -390,20 +440,27 @@ def _elected(votes: Sequence[Vote], clusters: Iterable[OwnCluster]) -> OwnCluste
 def _several(clusters: Sequence[OwnCluster]) -> Doubt:
     more = f" and {len(clusters) - _SHOWN} more" if len(clusters) > _SHOWN else ""
     return Doubt(
-        f"{_list(clusters[:_SHOWN])}{more} could all be this cluster: set namespace and clusterName in "
+        f"{_list(clusters[:_SHOWN])}{more} could all be this cluster: set namespace and "
+        "clusterName in "
         "providers.clusterapi to one of them"
     )
 
 
 def _contradictions(votes: Sequence[Vote], own_cluster: OwnCluster) -> tuple[MissingData, ...]:
-    """Report Nodes whose annotations name another cluster. They have no effect, but the operator should check them."""
-    other = [(vote.node, vote.annotated) for vote in votes if vote.annotated and _is_other(vote.annotated, own_cluster)]
+    """Report Nodes whose annotations name another cluster. They have no effect, but the
+    operator should check them."""
+    other = [
+        (vote.node, vote.annotated)
+        for vote in votes
+        if vote.annotated and _is_other(vote.annotated, own_cluster)
+    ]
     if not other:
         return ()
     more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
     text = (
         f"annotations of {', '.join(node for node, _ in other[:_SHOWN])}{more} name the cluster "
-        f"{_list(sorted({cluster for _, cluster in other})[:_SHOWN])}, and this cluster is {_list([own_cluster])}: the "
+        f"{_list(sorted({cluster for _, cluster in other})[:_SHOWN])}, and this cluster is "
+        f"{_list([own_cluster])}: the "
         "annotations are ignored"
     )
     return (MissingData("Node", text, name=other[0][0]),)
@@ -422,8 +479,9 @@ def _list(clusters: Iterable[OwnCluster]) -> str:
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """One Node's vote. cluster: the cluster of the Node. proven: by an object of Cluster API. annotated: the cluster in
-    its annotations, even if another is proven; None for a Node without the annotation."""
+    """One Node's vote. cluster: the cluster of the Node. proven: by an object of Cluster
+    API. annotated: the cluster in its annotations, even if another is proven; None for a
+    Node without the annotation."""
 
     node: str
     cluster: OwnCluster | None
@@ -432,7 +490,10 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 def _votes(
-    nodes: Iterable[Node], machines: Iterable[CapiMachine], pools: Iterable[CapiResource], annotations: CapiAnnotations
+    nodes: Iterable[Node],
+    machines: Iterable[CapiMachine],
+    pools: Iterable[CapiResource],
+    annotations: CapiAnnotations,
 ) -> list[Vote]:
     """Return one vote per Node, in the order of the Nodes."""
     recorded, votes = _RecordedNodes(machines, pools, annotations), []
@@ -453,8 +514,8 @@ def _votes(
 
 
 def _majority(votes: Iterable[Vote], total: int = 0) -> OwnCluster | None:
-    """Return the cluster with more than half of the votes; None if there is none. total: require more than half of this
-    number instead, e.g. of all Nodes."""
+    """Return the cluster with more than half of the votes; None if there is none. total: require
+    more than half of this number instead, e.g. of all Nodes."""
     counts = _tally(votes)
     total = total or sum(counts.values())
     return next((cluster for cluster, count in counts.items() if count * 2 > total), None)
@@ -467,10 +528,14 @@ def _tally(votes: Iterable[Vote]) -> Mapping[OwnCluster, int]:
 
 
 class _RecordedNodes:
-    """The clusters of Nodes according to Cluster API's objects. Objects without a cluster name are ignored."""
+    """The clusters of Nodes according to Cluster API's objects. Objects without a
+    cluster name are ignored."""
 
     def __init__(
-        self, machines: Iterable[CapiMachine], pools: Iterable[CapiResource], annotations: CapiAnnotations
+        self,
+        machines: Iterable[CapiMachine],
+        pools: Iterable[CapiResource],
+        annotations: CapiAnnotations,
     ) -> None:
         self._by_name: dict[str, list[tuple[str, OwnCluster]]] = {}
         self._by_id: dict[str, set[OwnCluster]] = {}

@@ -1,43 +1,52 @@
 """Removes named Machines: annotates all of them, then lowers the size once.
 
-Upstream writes annotations and sizes alternately and keeps no record. Here every call reads the group's state
-(scale_up.py) and takes the next step from there. It may be repeated, interrupted at any point, and run concurrently
-with removals of other nodes of the same group:
+Upstream writes annotations and sizes alternately and keeps no record. Here every call reads the
+group's state (scale_up.py) and takes the next step from there. It may be repeated, interrupted at
+any point, and run concurrently with removals of other nodes of the same group:
 
     targets            size                                then
     none alive         any                                 done
-    alive              above the living Machines           poll again: a lower size would only cancel new Machines
+    alive              above the living Machines           poll again: a lower size would
+                                                           only cancel new Machines
     some unannotated   any                                 annotate them
-    all annotated      does not cover all annotations      lower it, with the resourceVersion read before the Machines
+    all annotated      does not cover all annotations      lower it, with the resourceVersion
+                                                           read before the Machines
     all annotated      covers all annotations              poll again until their deletion has begun
 
-The new size follows from the annotated living Machines and not from planned numbers, because several nodes of a group
-are drained concurrently and finish at different times. This relies on MachineSets deleting annotated Machines first, so
-it is done only if it is certain which MachineSet is scaled down (capi_state.py).
+The new size follows from the annotated living Machines and not from planned numbers, because
+several nodes of a group are drained concurrently and finish at different times. This relies on
+MachineSets deleting annotated Machines first, so it is done only if it is certain which MachineSet
+is scaled down (capi_state.py).
 
-Immediately before annotations and size are written, Machines and Nodes are compared again (check_identity). A Machine
-that is no longer that of the drained Node, or a Node that two Machines claim, is not removed.
+Immediately before annotations and size are written, Machines and Nodes are compared again
+(check_identity). A Machine that is no longer that of the drained Node, or a Node that two
+Machines claim, is not removed.
 
-Machines that never joined (kind "discard") are deleted in the same way, with two differences: the minimum does not
-apply, because they are not Nodes, and a Machine that has its Node by now is kept (docs/providers/clusterapi.md "Node
-removal").
+Machines that never joined (kind "discard") are deleted in the same way, with two differences: the
+minimum does not apply, because they are not Nodes, and a Machine that has its Node by now is kept
+(docs/providers/clusterapi.md "Node removal").
 
-A MachinePool's provider should delete the annotated Machine first, but some do not, and a pool without Machines cannot
-be given any preference. Comparing the size with the living instances would then lower the size repeatedly. Therefore a
-pool's size is lowered once per removal, however often the step is repeated. The size and the version it was read with
-are recorded first, in InProgress.data, and the write is bound to that version.
+A MachinePool's provider should delete the annotated Machine first, but some do not, and a pool
+without Machines cannot be given any preference. Comparing the size with the living instances would
+then lower the size repeatedly. Therefore a pool's size is lowered once per removal, however often
+the step is repeated. The size and the version it was read with are recorded first, in
+InProgress.data, and the write is bound to that version.
 
     recorded            the size now                  then
-    nothing             any                           annotate the Machines, record size and version, nothing else
-    size R, version V   still R at V                  lower it over V, by the number of remaining targets
+    nothing             any                           annotate the Machines, record size
+                                                      and version, nothing else
+    size R, version V   still R at V                  lower it over V, by the
+                                                      number of remaining targets
     size R, version V   R or more, at another V       record again: another party changed it
-    size R              below R                       lowered: poll again until the instances are gone
-    size R              R or more, lowered meanwhile  fail: it was raised since, and another instance may be deleted
+    size R              below R                       lowered: poll again until the instances are
+                                                      gone
+    size R              R or more, lowered meanwhile  fail: it was raised since, and
+                                                      another instance may be deleted
 
-After the size is lowered, the pool must be about to delete as many instances as there are remaining targets. If there
-are fewer, the pool has deleted others, and the removal fails without another attempt. For the same reason, removals of
-one pool run one after another. A change that was undone concurrently shows in the generation, which counts the changes
-of the spec.
+After the size is lowered, the pool must be about to delete as many instances as there are remaining
+targets. If there are fewer, the pool has deleted others, and the removal fails without another
+attempt. For the same reason, removals of one pool run one after another. A change that was undone
+concurrently shows in the generation, which counts the changes of the spec.
 """
 
 from __future__ import annotations
@@ -81,17 +90,25 @@ from chalicelib.providers.clusterapi.scale_up import (
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+)
 
-# Seconds: MachineSets act within one; Machines are created within a few; a pool's provider takes longer to choose; the
-# record of a pool's size is stored before the size may be written.
+# Seconds: MachineSets act within one; Machines are created within a few; a pool's provider takes
+# longer to choose; the record of a pool's size is stored before the size may be written.
 _LOOK_AGAIN, _WAIT_FOR_MACHINES, _LOOK_AT_POOL_AGAIN, _RECORDED = 2.0, 10.0, 5.0, 1.0
 _SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
 _RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
 
 
 def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does
+    not belong to the group."""
     if operation.spec.group.startswith(f"{POOL}/"):
         return _delete_from_pool(context, operation)
     targets = _handles(operation)
@@ -100,14 +117,22 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
         view = _look(context, operation, targets)
         if not view.standing.targets:
             never_joined = noted(operation, NEVER_JOINED) or 0
-            return Succeeded({"to": view.standing.size, "removed": ", ".join(targets), NEVER_JOINED: never_joined})
+            return Succeeded(
+                {
+                    "to": view.standing.size,
+                    "removed": ", ".join(targets),
+                    NEVER_JOINED: never_joined,
+                }
+            )
         if view.standing.excess < 0:
             note = "machines of this group are still being made"
             return InProgress(_WAIT_FOR_MACHINES, "remove", dict(operation.status.data), note)
         if stalled := _stalled_machine(context, view.standing):
-            # Not InProgress: nothing was started, and the caller must check the nodes again before it retries.
+            # Not InProgress: nothing was started, and the caller must check the nodes
+            # again before it retries.
             raise Conflict(
-                f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it first"
+                f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to "
+                "look at it first"
             )
         try:
             return _Attempt(context, operation, view).run()
@@ -116,19 +141,24 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
         except (Conflict, NotFound) as error:  # changed or deleted since it was read
             changed = error
     state = _look(context, operation, targets).standing
-    if state.goal < state.size:  # give up for now, unless the size was lowered for our annotations meanwhile
+    # give up for now, unless the size was lowered for our annotations meanwhile
+    if state.goal < state.size:
         unmark(context, operation, state.targets)
     raise changed
 
 
 def cancel_delete(context: CapiContext, operation: Operation) -> bool:
-    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError, among them
-    Transient while the size may still be lowered for them. False if it was lowered already, or if none of them is
-    alive. True if the group is gone: there is nothing to undo, and no controller would choose a Machine."""
+    """Remove our annotations from targets that are not to be deleted any more. Raises
+    ProviderError, among them Transient while the size may still be lowered for them. False if it
+    was lowered already, or if none of them is alive. True if the group is gone: there is nothing to
+    undo, and no controller would choose a Machine."""
     try:
         if operation.spec.group.startswith(f"{POOL}/"):
             view = _look_at_pool(context, operation, checked=False)
-            state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
+            state, pending = (
+                view.standing,
+                view.excess >= view.left and view.standing.targets_marked,
+            )
         else:
             state = _look(context, operation, _handles(operation), checked=False).standing
             pending = state.targets_marked and state.goal >= state.size
@@ -165,10 +195,13 @@ def _handles(operation: Operation) -> dict[str, str]:
     return handles
 
 
-def _look(context: CapiContext, operation: Operation, targets: dict[str, str], *, checked: bool = True) -> _View:
+def _look(
+    context: CapiContext, operation: Operation, targets: dict[str, str], *, checked: bool = True
+) -> _View:
     subject = context.subject(operation.spec.group, checked=checked)
     sets = machine_sets(context.api, subject)
-    # The size is read before the Machines: a change after this read fails the precondition of the write.
+    # The size is read before the Machines: a change after this read fails the
+    # precondition of the write.
     scale = context.api.scale(subject.kind, subject.namespace, subject.name)
     own, foreign = machines_of(context.api, subject, sets)
     check_membership(subject, targets, own, foreign)
@@ -177,12 +210,16 @@ def _look(context: CapiContext, operation: Operation, targets: dict[str, str], *
 
 
 def _stalled_machine(context: CapiContext, state: Standing) -> str:
-    """Return a Machine that a lower size would delete although the function that annotated it has stopped; empty if
-    none. A pod may have been scheduled to its node since that function checked it."""
+    """Return a Machine that a lower size would delete although the function that
+    annotated it has stopped; empty if none. A pod may have been scheduled to its node
+    since that function checked it."""
     if state.others_settled:
         return ""
     now, keys = context.now(), context.settings.keys
-    return next((machine.handle for machine in state.others if has_stalled(machine.mark(keys) or "", now)), "")
+    return next(
+        (machine.handle for machine in state.others if has_stalled(machine.mark(keys) or "", now)),
+        "",
+    )
 
 
 class _Attempt:
@@ -192,18 +229,19 @@ class _Attempt:
         self._context, self._operation, self._view = context, operation, view
 
     def run(self) -> Outcome:
-        """Return InProgress until the targets are deleted. Raises Conflict if the group changed meanwhile; the
-        annotations then stay."""
+        """Return InProgress until the targets are deleted. Raises Conflict if the group changed
+        meanwhile; the annotations then stay."""
         context, operation, state = self._context, self._operation, self._view.standing
         if state.goal < state.size or not state.targets_marked:
             check_identity(context, operation, state.targets, self._view.machines)
         if not state.others_settled:
-            # Annotated Machines that the size does not account for could be deleted instead of the targets. Recent ones
-            # of Outscaler belong to a concurrent removal: the goal counts them, whichever removal lowers it first.
+            # Annotated Machines that the size does not account for could be deleted instead of the
+            # targets. Recent ones of Outscaler belong to a concurrent removal: the goal counts
+            # them, whichever removal lowers it first.
             state = msgspec.structs.replace(state, others=without_forgotten(context, state.others))
         try:
-            # A rollout temporarily has more Machines than the size, so a removal that looks accounted for may not
-            # have begun.
+            # A rollout temporarily has more Machines than the size, so a removal that looks
+            # accounted for may not have begun.
             if state.goal < state.size or not state.targets_marked:
                 self._check(state)
             set_marks(context, operation, state.targets, renewed=state.goal < state.size)
@@ -215,45 +253,59 @@ class _Attempt:
         if state.goal < state.size:
             self._lower(state)
         names = ", ".join(machine.handle for machine in state.targets)
-        # These Machines were counted as upcoming nodes, so pods that wait for them must be planned again at once.
+        # These Machines were counted as upcoming nodes, so pods that wait for them must
+        # be planned again at once.
         never_joined = sum(1 for machine in state.targets if machine.status.node_ref is None)
         data = {NEVER_JOINED: str(never_joined)}
         return InProgress(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
 
     def _check(self, state: Standing) -> None:
-        """Raise below the minimum, and unless it is certain that only annotated Machines are deleted. state: of all
-        marks, those of other operations included, also where they have expired."""
+        """Raise below the minimum, and unless it is certain that only annotated
+        Machines are deleted. state: of all marks, those of other operations included,
+        also where they have expired."""
         subject, sets = self._view.subject, self._view.sets
-        if self._operation.spec.kind is not OperationKind.DELETE_INSTANCES and state.goal < state.size:
+        if (
+            self._operation.spec.kind is not OperationKind.DELETE_INSTANCES
+            and state.goal < state.size
+        ):
             subject.check_minimum(state.goal)
         only = gives_way(subject.kind, subject.resource, sets)
         if only is None or subject.resource.strategy != ON_DELETE:
-            chooses = "several of its MachineSets have machines, and it would choose which of them becomes smaller"
+            chooses = (
+                "several of its MachineSets have machines, and it would choose which of them "
+                "becomes smaller"
+            )
             if reason := rolling_out(subject.resource, sets) or (chooses if only is None else ""):
                 raise ScalableResourceState(f"{subject.group}: {reason}")
         if only is not None and subject.kind != SET:
             self._check_machine_set(only, state)
 
     def _check_machine_set(self, resource: CapiResource, state: Standing) -> None:
-        """Raise unless all annotations are on Machines of the one set that is scaled down. If it is one of several
-        sets, it must also have no deletion pending, because the deployment's size does not show the size of each."""
+        """Raise unless all annotations are on Machines of the one set that is scaled down. If it is
+        one of several sets, it must also have no deletion pending, because the deployment's size
+        does not show the size of each."""
         uid, name = resource.metadata.uid, resource.metadata.name
         for machine in (*state.targets, *state.others):
             if controller(machine.metadata, SET) != uid:
                 raise ScalableResourceState(
-                    f"{MACHINE} {machine.handle} stays: {self._operation.spec.group} has MachineSet "
+                    f"{MACHINE} {machine.handle} stays: {self._operation.spec.group} has "
+                    "MachineSet "
                     f"{name} to make smaller first"
                 )
         if sum(1 for machine_set in self._view.sets if machine_set.spec.replicas) < 2:
             return
         count = sum(1 for machine in state.living if controller(machine.metadata, SET) == uid)
         if count != (resource.spec.replicas or 0):
-            raise Conflict(f"MachineSet {name} has {count} machines and asks for {resource.spec.replicas or 0}")
+            raise Conflict(
+                f"MachineSet {name} has {count} machines and asks for {resource.spec.replicas or 0}"
+            )
 
     def _lower(self, state: Standing) -> None:
         subject = self._view.subject
         try:
-            self._context.api.set_scale(subject.kind, subject.namespace, subject.name, state.goal, self._view.version)
+            self._context.api.set_scale(
+                subject.kind, subject.namespace, subject.name, state.goal, self._view.version
+            )
         except (Transient, Throttled, Conflict):
             raise  # the write may have happened, or will: the annotations stay for the next call
         except ProviderError:
@@ -265,10 +317,10 @@ class _Attempt:
 
 
 class _PoolView(msgspec.Struct, frozen=True):
-    """The state of a pool and of the targets. Some of its instances have a Machine and some are only an entry in a list
-    of provider ids; a removal may contain both, identified by their handles at planning time. bare: the targets that
-    are listed without a Machine. size: the number of the pool's instances, without leaving Machines. machines: all
-    Machines of the namespace."""
+    """The state of a pool and of the targets. Some of its instances have a Machine and some are
+    only an entry in a list of provider ids; a removal may contain both, identified by their handles
+    at planning time. bare: the targets that are listed without a Machine. size: the number of the
+    pool's instances, without leaving Machines. machines: all Machines of the namespace."""
 
     subject: Subject
     version: str
@@ -284,7 +336,8 @@ class _PoolView(msgspec.Struct, frozen=True):
 
     @property
     def excess(self) -> int:
-        """The number of instances that the pool is about to delete; negative while some are still to be created."""
+        """The number of instances that the pool is about to delete; negative while some
+        are still to be created."""
         return self.size - self.standing.size
 
     @property
@@ -294,14 +347,18 @@ class _PoolView(msgspec.Struct, frozen=True):
 
 
 def _look_at_pool(context: CapiContext, operation: Operation, *, checked: bool = True) -> _PoolView:
-    """Return the pool, its size with the version, and the targets that still exist. checked: raise if it must not be
-    changed. Raises ProviderError: InvalidRequest for a target that does not belong to the pool."""
+    """Return the pool, its size with the version, and the targets that still exist. checked:
+    raise if it must not be changed. Raises ProviderError: InvalidRequest for a target that
+    does not belong to the pool."""
     if checked:
         context.check_named()
-    # The size and its version are read before the list in the pool itself: a newer list then only causes a Conflict.
+    # The size and its version are read before the list in the pool itself: a newer list
+    # then only causes a Conflict.
     kind, _, rest = operation.spec.group.partition("/")
     namespace, _, name = rest.partition("/")
-    scale = context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
+    scale = (
+        context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
+    )
     subject = context.subject(operation.spec.group, checked=checked)
     if scale is None:
         raise InvalidRequest(f"{operation.spec.group} is not a node group of Cluster API")
@@ -317,9 +374,13 @@ def _look_at_pool(context: CapiContext, operation: Operation, *, checked: bool =
 def _pool_targets(
     operation: Operation, unclaimed: Sequence[str], own: Sequence[CapiMachine]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return (Machine handle -> instance id, provider ids listed without a Machine) of the targets that are still
-    listed. unclaimed: all of the pool's provider ids that no Machine has."""
-    by_id = {normalise(machine.spec.provider_id): machine.handle for machine in own if machine.spec.provider_id}
+    """Return (Machine handle -> instance id, provider ids listed without a Machine) of the targets
+    that are still listed. unclaimed: all of the pool's provider ids that no Machine has."""
+    by_id = {
+        normalise(machine.spec.provider_id): machine.handle
+        for machine in own
+        if machine.spec.provider_id
+    }
     handles: dict[str, str] = {}
     bare: list[str] = []
     for target in operation.spec.targets:
@@ -330,7 +391,9 @@ def _pool_targets(
         elif provider_id in unclaimed:
             bare.append(provider_id)
         elif provider_id:  # not the exact id: its last segment, if that is unique
-            similar = [listed for listed in unclaimed if normalise(listed) == normalise(provider_id)]
+            similar = [
+                listed for listed in unclaimed if normalise(listed) == normalise(provider_id)
+            ]
             bare.extend(similar if len(similar) == 1 else ())
         elif handle.count("/") == 1:
             handles[handle] = target.instance
@@ -345,7 +408,9 @@ def _delete_from_pool(context: CapiContext, operation: Operation) -> Outcome:
     state = view.standing
     if not view.left:
         names = ", ".join(target.node or target.instance for target in operation.spec.targets)
-        return Succeeded({"to": state.size, "removed": names, NEVER_JOINED: noted(operation, NEVER_JOINED) or 0})
+        return Succeeded(
+            {"to": state.size, "removed": names, NEVER_JOINED: noted(operation, NEVER_JOINED) or 0}
+        )
     if outcome := _lowered(context, operation, view):
         return outcome
     # Another party has lowered the size sufficiently, or raised it above the existing instances.
@@ -354,12 +419,17 @@ def _delete_from_pool(context: CapiContext, operation: Operation) -> Outcome:
     if view.excess < 0:
         return _wait(operation, "instances of this pool are still being made")
     if others := without_forgotten(context, state.others):
-        # If the Machines of two removals were annotated, the pool could delete the wrong one first. If two have
-        # annotated at once, the operation with the larger id removes its annotations.
+        # If the Machines of two removals were annotated, the pool could delete the wrong one first.
+        # If two have annotated at once, the operation with the larger id removes its annotations.
         marks = (machine.mark(context.settings.keys) or "" for machine in others)
-        if min(mark.removeprefix(MARK_PREFIX).rpartition("/")[0] for mark in marks) < operation.spec.id:
+        if (
+            min(mark.removeprefix(MARK_PREFIX).rpartition("/")[0] for mark in marks)
+            < operation.spec.id
+        ):
             release_marks(context, operation, state.targets)
-        return _wait(operation, f"{', '.join(machine.handle for machine in others)} of this pool goes first")
+        return _wait(
+            operation, f"{', '.join(machine.handle for machine in others)} of this pool goes first"
+        )
     try:
         return _lower_once(context, operation, view)
     except (Transient, Throttled, Conflict):
@@ -370,8 +440,9 @@ def _delete_from_pool(context: CapiContext, operation: Operation) -> Outcome:
 
 
 def _lowered(context: CapiContext, operation: Operation, view: _PoolView) -> Outcome | None:
-    """Return InProgress after the size was lowered. Removes the annotations and raises ScalableResourceState once
-    instances other than the targets were deleted for it, or may have been."""
+    """Return InProgress after the size was lowered. Removes the annotations and
+    raises ScalableResourceState once instances other than the targets were deleted
+    for it, or may have been."""
     recorded, generation = noted(operation, _SIZE), noted(operation, _GENERATION)
     if recorded is None:
         return None
@@ -381,18 +452,29 @@ def _lowered(context: CapiContext, operation: Operation, view: _PoolView) -> Out
     if not smaller and not undone:
         return None
     if smaller and view.excess >= view.left:
-        return InProgress(_LOOK_AT_POOL_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
+        return InProgress(
+            _LOOK_AT_POOL_AGAIN,
+            "remove",
+            dict(operation.status.data),
+            f"{view.names}: not gone yet",
+        )
     unmark(context, operation, view.standing.targets)
     raise ScalableResourceState(
-        f"{operation.spec.group} became smaller without {view.names}: its provider took other instances"
+        (
+            f"{operation.spec.group} became smaller without {view.names}: its provider took other "
+            "instances"
+        )
         if smaller
-        else f"{operation.spec.group} was made smaller for {view.names} and larger again before they were gone"
+        else (
+            f"{operation.spec.group} was made smaller for {view.names} and larger again before "
+            "they were gone"
+        )
     )
 
 
 def _wait(operation: Operation, note: str) -> Outcome:
-    """Return InProgress without the record. It has not been acted on, as _lowered has verified, and is useless once the
-    pool has changed."""
+    """Return InProgress without the record. It has not been acted on, as _lowered has verified, and
+    is useless once the pool has changed."""
     data = {key: value for key, value in operation.status.data.items() if key not in _RECORD}
     return InProgress(_WAIT_FOR_MACHINES, "remove", data, note)
 
@@ -403,8 +485,11 @@ def _lower_once(context: CapiContext, operation: Operation, view: _PoolView) -> 
     nodes = check_identity(context, operation, state.targets, view.machines)
     _check_pool(context, operation, view, goal, nodes)
     set_marks(context, operation, state.targets)
-    if operation.status.data.get(_VERSION) != view.version or operation.status.data.get(_SIZE) != str(size):
-        # These instances were counted as upcoming nodes, so pods that wait for them must be planned again at once.
+    if operation.status.data.get(_VERSION) != view.version or operation.status.data.get(
+        _SIZE
+    ) != str(size):
+        # These instances were counted as upcoming nodes, so pods that wait for them must
+        # be planned again at once.
         unjoined = sum(1 for machine in state.targets if machine.status.node_ref is None)
         unjoined += len(view.bare) if operation.spec.kind is OperationKind.DELETE_INSTANCES else 0
         record = {
@@ -419,12 +504,16 @@ def _lower_once(context: CapiContext, operation: Operation, view: _PoolView) -> 
         context.api.set_scale(subject.kind, subject.namespace, subject.name, goal, view.version)
     except Conflict:
         return InProgress(_RECORDED, "remove", data, "the pool has changed meanwhile")
-    return InProgress(_LOOK_AT_POOL_AGAIN, "remove", data, f"{view.names}: the deletion has not begun")
+    return InProgress(
+        _LOOK_AT_POOL_AGAIN, "remove", data, f"{view.names}: the deletion has not begun"
+    )
 
 
-def _check_pool(context: CapiContext, operation: Operation, view: _PoolView, goal: int, nodes: Nodes) -> None:
-    """Raise below the minimum, and for a target without a Machine that might not be the deleted one, or that is not the
-    planned Node."""
+def _check_pool(
+    context: CapiContext, operation: Operation, view: _PoolView, goal: int, nodes: Nodes
+) -> None:
+    """Raise below the minimum, and for a target without a Machine that might not be the deleted
+    one, or that is not the planned Node."""
     subject, discards = view.subject, operation.spec.kind is OperationKind.DELETE_INSTANCES
     if not discards:
         subject.check_minimum(goal)
@@ -432,7 +521,9 @@ def _check_pool(context: CapiContext, operation: Operation, view: _PoolView, goa
         return
     if view.size > len(view.bare):
         if view.standing.living:
-            raise ScalableResourceState(f"{subject.group} has Machines, but none yet for {', '.join(view.bare)}")
+            raise ScalableResourceState(
+                f"{subject.group} has Machines, but none yet for {', '.join(view.bare)}"
+            )
         if not context.settings.allow_pool_shrink:
             raise InvalidRequest(cannot_choose(subject.resource))
     drained = {target.node for target in operation.spec.targets}
@@ -442,7 +533,9 @@ def _check_pool(context: CapiContext, operation: Operation, view: _PoolView, goa
         if doubt := match.doubt or elsewhere:
             raise ScalableResourceState(f"instance {provider_id} stays: {doubt}")
         if match.node is not None and discards:
-            raise ScalableResourceState(f"instance {provider_id} has joined as node {match.node.name} meanwhile")
+            raise ScalableResourceState(
+                f"instance {provider_id} has joined as node {match.node.name} meanwhile"
+            )
         if match.node is not None and match.node.name not in drained:
             raise ScalableResourceState(
                 f"instance {provider_id} is node {match.node.name} by now, which was not drained"

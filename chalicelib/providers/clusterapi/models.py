@@ -1,10 +1,12 @@
-"""The used fields of Cluster API's objects in both served versions, and the label and annotation keys on them.
+"""The used fields of Cluster API's objects in both served versions, and the label and
+annotation keys on them.
 
-v1beta1 and v1beta2 differ in the places of failure messages and of the newer conditions. Both places are read, so no
-other module depends on the version. Everything has a default, because the API omits empty values.
+v1beta1 and v1beta2 differ in the places of failure messages and of the newer conditions. Both
+places are read, so no other module depends on the version. Everything has a default, because
+the API omits empty values.
 
-Some keys have the API group in use as their prefix; others are fixed for every group. The former are fields of
-CapiAnnotations and the latter constants, so that they are not confused.
+Some keys have the API group in use as their prefix; others are fixed for every group. The former
+are fields of CapiAnnotations and the latter constants, so that they are not confused.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ MOST_DOMAINS = 50
 REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 
-# The prefix of delete-machine annotation values set by Outscaler; any other value was set by another party.
+# The prefix of delete-machine annotation values set by Outscaler; any other value
+# was set by another party.
 MARK_PREFIX = "outscaler/"
-# Seconds after which an annotation set by Outscaler is expired: longer than any function runs between annotation and
-# size.
+# Seconds after which an annotation set by Outscaler is expired: longer than any function runs
+# between annotation and size.
 FORGOTTEN_AFTER = 300.0
 
 
@@ -44,7 +47,8 @@ def mark_age(mark: str, now: float) -> float:
 
 
 def is_forgotten(mark: str, now: float) -> bool:
-    """Whether an annotation set by Outscaler is so old that its change is over. An unreadable one counts as such."""
+    """Whether an annotation set by Outscaler is so old that its change is over. An
+    unreadable one counts as such."""
     return mark.startswith(MARK_PREFIX) and mark_age(mark, now) > FORGOTTEN_AFTER
 
 
@@ -53,10 +57,11 @@ _LONGEST_TIME = 18  # digits
 
 @dataclass(frozen=True)
 class CapiAnnotations:
-    """The keys with the API group as their prefix. On a resource: min_size, max_size, and options, the prefix of the
-    per-group options. On a Machine: delete_machine: delete it first when the MachineSet is scaled down; its presence
-    counts, not its value. On a Node: machine, its Machine's name, and cluster_namespace, the namespace of its Machine
-    and of its Cluster. cluster_name: annotation of a Node, label of CAPI objects."""
+    """The keys with the API group as their prefix. On a resource: min_size, max_size, and options,
+    the prefix of the per-group options. On a Machine: delete_machine: delete it first when the
+    MachineSet is scaled down; its presence counts, not its value. On a Node: machine, its Machine's
+    name, and cluster_namespace, the namespace of its Machine and of its Cluster. cluster_name:
+    annotation of a Node, label of CAPI objects."""
 
     group: str = DEFAULT_GROUP
     min_size: str = field(init=False)
@@ -76,7 +81,10 @@ _KEYS = {
     "min_size": "cluster-api-autoscaler-node-group-min-size",
     "max_size": "cluster-api-autoscaler-node-group-max-size",
     "options": "autoscaling-options-",
-    **{name: name.replace("_", "-") for name in ("delete_machine", "machine", "cluster_namespace", "cluster_name")},
+    **{
+        name: name.replace("_", "-")
+        for name in ("delete_machine", "machine", "cluster_namespace", "cluster_name")
+    },
 }
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
@@ -172,7 +180,8 @@ class TemplateMetadata(msgspec.Struct, frozen=True, gc=False):
 
 
 class InfrastructureReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """spec.template.spec.infrastructureRef: v1beta1 has apiVersion and namespace, v1beta2 apiGroup."""
+    """spec.template.spec.infrastructureRef: v1beta1 has apiVersion and
+    namespace, v1beta2 apiGroup."""
 
     kind: str = ""
     name: str = ""
@@ -238,7 +247,9 @@ class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
     v1beta2: NewConditions | None = None
 
 
-def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None) -> tuple[StatusCondition, ...]:
+def all_conditions(
+    old: list[StatusCondition] | None, new: NewConditions | None
+) -> tuple[StatusCondition, ...]:
     """Return the conditions of both lists; the newer list first, if a v1beta1 object has one."""
     return (*((new.conditions if new else None) or ()), *(old or ()))
 
@@ -280,7 +291,8 @@ class CapiResource(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def strategy(self) -> str:
-        """A MachineDeployment's strategy for replacing its Machines: `RollingUpdate`, `OnDelete`, empty if unknown."""
+        """A MachineDeployment's strategy for replacing its Machines: `RollingUpdate`,
+        `OnDelete`, empty if unknown."""
         rollout = self.spec.rollout.strategy if self.spec.rollout else None
         return next((each.type for each in (rollout, self.spec.strategy) if each and each.type), "")
 
@@ -343,7 +355,9 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
 
     def cluster(self, annotations: CapiAnnotations) -> str:
         """The name of the Machine's cluster, empty if unknown."""
-        return self.spec.cluster_name or (self.metadata.labels or {}).get(annotations.cluster_name, "")
+        return self.spec.cluster_name or (self.metadata.labels or {}).get(
+            annotations.cluster_name, ""
+        )
 
     @property
     def node_name(self) -> str:
@@ -377,10 +391,14 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ailing(self) -> bool:
-        """Whether a MachineSet that is scaled down deletes it before healthy ones. That is the case without a Node
-        known to Cluster API, with a failure, or with an unhealthy Node."""
+        """Whether a MachineSet that is scaled down deletes it before healthy ones. That is the case
+        without a Node known to Cluster API, with a failure, or with an unhealthy Node."""
         healthy = self.condition("NodeHealthy")
-        return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
+        return (
+            self.status.node_ref is None
+            or bool(self.failure)
+            or (healthy is not None and healthy.status != "True")
+        )
 
     def mark(self, annotations: CapiAnnotations) -> str | None:
         """The value of the delete-machine annotation, None if there is none."""
@@ -399,18 +417,28 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metav1.LabelSelector, of a bounded size."""
 
     match_labels: Annotated[dict[str, str], msgspec.Meta(max_length=200)] | None = None
-    match_expressions: Annotated[list[SelectorExpression], msgspec.Meta(max_length=200)] | None = None
+    match_expressions: Annotated[list[SelectorExpression], msgspec.Meta(max_length=200)] | None = (
+        None
+    )
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
         """Its requirements; empty for a selector that has none."""
-        equal = (Requirement(key, "In", (value,)) for key, value in (self.match_labels or {}).items())
+        equal = (
+            Requirement(key, "In", (value,)) for key, value in (self.match_labels or {}).items()
+        )
         expressions = self.match_expressions or ()
-        return (*equal, *(Requirement(each.key, each.operator, tuple(each.values or ())) for each in expressions))
+        return (
+            *equal,
+            *(
+                Requirement(each.key, each.operator, tuple(each.values or ()))
+                for each in expressions
+            ),
+        )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it matches these labels. One without requirements matches nothing, as the controller of
-        MachineHealthChecks has it."""
+        """Return whether it matches these labels. One without requirements matches nothing, as the
+        controller of MachineHealthChecks has it."""
         return bool(self.requirements) and Selector(self.requirements).matches(labels)
 
 
@@ -436,7 +464,8 @@ class HealthCheckSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CapiHealthCheck(msgspec.Struct, frozen=True, gc=False):
-    """A MachineHealthCheck. Conditions and times of it are not read: whoever repairs a Machine does so by them."""
+    """A MachineHealthCheck. Conditions and times of it are not read: whoever repairs a
+    Machine does so by them."""
 
     metadata: Metadata
     spec: HealthCheckSpec = HealthCheckSpec()
@@ -497,17 +526,17 @@ class ClusterSpec(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """status of a Cluster. failure_domains: by name in v1beta1, a list in v1beta2; of any type, because a Cluster that
-    pauses its groups does so whatever else it says."""
+    """status of a Cluster. failure_domains: by name in v1beta1, a list in v1beta2; of any type,
+    because a Cluster that pauses its groups does so whatever else it says."""
 
     failure_domains: Any = None
 
 
 class CapiCluster(msgspec.Struct, frozen=True):
-    """A Cluster. It says whether its groups are paused, which only newer versions copy to a MachineDeployment, and
-    which sizes its topology sets. A replicas field there is not visible on a MachineDeployment, yet the topology
-    controller keeps resetting the size to it, so it would compete with Outscaler (Cluster API book, managed
-    topologies)."""
+    """A Cluster. It says whether its groups are paused, which only newer versions copy to a
+    MachineDeployment, and which sizes its topology sets. A replicas field there is not visible on a
+    MachineDeployment, yet the topology controller keeps resetting the size to it, so it would
+    compete with Outscaler (Cluster API book, managed topologies)."""
 
     metadata: Metadata
     spec: ClusterSpec | None = None
@@ -519,7 +548,11 @@ class CapiCluster(msgspec.Struct, frozen=True):
         domains = self.status.failure_domains if self.status is not None else None
         if isinstance(domains, list):
             domains = [domain.get("name") for domain in domains if isinstance(domain, dict)]
-        names = [name for name in domains if isinstance(name, str) and name] if isinstance(domains, list | dict) else []
+        names = (
+            [name for name in domains if isinstance(name, str) and name]
+            if isinstance(domains, list | dict)
+            else []
+        )
         return tuple(sorted(names)[:MOST_DOMAINS])
 
     @property
@@ -529,15 +562,20 @@ class CapiCluster(msgspec.Struct, frozen=True):
 
     @property
     def paused(self) -> bool:
-        """Whether reconciliation of the cluster's objects is paused. The paused annotation on a Cluster stops only that
-        object."""
+        """Whether reconciliation of the cluster's objects is paused. The paused annotation on a
+        Cluster stops only that object."""
         return self.spec is not None and self.spec.paused is True
 
     @property
     def sized(self) -> Iterable[str]:
-        """The names of the topology's entries that set a number of machines: a MachineDeployment has it in the label
-        `topology.cluster.x-k8s.io/deployment-name`, a MachinePool in `pool-name`."""
+        """The names of the topology's entries that set a number of machines: a
+        MachineDeployment has it in the label `topology.cluster.x-k8s.io/deployment-name`, a
+        MachinePool in `pool-name`."""
         topology = self.spec.topology if self.spec else None
         workers = topology.workers if topology else None
-        entries = [*(workers.machine_deployments or ()), *(workers.machine_pools or ())] if workers else []
+        entries = (
+            [*(workers.machine_deployments or ()), *(workers.machine_pools or ())]
+            if workers
+            else []
+        )
         return [each.name for each in entries if each.name and each.replicas is not None]

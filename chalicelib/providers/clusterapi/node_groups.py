@@ -1,13 +1,14 @@
 """Builds the cluster's node groups from everything that was read. Pure functions.
 
-A resource becomes a group if it passes all checks: selected by discovery, of this cluster, not paused, not owned by a
-MachineDeployment, not sized by another scaler, with bounds, and with a size. A rejection that its owner should know of
-leaves a gap, and no resource affects another. A resource without bounds is not a node group; upstream lists no group at
-all if one has wrong bounds. An unreadable option is reported, and the cluster's own value applies.
+A resource becomes a group if it passes all checks: selected by discovery, of this cluster, not
+paused, not owned by a MachineDeployment, not sized by another scaler, with bounds, and with a size.
+A rejection that its owner should know of leaves a gap, and no resource affects another. A resource
+without bounds is not a node group; upstream lists no group at all if one has wrong bounds. An
+unreadable option is reported, and the cluster's own value applies.
 
-An entry of the policy's nodeGroups names `MachineDeployment/ns/name`, `ns/name` or just `name`; the last two must match
-one resource only. An entry that matches several is refused for all of them, because a guess could give a group another
-group's maximum.
+An entry of the policy's nodeGroups names `MachineDeployment/ns/name`, `ns/name` or just `name`; the
+last two must match one resource only. An entry that matches several is refused for all of them,
+because a guess could give a group another group's maximum.
 """
 
 from __future__ import annotations
@@ -49,21 +50,42 @@ from chalicelib.providers.clusterapi.instances import (
     pool_held,
     pool_stuck,
 )
-from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, born, is_interruptible, rollout, work_on
-from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiMachine, CapiResource, is_forgotten
-from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure, possible_zones
+from chalicelib.providers.clusterapi.machine_life import (
+    Repairers,
+    Revisions,
+    born,
+    is_interruptible,
+    rollout,
+    work_on,
+)
+from chalicelib.providers.clusterapi.models import (
+    PAUSED,
+    CapiAnnotations,
+    CapiMachine,
+    CapiResource,
+    is_forgotten,
+)
+from chalicelib.providers.clusterapi.node_template import (
+    Infra,
+    make_template,
+    no_infrastructure,
+    possible_zones,
+)
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 from chalicelib.providers.clusterapi.size_writer import size_writer
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap
 # The label with the entry of a Cluster's topology from which a resource was created.
-_TOPOLOGY = {DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name", POOL: "topology.cluster.x-k8s.io/pool-name"}
+_TOPOLOGY = {
+    DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
+    POOL: "topology.cluster.x-k8s.io/pool-name",
+}
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A resource that may become a group. name: the group's id, `MachineDeployment/namespace/name`. cluster:
-    (namespace, name) of its Cluster."""
+    """A resource that may become a group. name: the group's id, `MachineDeployment/namespace/name`.
+    cluster: (namespace, name) of its Cluster."""
 
     name: str
     kind: str
@@ -78,8 +100,8 @@ def is_meant(resource: CapiResource, settings: CapiSettings) -> bool:
 
 
 def is_paused(resource: CapiResource) -> bool:
-    """Whether the resource is paused by its owner, or by its Cluster, which newer versions of CAPI record as a
-    condition."""
+    """Whether the resource is paused by its owner, or by its Cluster, which newer versions of
+    CAPI record as a condition."""
     return PAUSED in resource.annotations or resource.is_true("Paused")
 
 
@@ -92,9 +114,9 @@ def make_groups(
     now: float = 0.0,
     identity: str = "",
 ) -> Observation:
-    """Return all node groups of the cluster of these Nodes, sorted by id, and gaps about resources that could not
-    become one. infra: reads what a new machine offers; now: epoch seconds, against which `stuckAfter` is measured;
-    identity: which management cluster holds the objects."""
+    """Return all node groups of the cluster of these Nodes, sorted by id, and gaps about resources
+    that could not become one. infra: reads what a new machine offers; now: epoch seconds, against
+    which `stuckAfter` is measured; identity: which management cluster holds the objects."""
     meant = [
         _Candidate(
             f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}",
@@ -110,9 +132,12 @@ def make_groups(
     ownership = own_cluster(nodes, settings.specs, clusters, settings.keys, state)
     own = ownership.cluster
     if isinstance(own, Doubt):
-        doubt = MissingData(f"provider/{PROVIDER}", own.problem, affected_decisions=(ALL_CAPI_GROUPS,))
+        doubt = MissingData(
+            f"provider/{PROVIDER}", own.problem, affected_decisions=(ALL_CAPI_GROUPS,)
+        )
         return Observation((), (doubt, *state.gaps))
-    # Very old versions wrote a Node annotation without the namespace, which leaves the namespace unknown.
+    # Very old versions wrote a Node annotation without the namespace, which
+    # leaves the namespace unknown.
     owned = [
         candidate
         for candidate in meant
@@ -124,20 +149,28 @@ def make_groups(
     ambiguous = {each.name for each in owned if by_name.setdefault(each.name, each) != each}
     unique = [candidate for name, candidate in sorted(by_name.items()) if name not in ambiguous]
     paused_clusters = {candidate.cluster for candidate in unique} & state.paused_clusters
-    paused = {each.name for each in unique if is_paused(each.resource) or each.cluster in paused_clusters}
+    paused = {
+        each.name for each in unique if is_paused(each.resource) or each.cluster in paused_clusters
+    }
     candidates = [candidate for candidate in unique if candidate.name not in paused]
     overrides = resolve(policies, [candidate.name for candidate in candidates], paused)
     builder = _CapiGroupBuilder(state, nodes, settings, overrides, own, infra, now, identity)
     groups = tuple(group for candidate in candidates if (group := builder.build(candidate)))
     gaps = [
-        MissingData("Cluster", "it is paused, so none of its node groups is changed", name="/".join(cluster))
+        MissingData(
+            "Cluster", "it is paused, so none of its node groups is changed", name="/".join(cluster)
+        )
         for cluster in sorted(paused_clusters)
     ]
     gaps += [
-        MissingData("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
+        MissingData(
+            "NodeGroup", "two objects have its name and differ, so neither is believed", name=name
+        )
         for name in sorted(ambiguous)
     ]
-    return Observation(groups, (*gaps, *ownership.gaps, *overrides.gaps, *builder.gaps, *state.gaps))
+    return Observation(
+        groups, (*gaps, *ownership.gaps, *overrides.gaps, *builder.gaps, *state.gaps)
+    )
 
 
 class _CapiGroupBuilder:
@@ -155,12 +188,17 @@ class _CapiGroupBuilder:
         identity: str,
     ) -> None:
         self._state, self._settings, self._overrides = state, settings, overrides
-        self._infra, self._patience, self._identity = infra, Patience(now, settings.stuck_after), identity
+        self._infra, self._patience, self._identity = (
+            infra,
+            Patience(now, settings.stuck_after),
+            identity,
+        )
         sets = state.resources.get(SET, ())
         machines = [
             machine
             for machine in state.machines
-            if machine.spec.cluster_name in {"", own.name} and own.namespace in {"", machine.metadata.namespace}
+            if machine.spec.cluster_name in {"", own.name}
+            and own.namespace in {"", machine.metadata.namespace}
         ]
         self._sets = by_deployment(sets)
         self._nodes = Nodes(nodes, settings.keys, machines)
@@ -169,8 +207,8 @@ class _CapiGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def build(self, candidate: _Candidate) -> NodeGroup | None:
-        """Build the group of a resource; None if it is not meant to be one, or cannot be one (then with a gap), such as
-        a resource with contents that no check expects."""
+        """Build the group of a resource; None if it is not meant to be one, or cannot be one (then
+        with a gap), such as a resource with contents that no check expects."""
         try:
             return self._build(candidate)
         except MALFORMED as error:
@@ -186,7 +224,9 @@ class _CapiGroupBuilder:
             return None
         problem = ""
         if bounds is None:
-            problem = "neither the policy nor an annotation gives a maximum" if entry is not None else ""
+            problem = (
+                "neither the policy nor an annotation gives a maximum" if entry is not None else ""
+            )
         elif other := managed_by(resource) if candidate.kind == POOL else "":
             problem = f"its size is managed by {other} (replicas-managed-by)"
         elif resource.spec.replicas is None:
@@ -195,7 +235,9 @@ class _CapiGroupBuilder:
             self._warn(candidate, f"not a node group: {problem}")
         return None if bounds is None or problem else self._group(candidate, bounds, entry)
 
-    def _group(self, candidate: _Candidate, bounds: CapiBounds, group_policy: GroupPolicy | None) -> NodeGroup:
+    def _group(
+        self, candidate: _Candidate, bounds: CapiBounds, group_policy: GroupPolicy | None
+    ) -> NodeGroup:
         resource, is_pool = candidate.resource, candidate.kind == POOL
         machines = self._machines.get(resource.metadata.uid, [])
         matches = [(machine, self._nodes.match(machine)) for machine in machines]
@@ -207,7 +249,12 @@ class _CapiGroupBuilder:
         listed = listed_instances(resource, machines, self._nodes) if is_pool else ()
         joined = next((match.node for _, match in matches if match.node is not None), None)
         template = make_template(
-            candidate.name, candidate.kind, resource, self._settings, joined or self._nodes.first(listed), self._infra
+            candidate.name,
+            candidate.kind,
+            resource,
+            self._settings,
+            joined or self._nodes.first(listed),
+            self._infra,
         )
         options, warnings = read_options(resource.annotations, self._settings.keys)
         lacks = is_pool and len(machines) + len(listed) < (resource.spec.replicas or 0)
@@ -216,17 +263,34 @@ class _CapiGroupBuilder:
             self._warn(candidate, warning)
         sets = self._sets.get(resource.metadata.uid, ())
         revisions = Revisions(candidate.kind, resource, sets)
-        instances = [self._instance(machine, match, restrained, revisions) for machine, match in matches]
-        doubts = [(machine.handle, match.doubt) for machine, match in matches if match.doubt and not machine.leaving]
+        instances = [
+            self._instance(machine, match, restrained, revisions) for machine, match in matches
+        ]
+        doubts = [
+            (machine.handle, match.doubt)
+            for machine, match in matches
+            if match.doubt and not machine.leaving
+        ]
         doubts += [(instance.id, instance.held) for instance in listed if instance.held]
-        if doubts:  # one gap per group, regardless of the number of its Machines with an uncertain Node
+        # one gap per group, regardless of the number of its Machines with an uncertain Node
+        if doubts:
             more = f"; {len(doubts) - 1} more of its machines are held" if len(doubts) > 1 else ""
-            self._warn(candidate, f"{doubts[0][0][:_SHOWN]} is neither removed nor discarded: {doubts[0][1]}{more}")
-        nodes = (*(match.node for _, match in matches), *(self._nodes.named(each.node) for each in listed))
+            self._warn(
+                candidate,
+                f"{doubts[0][0][:_SHOWN]} is neither removed nor discarded: {doubts[0][1]}{more}",
+            )
+        nodes = (
+            *(match.node for _, match in matches),
+            *(self._nodes.named(each.node) for each in listed),
+        )
         node_labels = [node.labels for node in (template.node, *nodes) if node is not None]
-        # The API server assigns the uid, so the claim does not depend on the address or account through which the group
-        # is reached: it identifies the group globally.
-        uid = f"{self._identity}/{resource.metadata.uid}" if self._identity and resource.metadata.uid else ""
+        # The API server assigns the uid, so the claim does not depend on the address or account
+        # through which the group is reached: it identifies the group globally.
+        uid = (
+            f"{self._identity}/{resource.metadata.uid}"
+            if self._identity and resource.metadata.uid
+            else ""
+        )
         claim = hashlib.sha256(uid.encode()).hexdigest()[:32] if uid else ""
         return NodeGroup(
             id=candidate.name,
@@ -248,27 +312,37 @@ class _CapiGroupBuilder:
             spot=is_interruptible(resource, machines, node_labels),
             busy=rollout(candidate.kind, resource, sets),
             zones=possible_zones(
-                candidate.kind, resource, self._state.failure_domains.get(candidate.cluster, ()), self._settings
+                candidate.kind,
+                resource,
+                self._state.failure_domains.get(candidate.cluster, ()),
+                self._settings,
             ),
             size_writer=size_writer(resource),
         )
 
-    def _instance(self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions) -> Instance:
+    def _instance(
+        self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions
+    ) -> Instance:
         instance = classify(machine, match, self._patience)
-        stays = not instance.held and restrained.only and controller(machine.metadata, SET) != restrained.only
+        stays = (
+            not instance.held
+            and restrained.only
+            and controller(machine.metadata, SET) != restrained.only
+        )
         return msgspec.structs.replace(
             instance,
             held=restrained.others if stays else instance.held,
             outdated=revisions.difference(machine, match.node),
             busy=work_on(machine),
             repaired_by=self._repairers.of(machine),
-            left_mark=is_forgotten(machine.mark(self._settings.keys) or "", self._patience.now) and not machine.leaving,
+            left_mark=is_forgotten(machine.mark(self._settings.keys) or "", self._patience.now)
+            and not machine.leaving,
             born=born(machine, self._patience.now),
         )
 
     def _error(self, candidate: _Candidate) -> str:
-        """Return why the group must not be changed: its entry is ambiguous, its instances are unknown, or the topology
-        controller would undo every change of the size."""
+        """Return why the group must not be changed: its entry is ambiguous, its instances are
+        unknown, or the topology controller would undo every change of the size."""
         namespace, cluster = candidate.cluster
         unread = self._state.missing(MACHINE, namespace)
         if not unread and candidate.kind == DEPLOYMENT:
@@ -287,7 +361,9 @@ class _CapiGroupBuilder:
 
     def _warn(self, candidate: _Candidate, detail: str) -> None:
         metadata = candidate.resource.metadata
-        self.gaps.append(MissingData(candidate.kind, detail, name=f"{metadata.namespace}/{metadata.name}"))
+        self.gaps.append(
+            MissingData(candidate.kind, detail, name=f"{metadata.namespace}/{metadata.name}")
+        )
 
 
 # -- options in annotations
@@ -329,7 +405,9 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
 }
 
 
-def read_options(annotations: Mapping[str, str], keys: CapiAnnotations) -> tuple[GroupOptions, tuple[str, ...]]:
+def read_options(
+    annotations: Mapping[str, str], keys: CapiAnnotations
+) -> tuple[GroupOptions, tuple[str, ...]]:
     """Return the options, and one sentence per annotation that was skipped as unreadable."""
     fields: dict[str, float | bool] = {}
     warnings = []
@@ -359,17 +437,30 @@ class CapiBounds(msgspec.Struct, frozen=True):
 def read_bounds(
     annotations: Mapping[str, str], keys: CapiAnnotations, policy: GroupPolicy | None, place: str
 ) -> CapiBounds | None:
-    """Return the bounds, None if the resource is not meant to be a group; raises BadInput for invalid bounds. A bound
-    in the policy replaces the annotation, which is then not read. place: the resource."""
-    low = policy.min if policy and policy.min is not None else _annotation(annotations, keys.min_size, place)
-    high = policy.max if policy and policy.max is not None else _annotation(annotations, keys.max_size, place)
+    """Return the bounds, None if the resource is not meant to be a group; raises BadInput
+    for invalid bounds. A bound in the policy replaces the annotation, which is then not
+    read. place: the resource."""
+    low = (
+        policy.min
+        if policy and policy.min is not None
+        else _annotation(annotations, keys.min_size, place)
+    )
+    high = (
+        policy.max
+        if policy and policy.max is not None
+        else _annotation(annotations, keys.max_size, place)
+    )
     if not low and not high:
         return None
     low, high = low or 0, high or 0
     if low < 0:
         raise BadInput(place, f"the minimum {low} is negative", "write 0 or more")
     if high < low:
-        raise BadInput(place, f"the maximum {high} is below the minimum {low}", f"set {keys.max_size} to {low} or more")
+        raise BadInput(
+            place,
+            f"the maximum {high} is below the minimum {low}",
+            f"set {keys.max_size} to {low} or more",
+        )
     return CapiBounds(low, high)
 
 
@@ -377,10 +468,12 @@ def _annotation(annotations: Mapping[str, str], key: str, place: str) -> int | N
     text = annotations.get(key)
     if text is None:
         return None
-    # int() also accepts spaces, underscores and digits of other scripts, which Go's parser refuses. The length is
-    # limited so that a text of a million digits does not affect the other groups.
+    # int() also accepts spaces, underscores and digits of other scripts, which Go's parser refuses.
+    # The length is limited so that a text of a million digits does not affect the other groups.
     if not _INTEGER.match(text) or len(text) > 19:
-        raise BadInput(place, f"annotation {key} is {text[:40]!r}", "write a whole number in digits")
+        raise BadInput(
+            place, f"annotation {key} is {text[:40]!r}", "write a whole number in digits"
+        )
     return int(text)
 
 
@@ -400,8 +493,11 @@ def speaks_of(group_policy: GroupPolicy, group: str) -> bool:
     return group_policy.id == group or group.endswith(f"/{group_policy.id}")
 
 
-def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()) -> Overrides:
-    """Match the entries to the ids of discovered resources; paused ones are included, although they are not groups."""
+def resolve(
+    entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()
+) -> Overrides:
+    """Match the entries to the ids of discovered resources; paused ones are included,
+    although they are not groups."""
     names = sorted(groups)
     by_group: dict[str, GroupPolicy] = {}
     contested: dict[str, str] = {}
@@ -409,13 +505,23 @@ def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Itera
     for entry in entries:
         fits = [name for name in names if speaks_of(entry, name)]
         if len(fits) > 1:
-            problem = f"nodeGroups entry {entry.id!r} fits {', '.join(fits)}; write one of these in full"
+            problem = (
+                f"nodeGroups entry {entry.id!r} fits {', '.join(fits)}; write one of these in full"
+            )
             contested.update(dict.fromkeys(fits, problem))
             gaps.append(_gap(entry, problem))
         elif not fits:
             gaps.append(_gap(entry, _not_found(entry, names, sorted(paused))))
         elif fits[0] in by_group:
-            gaps.append(_gap(entry, f"{fits[0]} already has the entry {by_group[fits[0]].id!r}; remove one of the two"))
+            gaps.append(
+                _gap(
+                    entry,
+                    (
+                        f"{fits[0]} already has the entry {by_group[fits[0]].id!r}; remove one of "
+                        "the two"
+                    ),
+                )
+            )
         else:
             by_group[fits[0]] = entry
     return Overrides(by_group, contested, tuple(gaps))
@@ -425,10 +531,16 @@ def _not_found(group_policy: GroupPolicy, groups: Sequence[str], paused: Sequenc
     if name := next((group for group in paused if speaks_of(group_policy, group)), ""):
         return f"{name} is paused, so it is left alone"
     shown = ", ".join(groups[:5]) + (", …" if len(groups) > 5 else "")
-    return f"no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: {shown or 'none'}"
+    return (
+        "no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: "
+        f"{shown or 'none'}"
+    )
 
 
 def _gap(group_policy: GroupPolicy, detail: str) -> MissingData:
     return MissingData(
-        "NodeGroup", detail, name=group_policy.id, place=f"spec.nodeGroups[provider=clusterapi, id={group_policy.id}]"
+        "NodeGroup",
+        detail,
+        name=group_policy.id,
+        place=f"spec.nodeGroups[provider=clusterapi, id={group_policy.id}]",
     )

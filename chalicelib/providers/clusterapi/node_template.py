@@ -1,8 +1,8 @@
 """Builds the template of the node that a group would add, before it has any node.
 
-Its sources are the resource's annotations, the labels and taints that Cluster API copies to the Node and, if these are
-insufficient, the infrastructure object. The planner prefers a real node of the group (docs/providers/clusterapi.md
-"Scale-up from zero").
+Its sources are the resource's annotations, the labels and taints that Cluster API copies to the
+Node and, if these are insufficient, the infrastructure object. The planner prefers a real node of
+the group (docs/providers/clusterapi.md "Scale-up from zero").
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.services import KubeApi
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
-# Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.
+# Domains whose labels CAPI copies from the template to the Node, also of
+# subdomains for those in _MANAGED.
 _MANAGED_EXACT = "node-role.kubernetes.io"
 _MANAGED = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 # Labels for which a real node of the group takes precedence over annotations.
@@ -48,15 +49,16 @@ _COPIED = (
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 )
-_MOST_LABELS, _LONGEST_KEY = 1_000, 317  # maximum labels of a template; maximum characters of a qualified name
+# maximum labels of a template; maximum characters of a qualified name
+_MOST_LABELS, _LONGEST_KEY = 1_000, 317
 _SHOWN = 80  # characters of an invalid entry that a warning repeats
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class Infrastructure(msgspec.Struct, frozen=True):
-    """The data of one infrastructure object about its machines. capacity: cpu in millicores, memory and storage in
-    bytes, the rest in pieces, without zeros. architecture, system: empty if missing or invalid. problem: why there
-    is no capacity, empty if none was expected."""
+    """The data of one infrastructure object about its machines. capacity: cpu in millicores, memory
+    and storage in bytes, the rest in pieces, without zeros. architecture, system: empty if missing
+    or invalid. problem: why there is no capacity, empty if none was expected."""
 
     capacity: dict[str, int] = {}
     architecture: str = ""
@@ -74,8 +76,9 @@ def no_infrastructure(_: CapiResource) -> Infrastructure:
 
 
 class CapiTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be scaled up without a node, and problem is the reason. volumes: CSI driver ->
-    maximum volumes of a new node, 0 for unlimited; devices: DRA driver -> devices that a new node publishes."""
+    """node None: the group cannot be scaled up without a node, and problem is the reason. volumes:
+    CSI driver -> maximum volumes of a new node, 0 for unlimited; devices: DRA driver -> devices
+    that a new node publishes."""
 
     node: Node | None
     problem: str = ""
@@ -92,12 +95,15 @@ def make_template(
     real_node: Node | None,
     infra: Infra = no_infrastructure,
 ) -> CapiTemplate:
-    """Return the template of a group. name: the group's id; kind: the resource's. real_node: a Node of the group, if it
-    has one, whose labels are the most reliable. The infrastructure object is read only if the annotations lack cpu or
-    memory, and no ready Node shows what the next one will be like."""
+    """Return the template of a group. name: the group's id; kind: the resource's. real_node: a Node
+    of the group, if it has one, whose labels are the most reliable. The infrastructure object is
+    read only if the annotations lack cpu or memory, and no ready Node shows what the next one will
+    be like."""
     annotated = read_capacity(resource.annotations)
     ready = real_node.condition("Ready") if real_node is not None else None
-    suffices = annotated.problem or all(resource_name in annotated.amounts for _, resource_name in _NEEDED)
+    suffices = annotated.problem or all(
+        resource_name in annotated.amounts for _, resource_name in _NEEDED
+    )
     skips_infrastructure = suffices or (ready is not None and ready.status == "True")
     reported = Infrastructure() if skips_infrastructure else infra(resource)
     capacity = merged(annotated, reported.capacity, reported.problem)
@@ -105,7 +111,9 @@ def make_template(
     devices, odd_devices = read_devices(resource.annotations, annotated.devices)
     taints, odd_taints = template_taints(resource)
     odd_labels = _annotated_labels(resource)[1]
-    warnings = capacity.warnings + reported.warnings + odd_volumes + odd_devices + odd_labels + odd_taints
+    warnings = (
+        capacity.warnings + reported.warnings + odd_volumes + odd_devices + odd_labels + odd_taints
+    )
     if capacity.problem:
         return CapiTemplate(None, capacity.problem, warnings, volumes, devices)
     node_name = f"template-node-for-{name}"
@@ -130,13 +138,18 @@ def template_labels(
     real_node: Node | None,
     infrastructure: Infrastructure,
 ) -> dict[str, str]:
-    """Return the labels; later sources take precedence. The sources are defaults and the zone of a single failure
-    domain, the infrastructure object, the labels that CAPI copies, the `labels` annotation, and a real node."""
+    """Return the labels; later sources take precedence. The sources are defaults and the zone of a
+    single failure domain, the infrastructure object, the labels that CAPI copies, the `labels`
+    annotation, and a real node."""
     labels = {_ARCH: settings.scale_zero_default_arch, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_from_failure_domain and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
     labels.update(
-        {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
+        {
+            key: value
+            for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system))
+            if value
+        }
     )
     labels.update(_propagated_labels(resource, settings.sync_machine_labels))
     labels.update(_annotated_labels(resource)[0])
@@ -146,7 +159,8 @@ def template_labels(
 
 
 def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the labels of the annotation `labels`, and a warning about each entry that cannot be a Node's label."""
+    """Return the labels of the annotation `labels`, and a warning about each entry that
+    cannot be a Node's label."""
     labels: dict[str, str] = {}
     warnings = []
     for text in _entries(resource.annotations.get(CAPACITY + "labels", "")):
@@ -154,14 +168,16 @@ def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str
         if equals and is_qualified_name(key) and is_label_value(value):
             labels[key] = value
         else:
-            warnings.append(f"annotation {CAPACITY}labels: {text[:_SHOWN]!r} is not a label; write key=value")
+            warnings.append(
+                f"annotation {CAPACITY}labels: {text[:_SHOWN]!r} is not a label; write key=value"
+            )
     return labels, tuple(warnings)
 
 
 def failure_domain(kind: str, resource: CapiResource) -> str:
-    """Return the failure domain of all new Machines of a resource, empty if there are several or none. Infrastructure
-    providers of clouds with zones name a failure domain after its zone; if one does not, the setting that enables this
-    must be turned off."""
+    """Return the failure domain of all new Machines of a resource, empty if there are several or
+    none. Infrastructure providers of clouds with zones name a failure domain after its zone; if one
+    does not, the setting that enables this must be turned off."""
     template = resource.spec.template
     if kind == POOL:
         domains = resource.spec.failure_domains or []
@@ -174,16 +190,23 @@ def failure_domain(kind: str, resource: CapiResource) -> str:
 def possible_zones(
     kind: str, resource: CapiResource, cluster_domains: Sequence[str], settings: CapiSettings
 ) -> tuple[str, ...]:
-    """Return the zones in which a new Machine of a resource may be, if there are several: those of its own failure
-    domains, otherwise those of its Cluster. cluster_domains: of the Cluster. "" stands for zones whose names are
-    unknown, because they are not those of the failure domains."""
+    """Return the zones in which a new Machine of a resource may be, if there are several: those of
+    its own failure domains, otherwise those of its Cluster. cluster_domains: of the Cluster. ""
+    stands for zones whose names are unknown, because they are not those of the failure domains."""
     if failure_domain(kind, resource):
         return ()
     own = (resource.spec.failure_domains or []) if kind == POOL else []
     template = resource.spec.template
-    if kind != POOL and template is not None and template.spec is not None and template.spec.failure_domain:
+    if (
+        kind != POOL
+        and template is not None
+        and template.spec is not None
+        and template.spec.failure_domain
+    ):
         return ()
-    domains = sorted(name for name in dict.fromkeys(own or cluster_domains) if is_label_value(name))[:MOST_DOMAINS]
+    domains = sorted(
+        name for name in dict.fromkeys(own or cluster_domains) if is_label_value(name)
+    )[:MOST_DOMAINS]
     if len(domains) < 2:
         return ()
     return tuple(domains) if settings.zone_from_failure_domain else ("",)
@@ -191,26 +214,37 @@ def possible_zones(
 
 def _propagated_labels(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
     template = resource.spec.template
-    labels: Mapping[str, str] = (template.metadata.labels or {}) if template and template.metadata else {}
+    labels: Mapping[str, str] = (
+        (template.metadata.labels or {}) if template and template.metadata else {}
+    )
     if len(labels) > _MOST_LABELS:
-        raise BadInput("spec.template.metadata.labels", f"has {len(labels)} labels", f"keep it under {_MOST_LABELS}")
+        raise BadInput(
+            "spec.template.metadata.labels",
+            f"has {len(labels)} labels",
+            f"keep it under {_MOST_LABELS}",
+        )
     return {
         key: value
         for key, value in labels.items()
-        if _is_managed(key) or (len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns))
+        if _is_managed(key)
+        or (len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns))
     }
 
 
 def _is_managed(key: str) -> bool:
     domain, slash, _ = key.partition("/")
-    managed = domain == _MANAGED_EXACT or domain in _MANAGED or domain.endswith(tuple(f".{each}" for each in _MANAGED))
+    managed = (
+        domain == _MANAGED_EXACT
+        or domain in _MANAGED
+        or domain.endswith(tuple(f".{each}" for each in _MANAGED))
+    )
     return bool(slash) and managed
 
 
 def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
-    """Return taints of the template's spec, then of the `taints` annotation, which replace those of the same key and
-    effect. A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints
-    come with warnings about invalid entries of the annotation."""
+    """Return taints of the template's spec, then of the `taints` annotation, which replace those of
+    the same key and effect. A taint that is set only while a node starts is left out, because it is
+    gone when pods arrive. The taints come with warnings about invalid entries of the annotation."""
     taints: dict[tuple[str, str], Taint] = {}
     warnings = []
     template = resource.spec.template
@@ -232,7 +266,8 @@ def _entries(text: str) -> Iterator[str]:
 
 
 def parse_taint(text: str) -> Taint | None:
-    """Parse `key=value:Effect`, `key=:Effect` or `key:Effect`; None for anything else, including an unknown effect."""
+    """Parse `key=value:Effect`, `key=:Effect` or `key:Effect`; None for anything else,
+    including an unknown effect."""
     body, _, effect = (part.strip() for part in text.partition(":"))
     key, _, value = (part.strip() for part in body.partition("="))
     if ":" in effect or "=" in value or effect not in _EFFECTS:
@@ -240,9 +275,9 @@ def parse_taint(text: str) -> Taint | None:
     return Taint(key, effect, value) if is_qualified_name(key) and is_label_value(value) else None
 
 
-# -- capacity
-# One unreadable annotation makes the whole capacity unusable, as in upstream, because a plan must not use an incomplete
-# machine. An invalid value in the infrastructure object affects only its own entry, because the user cannot correct it.
+# -- capacity One unreadable annotation makes the whole capacity unusable, as in upstream, because a
+# plan must not use an incomplete machine. An invalid value in the infrastructure object affects
+# only its own entry, because the user cannot correct it.
 
 DEFAULT_PODS = 110
 _QUANTITIES = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL}
@@ -251,8 +286,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. devices: the gpu-count, 0 for none.
-    problem: why no template can be built."""
+    """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. devices: the
+    gpu-count, 0 for none. problem: why no template can be built."""
 
     amounts: dict[str, int]
     devices: int = 0
@@ -261,8 +296,9 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
-    """Return the capacity in the annotations, with a problem if one of them cannot be read. Absent, empty and zero all
-    mean "not given"; a negative amount is skipped with a warning. Blanks around a value do not count."""
+    """Return the capacity in the annotations, with a problem if one of them cannot be read.
+    Absent, empty and zero all mean "not given"; a negative amount is skipped with a warning.
+    Blanks around a value do not count."""
     amounts: dict[str, int] = {}
     warnings: list[str] = []
     try:
@@ -272,29 +308,41 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
         if kind := annotations.get(CAPACITY + "gpu-type", "").strip():
             if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
                 remedy = "name the resource that pods ask for, such as nvidia.com/gpu"
-                raise BadInput(f"annotation {CAPACITY}gpu-type", f"{kind!r} is not a device", remedy)
+                raise BadInput(
+                    f"annotation {CAPACITY}gpu-type", f"{kind!r} is not a device", remedy
+                )
             amounts[kind] = devices
         amounts[PODS] = _amount(annotations, "maxPods", warnings)
     except BadInput as bad:
         return Capacity({}, 0, str(bad), tuple(warnings))
-    return Capacity({name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings))
+    return Capacity(
+        {name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings)
+    )
 
 
-def merged(annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
-    """Return the complete capacity, per resource from the annotation before the infrastructure object; 110 pods by
-    default. It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
+def merged(
+    annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint: str = ""
+) -> Capacity:
+    """Return the complete capacity, per resource from the annotation before the infrastructure
+    object; 110 pods by default. It has a problem if cpu or memory is missing. hint: why the
+    infrastructure object gave nothing."""
     if annotated_capacity.problem:
         return annotated_capacity
     amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated_capacity.amounts}
     missing = [CAPACITY + name for name, resource in _NEEDED if not amounts.get(resource)]
-    problem = f"nothing says what a new node would offer; set {' and '.join(missing)}" if missing else ""
+    problem = (
+        f"nothing says what a new node would offer; set {' and '.join(missing)}" if missing else ""
+    )
     if missing and hint:
         problem = f"{problem} ({hint})"
     return msgspec.structs.replace(annotated_capacity, amounts=amounts, problem=problem)
 
 
-def _amount(annotations: Mapping[str, str], name: str, warnings: list[str], resource: str = "") -> int:
-    """Return the amount in an annotation: a quantity of the resource, or a whole number. A negative one is 0."""
+def _amount(
+    annotations: Mapping[str, str], name: str, warnings: list[str], resource: str = ""
+) -> int:
+    """Return the amount in an annotation: a quantity of the resource, or a whole
+    number. A negative one is 0."""
     text, place = annotations.get(CAPACITY + name, "").strip(), f"annotation {CAPACITY}{name}"
     if not text:
         return 0
@@ -312,15 +360,17 @@ def _amount(annotations: Mapping[str, str], name: str, warnings: list[str], reso
     return max(0, amount)
 
 
-# -- volumes and devices, which are annotations because a Node that does not exist has no CSINode and no ResourceSlices
+# -- volumes and devices, which are annotations because a Node that does not exist has no
+# CSINode and no ResourceSlices
 
 _LIMIT = re.compile(r"\+?[0-9]{1,10}\Z")
 _LARGEST = 2**31 - 1
 
 
 def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return CSI driver -> maximum volumes, 0 for unlimited, and a sentence about each invalid entry of `csi-driver`.
-    Entries and their halves are trimmed; of two entries for one driver the last applies."""
+    """Return CSI driver -> maximum volumes, 0 for unlimited, and a sentence about each
+    invalid entry of `csi-driver`. Entries and their halves are trimmed; of two entries for
+    one driver the last applies."""
     limits: dict[str, int] = {}
     warnings = []
     for entry in annotations.get(CAPACITY + "csi-driver", "").split(","):
@@ -328,25 +378,35 @@ def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[
         if driver and _LIMIT.match(limit) and int(limit) <= _LARGEST:
             limits[driver] = int(limit)
         elif entry.strip():
-            warnings.append(f"annotation {CAPACITY}csi-driver: {entry[:80]!r} was left out; write driver=limit")
+            warnings.append(
+                f"annotation {CAPACITY}csi-driver: {entry[:80]!r} was left out; write driver=limit"
+            )
     return limits, tuple(warnings)
 
 
-def read_devices(annotations: Mapping[str, str], count: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count. They
-    are in one ResourceSlice of the node's own pool, which is complete from the start."""
+def read_devices(
+    annotations: Mapping[str, str], count: int
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return DRA driver -> devices that a new node publishes; empty without a driver or a
+    count. count: gpu-count. They are in one ResourceSlice of the node's own pool, which is
+    complete from the start."""
     driver = annotations.get(CAPACITY + "dra-driver", "").strip()
     if not driver or count <= 0:
         return {}, ()
     if not is_domain(driver):
-        return {}, (f"annotation {CAPACITY}dra-driver: {driver[:80]!r} is not the name of a driver",)
+        return {}, (
+            f"annotation {CAPACITY}dra-driver: {driver[:80]!r} is not the name of a driver",
+        )
     twice = annotations.get(CAPACITY + "gpu-type", "")
-    note = f"annotations {CAPACITY}gpu-type and dra-driver both count the devices; keep the one that pods ask for"
+    note = (
+        f"annotations {CAPACITY}gpu-type and dra-driver both count the devices; keep the one that "
+        "pods ask for"
+    )
     return {driver: count}, (note,) if twice else ()
 
 
-# Seconds of waiting that one pass may spend here. A prompt response does not count, otherwise a large fleet would
-# use up the time.
+# Seconds of waiting that one pass may spend here. A prompt response does not count, otherwise a
+# large fleet would use up the time.
 _PATIENCE, _PROMPT = 2.0, 0.1
 _LONGEST_ANSWER = 1.0
 _SYSTEM = re.compile(r"[a-z0-9]{1,63}\Z")
@@ -355,22 +415,26 @@ _MOST_WARNINGS = 5  # per object; further ones would add no information
 T = TypeVar("T")
 
 
-# -- infrastructure objects
-# A machine template may carry the capacity of its machines in its status (Cluster API provider contract). It is read
-# only if no other source has the same information, one object at a time. Any failure means "no capacity from there": a
-# missing permission or a slow API server must neither delay a pass nor hide a group. The object belongs to another
-# project and its fields are optional, so all of them are validated: an invalid entry does not affect the others.
+# -- infrastructure objects A machine template may carry the capacity of its machines in its status
+# (Cluster API provider contract). It is read only if no other source has the same information, one
+# object at a time. Any failure means "no capacity from there": a missing permission or a slow API
+# server must neither delay a pass nor hide a group. The object belongs to another project and its
+# fields are optional, so all of them are validated: an invalid entry does not affect the others.
 
 
 class _TimedClient(Protocol):
     """The cluster's client with a time limit per call."""
 
-    def request(self, method: str, path: str, *, timeout: tuple[float, float], attempts: int) -> bytes:
-        """Send one request and return the response body; timeout: (connect, read) in seconds, per attempt."""
+    def request(
+        self, method: str, path: str, *, timeout: tuple[float, float], attempts: int
+    ) -> bytes:
+        """Send one request and return the response body; timeout: (connect, read)
+        in seconds, per attempt."""
 
 
 class _NoAnswer(OutscalerError):
-    """A request without a usable response; its text names request and reason. status: HTTP's, 0 without a response."""
+    """A request without a usable response; its text names request and reason. status:
+    HTTP's, 0 without a response."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
@@ -378,9 +442,10 @@ class _NoAnswer(OutscalerError):
 
 
 class InfrastructureReader:
-    """Reads infrastructure objects for one pass; data of a whole group, version or kind is requested once. kube: the
-    management cluster's client, with `timeout=(connect, read)`. now: seconds, of which only differences count. After
-    two seconds of waiting in total no further request is sent."""
+    """Reads infrastructure objects for one pass; data of a whole group, version or kind is
+    requested once. kube: the management cluster's client, with `timeout=(connect, read)`. now:
+    seconds, of which only differences count. After two seconds of waiting in total no further
+    request is sent."""
 
     def __init__(self, kube: KubeApi, now: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._now = cast(_TimedClient, kube), now
@@ -389,8 +454,9 @@ class InfrastructureReader:
         self._refused: dict[str, _NoAnswer] = {}
 
     def of(self, resource: CapiResource) -> Infrastructure:
-        """Return the data of the object behind spec.template.spec.infrastructureRef, in the resource's own namespace.
-        Machine templates and infrastructure pools have the same contract. Never raises."""
+        """Return the data of the object behind spec.template.spec.infrastructureRef, in
+        the resource's own namespace. Machine templates and infrastructure pools have the
+        same contract. Never raises."""
         template = resource.spec.template
         reference = template.spec.infrastructure_ref if template and template.spec else None
         if reference is None:
@@ -402,8 +468,8 @@ class InfrastructureReader:
             return Infrastructure(problem=str(problem))
 
     def _place(self, reference: InfrastructureReference, namespace: str) -> tuple[str, str]:
-        """Return the object's name for messages, and its path. References of v1beta1 name a version, those of v1beta2 a
-        group."""
+        """Return the object's name for messages, and its path. References of v1beta1 name a
+        version, those of v1beta2 a group."""
         group, _, version = reference.api_version.rpartition("/")
         group = group or reference.api_group
         for field, value, usable in (
@@ -412,16 +478,28 @@ class InfrastructureReader:
             ("apiGroup", group, is_domain(group)),
         ):
             if not usable:
-                raise _NoAnswer(f"spec.template.spec.infrastructureRef has no usable {field}: {value!r}")
+                raise _NoAnswer(
+                    f"spec.template.spec.infrastructureRef has no usable {field}: {value!r}"
+                )
         where, versions = f"{reference.kind} {namespace}/{reference.name}", [version]
         if not reference.api_version:
-            versions = [each.version for each in self._decoded(f"/apis/{group}", ApiGroup).versions or ()]
+            versions = [
+                each.version for each in self._decoded(f"/apis/{group}", ApiGroup).versions or ()
+            ]
         for candidate in filter(VERSION.match, versions):
             # the plural name under which a version serves a kind, according to the server
             for served in self._decoded(f"/apis/{group}/{candidate}", ServedList).resources or ():
                 if served.kind == reference.kind and is_domain(served.name):
-                    return where, f"/apis/{group}/{candidate}/namespaces/{namespace}/{served.name}/{reference.name}"
-        raise _NoAnswer(f"{where}: the cluster serves no such kind in {reference.api_version or group}")
+                    return (
+                        where,
+                        (
+                            f"/apis/{group}/{candidate}/namespaces/{namespace}/{served.name}/"
+                            f"{reference.name}"
+                        ),
+                    )
+        raise _NoAnswer(
+            f"{where}: the cluster serves no such kind in {reference.api_version or group}"
+        )
 
     def _decoded(self, path: str, kind: type[T]) -> T:
         try:
@@ -430,8 +508,8 @@ class InfrastructureReader:
             raise _NoAnswer(f"{path}: the API server's answer cannot be read") from None
 
     def _answer(self, path: str) -> bytes:
-        """Return a response, or raise why there is none, requested once per pass. A refusal applies to all objects of
-        the same kind."""
+        """Return a response, or raise why there is none, requested once per pass. A refusal applies
+        to all objects of the same kind."""
         folder = path.rpartition("/")[0]
         answer = self._refused.get(folder) or self._answers.get(path)
         if answer is None:
@@ -455,12 +533,14 @@ class InfrastructureReader:
 
 
 def read_status(body: bytes, where: str) -> Infrastructure:
-    """Read status.capacity and status.nodeInfo of an object as the API sent it; never raises. where: its name in
-    texts."""
+    """Read status.capacity and status.nodeInfo of an object as the API sent it; never raises.
+    where: its name in texts."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Infrastructure(problem=f"{where} cannot be read: the answer is not the JSON of an object")
+        return Infrastructure(
+            problem=f"{where} cannot be read: the answer is not the JSON of an object"
+        )
     status = _part(document, "status")
     amounts: dict[str, int] = {}
     warnings = []
@@ -468,7 +548,9 @@ def read_status(body: bytes, where: str) -> Infrastructure:
         try:
             amounts[name] = _reported_amount(name, raw)
         except BadInput as bad:
-            warnings.append(f"{where}: status.capacity {name[:80]!r} was left out: {bad.problem[:80]}")
+            warnings.append(
+                f"{where}: status.capacity {name[:80]!r} was left out: {bad.problem[:80]}"
+            )
     capacity = {name: amount for name, amount in amounts.items() if amount}
     node_info = _part(status, "nodeInfo")
     architecture, system = node_info.get("architecture"), node_info.get("operatingSystem")

@@ -12,7 +12,12 @@ from chalicelib.providers.clusterapi.capi_state import read_capi_state
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.node_template import InfrastructureReader
-from chalicelib.providers.clusterapi.scale_up import CapiContext, ScalableResourceState, has_requested, resize
+from chalicelib.providers.clusterapi.scale_up import (
+    CapiContext,
+    ScalableResourceState,
+    has_requested,
+    resize,
+)
 from chalicelib.providers.clusterapi.settings import (
     PLACE,
     Reach,
@@ -41,8 +46,8 @@ class ClusterApi(BaseProvider[CapiContext]):
         super().__init__(context)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """Read all groups. Sends two requests for discovery, one list per kind and namespace, and at most one read for
-        each infrastructure object whose capacity has no other source."""
+        """Read all groups. Sends two requests for discovery, one list per kind and namespace, and
+        at most one read for each infrastructure object whose capacity has no other source."""
         context, settings = self.context, self.context.settings
         context.check_named()
         kinds = context.served(kinds=True).kinds or frozenset()
@@ -53,21 +58,24 @@ class ClusterApi(BaseProvider[CapiContext]):
 
 
 def build(connection: Connection) -> ClusterApi:
-    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (settings.py). If
-    the settings lack the name of this cluster, the provider returns that error on its calls: a policy stored before the
-    name was required must still be able to end its running operations."""
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings
+    (settings.py). If the settings lack the name of this cluster, the provider returns that error on
+    its calls: a policy stored before the name was required must still be able to end its running
+    operations."""
     settings = read_settings(connection.settings)
     if connection.kube is None:
         raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes")
     access = to_management(settings.management, connection.access)
     reach = Reach(cast(KubeApi, connection.kube), access, connection.means.connect)
     policies = [entry for entry in connection.groups if entry.provider == PROVIDER]
-    return ClusterApi(CapiContext(reach, settings, policies, connection.now, unnamed(settings, access)))
+    return ClusterApi(
+        CapiContext(reach, settings, policies, connection.now, unnamed(settings, access))
+    )
 
 
 def mistakes(connection: Connection) -> tuple[BadInput, ...]:
-    """Return the error of a missing cluster name, even if other settings are wrong. Raises BadInput if the settings
-    that determine this are wrong themselves."""
+    """Return the error of a missing cluster name, even if other settings are wrong. Raises BadInput
+    if the settings that determine this are wrong themselves."""
     settings = read_names(connection.settings)
     problem = unnamed(settings, to_management(settings.management, connection.access))
     return () if problem is None else (problem,)

@@ -1,17 +1,18 @@
-"""Changes of a group's size, and what all changes share: the group as it is now, its Machines, and the delete-machine
-annotations on them.
+"""Changes of a group's size, and what all changes share: the group as it is now, its Machines, and
+the delete-machine annotations on them.
 
-An operation was planned from an earlier state, so everything is read again and checked before anything is written. A
-resource that would not be a node group now must not be changed.
+An operation was planned from an earlier state, so everything is read again and checked before
+anything is written. A resource that would not be a node group now must not be changed.
 
-A MachineSet that is scaled down deletes annotated Machines first. This package maintains one invariant:
+A MachineSet that is scaled down deletes annotated Machines first. This package
+maintains one invariant:
 
     the size is never set below the number of living Machines without the annotation
 
-A lower size therefore never deletes a Machine that was not selected. The difference between living Machines and size is
-the number that the MachineSets are about to delete (`excess`). Further annotations were set by a change that has not
-lowered the size yet, or never will. Everything is read from the cluster, so it is valid after changes by any party and
-after any crash.
+A lower size therefore never deletes a Machine that was not selected. The difference between living
+Machines and size is the number that the MachineSets are about to delete (`excess`). Further
+annotations were set by a change that has not lowered the size yet, or never will. Everything is
+read from the cluster, so it is valid after changes by any party and after any crash.
 """
 
 from __future__ import annotations
@@ -27,9 +28,30 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, CapiApi, Served, decode, discover
-from chalicelib.providers.clusterapi.capi_state import by_deployment, controller, gives_way, has_deployment, rolling_out
-from chalicelib.providers.clusterapi.instances import Match, Nodes, managed_by, normalise, without_machine
+from chalicelib.providers.clusterapi.api import (
+    DEPLOYMENT,
+    MACHINE,
+    POOL,
+    SET,
+    CapiApi,
+    Served,
+    decode,
+    discover,
+)
+from chalicelib.providers.clusterapi.capi_state import (
+    by_deployment,
+    controller,
+    gives_way,
+    has_deployment,
+    rolling_out,
+)
+from chalicelib.providers.clusterapi.instances import (
+    Match,
+    Nodes,
+    managed_by,
+    normalise,
+    without_machine,
+)
 from chalicelib.providers.clusterapi.models import (
     FORGOTTEN_AFTER,
     MARK_PREFIX,
@@ -40,19 +62,28 @@ from chalicelib.providers.clusterapi.models import (
     is_forgotten,
     mark_age,
 )
-from chalicelib.providers.clusterapi.node_groups import CapiBounds, is_meant, is_paused, read_bounds, speaks_of
+from chalicelib.providers.clusterapi.node_groups import (
+    CapiBounds,
+    is_meant,
+    is_paused,
+    read_bounds,
+    speaks_of,
+)
 from chalicelib.providers.clusterapi.settings import CapiSettings, Reach
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Transient
 from chalicelib.providers.node_identity import PermanentConflict
 
 # Attempts of a write whose resourceVersion was outdated, each after a new decision.
 TRIES = 3
-# The key under which a removal records, and finally reports, how many of its machines were not Nodes.
+# The key under which a removal records, and finally reports, how many of its
+# machines were not Nodes.
 NEVER_JOINED = "never_joined"
-# Seconds after which the function that set it cannot be about to lower the size: it has crashed, or waits.
+# Seconds after which the function that set it cannot be about to lower the size:
+# it has crashed, or waits.
 STALLED_AFTER = 30.0
-# Seconds after an annotation during which its function, or a request that it sent, may still lower the size: the limit
-# of an act function (.chalice/config.json), and the time that a request of it may take to arrive.
+# Seconds after an annotation during which its function, or a request that it sent, may still
+# lower the size: the limit of an act function (.chalice/config.json), and the time that a request
+# of it may take to arrive.
 MAY_LOWER_FOR = 75.0
 # Seconds after which an annotation is set anew before the size is lowered.
 RENEWED_AFTER = 5.0
@@ -60,7 +91,8 @@ _DIGITS = 18
 
 
 class ScalableResourceState(PermanentConflict):
-    """A rollout or a pause must end first. The change is refused now, and an immediate retry would not help."""
+    """A rollout or a pause must end first. The change is refused now, and an
+    immediate retry would not help."""
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -82,20 +114,27 @@ class Subject(msgspec.Struct, frozen=True):
         return self.resource.metadata.name
 
     def check_minimum(self, size: int) -> None:
-        """Raise InvalidRequest if the size is below the group's minimum; called only for a lower size."""
+        """Raise InvalidRequest if the size is below the group's minimum;
+        called only for a lower size."""
         if size < self.bounds.min:
-            raise InvalidRequest(f"{self.group}: the size {size} is below the minimum {self.bounds.min}")
+            raise InvalidRequest(
+                f"{self.group}: the size {size} is below the minimum {self.bounds.min}"
+            )
 
     def check_maximum(self, size: int) -> None:
-        """Raise InvalidRequest if the size is above the group's maximum; called only for a scale-up."""
+        """Raise InvalidRequest if the size is above the group's maximum;
+        called only for a scale-up."""
         if size > self.bounds.max:
-            raise InvalidRequest(f"{self.group}: the size {size} is above the maximum {self.bounds.max}")
+            raise InvalidRequest(
+                f"{self.group}: the size {size} is above the maximum {self.bounds.max}"
+            )
 
 
 class CapiContext:
-    """The calls and settings of one pass. The API versions that the management cluster serves are read once. unnamed:
-    why it is unknown which of the management cluster's clusters is this one. Nothing is then read or changed, except
-    that annotations set by Outscaler are still removed. now: epoch seconds."""
+    """The calls and settings of one pass. The API versions that the management cluster serves are
+    read once. unnamed: why it is unknown which of the management cluster's clusters is this one.
+    Nothing is then read or changed, except that annotations set by Outscaler are still removed.
+    now: epoch seconds."""
 
     def __init__(
         self,
@@ -115,10 +154,13 @@ class CapiContext:
             raise InvalidRequest(str(self._unnamed))
 
     def served(self, *, kinds: bool) -> Served:
-        """Return the version to use, and with `kinds` the kinds of the API group, which take another call."""
+        """Return the version to use, and with `kinds` the kinds of the API group,
+        which take another call."""
         if self._served is None or (kinds and self._served.kinds is None):
             version = self.settings.version or (self._served.version if self._served else "")
-            self._served = discover(self.reach.management(), self.settings.keys.group, version, kinds=kinds)
+            self._served = discover(
+                self.reach.management(), self.settings.keys.group, version, kinds=kinds
+            )
         return self._served
 
     @cached_property
@@ -128,16 +170,19 @@ class CapiContext:
         return CapiApi(self.reach.management(), self.settings.keys, version, self.reach.workload)
 
     def subject(self, group: str, *, checked: bool = True) -> Subject:
-        """Return the group of that id, read again. Raises NotFound, and InvalidRequest for an id that is not a group's.
-        checked: raise if it must not be changed: InvalidRequest if it is not a group of this cluster,
-        ScalableResourceState if paused. Without it, only our own annotations may be removed, which neither a pause nor
-        deleted bounds must prevent; its bounds are then meaningless."""
+        """Return the group of that id, read again. Raises NotFound, and InvalidRequest for an id
+        that is not a group's. checked: raise if it must not be changed: InvalidRequest if it is not
+        a group of this cluster, ScalableResourceState if paused. Without it, only our own
+        annotations may be removed, which neither a pause nor deleted bounds must prevent; its
+        bounds are then meaningless."""
         if checked:
             self.check_named()
         kind, _, rest = group.partition("/")
         namespace, _, name = rest.partition("/")
         if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
-            raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
+            raise InvalidRequest(
+                f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name"
+            )
         resource = self.api.resource(kind, namespace, name)
         bounds = self._checked_bounds(group, kind, resource) if checked else CapiBounds(0, 0)
         return Subject(group, kind, resource, bounds)
@@ -166,7 +211,8 @@ class CapiContext:
 
 
 def noted(operation: Operation, key: str) -> int | None:
-    """Return the number that an earlier step of the operation recorded; None if it is missing or not a number."""
+    """Return the number that an earlier step of the operation recorded; None if it is
+    missing or not a number."""
     text = operation.status.data.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
@@ -175,8 +221,8 @@ def noted(operation: Operation, key: str) -> int | None:
 
 
 def machine_sets(api: CapiApi, subject: Subject) -> tuple[CapiResource, ...]:
-    """Return the MachineSets of the group's Machines: the group itself, or those that the MachineDeployment controls. A
-    MachinePool has none, because it controls its Machines itself."""
+    """Return the MachineSets of the group's Machines: the group itself, or those that the
+    MachineDeployment controls. A MachinePool has none, because it controls its Machines itself."""
     if subject.kind != DEPLOYMENT:
         return (subject.resource,) if subject.kind == SET else ()
     readable = []
@@ -191,10 +237,13 @@ def machine_sets(api: CapiApi, subject: Subject) -> tuple[CapiResource, ...]:
 def machines_of(
     api: CapiApi, subject: Subject, sets: Sequence[CapiResource]
 ) -> tuple[list[CapiMachine], list[CapiMachine]]:
-    """Return (the group's Machines, all others of its namespace), the former sorted by name. Raises Transient if a
-    Machine cannot be decoded, because it might belong to the group and the count would be wrong."""
+    """Return (the group's Machines, all others of its namespace), the former sorted by name.
+    Raises Transient if a Machine cannot be decoded, because it might belong to the group and
+    the count would be wrong."""
     owner_kind = POOL if subject.kind == POOL else SET
-    owners = {owner.metadata.uid for owner in ((subject.resource,) if subject.kind == POOL else sets)}
+    owners = {
+        owner.metadata.uid for owner in ((subject.resource,) if subject.kind == POOL else sets)
+    }
     own: list[CapiMachine] = []
     others: list[CapiMachine] = []
     for item in api.objects(MACHINE, subject.namespace):
@@ -219,13 +268,22 @@ def nodes_of(api: CapiApi) -> list[Node]:
     for item in api.nodes():
         node = decode(item, _CapiNode)
         annotations = node.metadata.annotations or {}
-        nodes.append(Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations))
+        nodes.append(
+            Node(
+                node.metadata.name,
+                {},
+                {},
+                provider_id=node.spec.provider_id or "",
+                annotations=annotations,
+            )
+        )
     return nodes
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A group's living Machines and its size. targets: the living ones to be removed now; targets_marked: all of them
-    are annotated; others: annotated, living, and not among the targets."""
+    """A group's living Machines and its size. targets: the living ones to be
+    removed now; targets_marked: all of them are annotated; others: annotated,
+    living, and not among the targets."""
 
     size: int
     living: tuple[CapiMachine, ...]
@@ -235,8 +293,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def excess(self) -> int:
-        """The number of Machines that the MachineSets are about to delete; negative while some are still to be
-        created."""
+        """The number of Machines that the MachineSets are about to delete; negative while some
+        are still to be created."""
         return len(self.living) - self.size
 
     @property
@@ -251,7 +309,10 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing(
-    size: int, machines: Sequence[CapiMachine], handles: Collection[str], annotations: CapiAnnotations
+    size: int,
+    machines: Sequence[CapiMachine],
+    handles: Collection[str],
+    annotations: CapiAnnotations,
 ) -> Standing:
     """Return a group's state. machines: all of the group's; handles: those to be removed."""
     living = tuple(machine for machine in machines if not machine.leaving)
@@ -265,10 +326,13 @@ def standing(
 
 
 def check_membership(
-    subject: Subject, targets: Mapping[str, str], own: Sequence[CapiMachine], foreign: Iterable[CapiMachine]
+    subject: Subject,
+    targets: Mapping[str, str],
+    own: Sequence[CapiMachine],
+    foreign: Iterable[CapiMachine],
 ) -> None:
-    """Raise InvalidRequest if a handle is another group's Machine, or a new Machine with the name of the planned one.
-    targets: handle -> instance id."""
+    """Raise InvalidRequest if a handle is another group's Machine, or a new Machine with the name
+    of the planned one. targets: handle -> instance id."""
     elsewhere = {machine.handle for machine in foreign}
     for handle in sorted(targets):
         if handle.partition("/")[0] != subject.namespace or handle in elsewhere:
@@ -276,19 +340,29 @@ def check_membership(
     for machine in own:
         planned, provider_id = targets.get(machine.handle, ""), machine.spec.provider_id
         if "/" in planned and provider_id and normalise(provider_id) != normalise(planned):
-            raise InvalidRequest(f"{MACHINE} {machine.handle} is another machine by now than {planned}")
+            raise InvalidRequest(
+                f"{MACHINE} {machine.handle} is another machine by now than {planned}"
+            )
 
 
 def check_identity(
-    context: CapiContext, operation: Operation, machines: Collection[CapiMachine], known: Iterable[CapiMachine]
+    context: CapiContext,
+    operation: Operation,
+    machines: Collection[CapiMachine],
+    known: Iterable[CapiMachine],
 ) -> Nodes:
-    """Return the cluster's current Nodes. Removes our annotations and raises ScalableResourceState unless each Machine
-    is still what was planned: an unregistered one must not be a Node, and one to be removed must belong to the drained
-    Node. It is called immediately before the change, because a Node may take another one's providerID at any time.
-    known: all Machines of the namespace, of which those of the same cluster count."""
+    """Return the cluster's current Nodes. Removes our annotations and raises ScalableResourceState
+    unless each Machine is still what was planned: an unregistered one must not be a Node, and one
+    to be removed must belong to the drained Node. It is called immediately before the change,
+    because a Node may take another one's providerID at any time. known: all Machines of the
+    namespace, of which those of the same cluster count."""
     keys = context.settings.keys
     clusters = {machine.cluster(keys) for machine in machines}
-    nodes = Nodes(nodes_of(context.api), keys, [machine for machine in known if machine.cluster(keys) in clusters])
+    nodes = Nodes(
+        nodes_of(context.api),
+        keys,
+        [machine for machine in known if machine.cluster(keys) in clusters],
+    )
     drained = {target.handle: target.node for target in operation.spec.targets}
     for machine in machines:
         match = nodes.match(machine)
@@ -305,7 +379,8 @@ def check_identity(
 
 
 def _other_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) -> str:
-    """Return why it is not the Machine of the drained Node. A Node that is gone by now is not a contradiction."""
+    """Return why it is not the Machine of the drained Node. A Node that is gone by
+    now is not a contradiction."""
     if match.doubt and not match.gone:
         return f"stays: {match.doubt}"
     name = match.node.name if match.node is not None else machine.node_name
@@ -318,22 +393,31 @@ def _other_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) 
 
 
 def has_stalled(mark: str, now: float) -> bool:
-    """Whether an annotation set by Outscaler has not expired, but its function has stopped. The function that continues
-    this removal will check the machine's node again, so until then no other function lowers the size for it."""
-    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and mark_age(mark, now) > STALLED_AFTER
+    """Whether an annotation set by Outscaler has not expired, but its function has stopped. The
+    function that continues this removal will check the machine's node again, so until then no other
+    function lowers the size for it."""
+    return (
+        mark.startswith(MARK_PREFIX)
+        and not is_forgotten(mark, now)
+        and mark_age(mark, now) > STALLED_AFTER
+    )
 
 
-def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tuple[CapiMachine, ...]:
+def without_forgotten(
+    context: CapiContext, marked: Iterable[CapiMachine]
+) -> tuple[CapiMachine, ...]:
     """Return the Machines with a valid annotation, and remove expired ones set by Outscaler. Raises
-    ScalableResourceState for an annotation that is not ours, because another party's Machine would be deleted instead
-    of a target."""
+    ScalableResourceState for an annotation that is not ours, because another party's Machine would
+    be deleted instead of a target."""
     valid = []
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
         if not mark.startswith(MARK_PREFIX):
             raise ScalableResourceState(
-                f"{MACHINE} {machine.handle} carries a {context.settings.keys.delete_machine} mark that is not ours, "
-                "so it would be deleted in the place of another: take the mark off or delete that Machine"
+                f"{MACHINE} {machine.handle} carries a {context.settings.keys.delete_machine} mark "
+                "that is not ours, "
+                "so it would be deleted in the place of another: take the mark off or delete that "
+                "Machine"
             )
         if is_forgotten(mark, context.now()):
             context.api.mark(machine, None)
@@ -343,8 +427,8 @@ def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tu
 
 
 def remove_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> None:
-    """Remove our annotations of removals that ended long ago. Nothing else removes them, and the next manual decrease
-    of the group would delete these machines."""
+    """Remove our annotations of removals that ended long ago. Nothing else removes them, and the
+    next manual decrease of the group would delete these machines."""
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
         if is_forgotten(mark, context.now()):
@@ -352,13 +436,21 @@ def remove_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> Non
 
 
 def set_marks(
-    context: CapiContext, operation: Operation, machines: Iterable[CapiMachine], *, renewed: bool = True
+    context: CapiContext,
+    operation: Operation,
+    machines: Iterable[CapiMachine],
+    *,
+    renewed: bool = True,
 ) -> None:
-    """Annotate the Machines with `outscaler/<operation>/<epoch seconds>`. An annotation set by a user has the same
-    effect and is kept; an expired one set by Outscaler is set anew. renewed: the size is lowered now, so that any older
-    one set by Outscaler is set anew, too (check_nothing_lowers). Raises NotFound if a Machine has disappeared since it
-    was listed: the next call counts it as removed."""
-    value, age = f"{MARK_PREFIX}{operation.spec.id}/{int(context.now())}", RENEWED_AFTER if renewed else FORGOTTEN_AFTER
+    """Annotate the Machines with `outscaler/<operation>/<epoch seconds>`. An annotation set by a
+    user has the same effect and is kept; an expired one set by Outscaler is set anew. renewed: the
+    size is lowered now, so that any older one set by Outscaler is set anew, too
+    (check_nothing_lowers). Raises NotFound if a Machine has disappeared since it was listed: the
+    next call counts it as removed."""
+    value, age = (
+        f"{MARK_PREFIX}{operation.spec.id}/{int(context.now())}",
+        RENEWED_AFTER if renewed else FORGOTTEN_AFTER,
+    )
     for machine in machines:
         mark = machine.mark(context.settings.keys)
         if mark is None or (mark.startswith(MARK_PREFIX) and mark_age(mark, context.now()) > age):
@@ -366,15 +458,22 @@ def set_marks(
 
 
 def unmark(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
-    """Remove this operation's annotations as far as possible; a remaining one is removed after it has expired."""
+    """Remove this operation's annotations as far as possible; a remaining one is
+    removed after it has expired."""
     for machine in machines:
         try:
-            release_marks(context, operation, [context.api.machine(machine.metadata.namespace, machine.metadata.name)])
+            release_marks(
+                context,
+                operation,
+                [context.api.machine(machine.metadata.namespace, machine.metadata.name)],
+            )
         except ProviderError:
             continue
 
 
-def release_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
+def release_marks(
+    context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]
+) -> None:
     """Remove this operation's annotations; raises ProviderError if that fails."""
     prefix = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
@@ -382,28 +481,36 @@ def release_marks(context: CapiContext, operation: Operation, machines: Iterable
             context.api.mark(machine, None)
 
 
-def check_nothing_lowers(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
-    """Raise Transient while a size may still be lowered for one of this operation's annotations: by a function that was
-    stopped in the middle of its call, or by a request that the API server has not processed yet. Without the annotation
-    that write would cost another Machine, whose Node was not drained."""
+def check_nothing_lowers(
+    context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]
+) -> None:
+    """Raise Transient while a size may still be lowered for one of this operation's annotations: by
+    a function that was stopped in the middle of its call, or by a request that the API server has
+    not processed yet. Without the annotation that write would cost another Machine, whose Node was
+    not drained."""
     prefix = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         mark = machine.mark(context.settings.keys) or ""
         if mark.startswith(prefix) and mark_age(mark, context.now()) <= MAY_LOWER_FOR:
-            raise Transient(f"{MACHINE} {machine.handle}: a request that lowers the size may be under way")
+            raise Transient(
+                f"{MACHINE} {machine.handle}: a request that lowers the size may be under way"
+            )
 
 
-# -- changes of the size that name no Machine: increases, and decreases where only Machines that never joined are lost.
-# Absolute sizes are written, and only over the size that the operation was planned for.
+# -- changes of the size that name no Machine: increases, and decreases where only Machines
+# that never joined are lost. Absolute sizes are written, and only over the size that the
+# operation was planned for.
 #
 # GET scale ── to_size ──► done         (an earlier attempt succeeded)
 #     │ └───── other  ──► conflict     (another writer's size stays)
 #  from_size
-#     └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► again, at most three times
+#     └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──►
+#     again, at most three times
 
 
 def resize(context: CapiContext, operation: Operation) -> Outcome:
-    """Write to_size over from_size, after the check of a scale-up or of a decrease. Raises ProviderError."""
+    """Write to_size over from_size, after the check of a scale-up or of a
+    decrease. Raises ProviderError."""
     from_size, to_size = operation.spec.from_size, operation.spec.to_size
     grows = operation.spec.kind is OperationKind.SCALE_UP
     if not grows and to_size == from_size:
@@ -419,7 +526,10 @@ def resize(context: CapiContext, operation: Operation) -> Outcome:
         if size == to_size:
             return Succeeded({"from": from_size, "to": size})
         if size != from_size:
-            text = f"{operation.spec.group} has size {size}, but from {from_size} to {to_size} was planned"
+            text = (
+                f"{operation.spec.group} has size {size}, but from {from_size} to {to_size} was "
+                "planned"
+            )
             raise ScalableResourceState(text)
         (_check_increase if grows else _check_decrease)(context, subject, operation)
         try:
@@ -447,8 +557,9 @@ def has_requested(context: CapiContext, operation: Operation) -> bool:
 
 
 def _check_increase(context: CapiContext, subject: Subject, operation: Operation) -> None:
-    """Raise above the maximum, and temporarily while MachineSets have yet to delete annotated Machines. A size raised
-    now would keep those Machines alive, and their removal would lower it again."""
+    """Raise above the maximum, and temporarily while MachineSets have yet to delete
+    annotated Machines. A size raised now would keep those Machines alive, and their
+    removal would lower it again."""
     subject.check_maximum(operation.spec.to_size)
     machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
     state = standing(operation.spec.from_size, machines, (), context.settings.keys)
@@ -459,9 +570,9 @@ def _check_increase(context: CapiContext, subject: Subject, operation: Operation
 
 
 def _check_decrease(context: CapiContext, subject: Subject, operation: Operation) -> None:
-    """Raise unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones first,
-    then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no order, so
-    there every instance counts."""
+    """Raise unless a MachineSet that shrinks to this size takes Machines that never joined: it
+    takes marked ones first, then those without a Node or with an unhealthy one, by name, and only
+    then the rest. A pool promises no order, so there every instance counts."""
     to_size, keys = operation.spec.to_size, context.settings.keys
     subject.check_minimum(to_size)
     sets = machine_sets(context.api, subject)
@@ -475,20 +586,29 @@ def _check_decrease(context: CapiContext, subject: Subject, operation: Operation
         return
     if not state.others_settled:
         remove_forgotten(context, state.others)
-        raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
+        raise Conflict(
+            f"{subject.group}: machines of another removal are marked and would be taken first"
+        )
     unjoined = any(machine.status.node_ref is None for machine in machines)
     nodes = Nodes(nodes_of(context.api) if unjoined else (), keys, machines)
-    # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
-    running = [machine for machine in state.living if machine.status.node_ref or _may_have_joined(machine, nodes)]
+    # Who has a Node stays, whatever else is said of it; whose Node we know may be
+    # news to Cluster API (D26).
+    running = [
+        machine
+        for machine in state.living
+        if machine.status.node_ref or _may_have_joined(machine, nodes)
+    ]
     _check_remaining(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise ScalableResourceState(
-            f"{subject.group}: several of its MachineSets have machines, so one that is running might go"
+            f"{subject.group}: several of its MachineSets have machines, so one that is running "
+            "might go"
         )
     ailing = next((machine for machine in running if machine.ailing), None)
     if ailing is not None and to_size < len(state.living):
         raise ScalableResourceState(
-            f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another"
+            f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of "
+            "another"
         )
 
 
@@ -500,6 +620,7 @@ def _may_have_joined(machine: CapiMachine, nodes: Nodes) -> bool:
 def _check_remaining(subject: Subject, operation: Operation, count: int, state: str) -> None:
     if operation.spec.to_size < count:
         raise InvalidRequest(
-            f"{subject.group}: from {operation.spec.from_size} to {operation.spec.to_size} would delete "
+            f"{subject.group}: from {operation.spec.from_size} to {operation.spec.to_size} would "
+            "delete "
             f"existing machines, {count} of which are {state}"
         )

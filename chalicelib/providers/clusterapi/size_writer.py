@@ -1,7 +1,8 @@
 """Who wrote the size of a resource last, as the API server notes it in metadata.managedFields.
 
-The field manager of `kubectl scale` is kubectl, that of Cluster Autoscaler is its program, cluster-autoscaler. Both
-write through the subresource `scale`. The notes are for comparisons only, so notes that cannot be read are none.
+The field manager of `kubectl scale` is kubectl, that of Cluster Autoscaler is its program,
+cluster-autoscaler. Both write through the subresource `scale`. The notes are for comparisons only,
+so notes that cannot be read are none.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class _Note(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def size_writer(resource: CapiResource) -> SizeWriter | None:
-    """Return the manager that owns spec.replicas; the last one of several, None where none is noted."""
+    """Return the manager that owns spec.replicas; the last one of several,
+    None where none is noted."""
     try:
         notes = msgspec.json.decode(resource.metadata.managed_fields, type=list[_Note] | None)
     except msgspec.MsgspecError:
@@ -37,6 +39,8 @@ def size_writer(resource: CapiResource) -> SizeWriter | None:
     writers = [
         SizeWriter(note.manager[:LONGEST_NAME], instant(note.time or ""))
         for note in (notes or ())[:MOST_NOTES]
-        if note.manager and note.fields_v1 is not None and "f:replicas" in (note.fields_v1.spec or {})
+        if note.manager
+        and note.fields_v1 is not None
+        and "f:replicas" in (note.fields_v1.spec or {})
     ]
     return max(writers, key=lambda writer: writer.at, default=None)

@@ -1,8 +1,8 @@
 """The vendor calls that this provider makes; the decisions behind them are in other modules.
 
-Reads and size changes may be repeated, because a size is absolute. An eviction must not be: after a lost response the
-caller first reads which instances are still members. There is no paging, and nothing here waits for an operation to
-end.
+Reads and size changes may be repeated, because a size is absolute. An eviction must not be: after a
+lost response the caller first reads which instances are still members. There is no paging, and
+nothing here waits for an operation to end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ import msgspec
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale import decoding
-from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.exoscale.decoding import (
+    ExoscaleInstance,
+    InstancePool,
+    InstanceType,
+    Quota,
+    SksCluster,
+    Work,
+)
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
 from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.services import Cache, TtlCache
@@ -33,8 +40,9 @@ class _Dated(msgspec.Struct, frozen=True):
 
 
 class ExoscaleApi:
-    """The API of one zone with one key, for one pass. Every method raises ProviderError. root: `https://…/v2`. key: a
-    kind of item -> its row in the shared cache; the row name contains account and zone."""
+    """The API of one zone with one key, for one pass. Every method raises ProviderError.
+    root: `https://…/v2`. key: a kind of item -> its row in the shared cache; the row name
+    contains account and zone."""
 
     def __init__(
         self,
@@ -84,8 +92,9 @@ class ExoscaleApi:
         return decoding.read_clusters(self._list("/sks-cluster"))
 
     def quota(self) -> Quota:
-        """Return the organisation's instance quota and usage, at most five minutes old. If it cannot be read now, a
-        value of up to a day is returned, because a transient error must not result in a maximum of 0."""
+        """Return the organisation's instance quota and usage, at most five minutes old. If it
+        cannot be read now, a value of up to a day is returned, because a transient error must not
+        result in a maximum of 0."""
         cached = self._quotas.get([_INSTANCES]).get(_INSTANCES)
         if cached is not None and 0.0 <= self._now() - cached.at < FRESH:
             return cached.quota
@@ -103,8 +112,8 @@ class ExoscaleApi:
         return quota
 
     def instance_types(self, ids: Iterable[str]) -> dict[str, InstanceType | None]:
-        """Return instance types by id, with one call for each that is not cached (24 h). None: there is no such type. A
-        type that cannot be decoded is absent."""
+        """Return instance types by id, with one call for each that is not cached (24 h). None:
+        there is no such type. A type that cannot be decoded is absent."""
         names = dict.fromkeys(ids)
         types: dict[str, InstanceType | None] = {name: None for name in names if not is_id(name)}
         types |= self._types.get(name for name in names if name not in types)
@@ -119,7 +128,8 @@ class ExoscaleApi:
                 with suppress(ProviderError):
                     new[name] = decoding.read_one(answer, InstanceType, name.lower())
         finally:
-            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # even if a later one could not be read
+            # even if a later one could not be read
+            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)
         return types | new
 
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
@@ -130,16 +140,20 @@ class ExoscaleApi:
     # -- changes
 
     def scale_pool(self, pool: str, size: int) -> Work:
-        """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses the instances to delete."""
+        """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses
+        the instances to delete."""
         return self._put(f"{_pool_path(pool)}:scale", {"size": _checked_size(size)}, safe=True)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
-        """Remove these members from a standalone Instance Pool and destroy them; its size is lowered with them."""
+        """Remove these members from a standalone Instance Pool and destroy them; its
+        size is lowered with them."""
         return self._evict(_pool_path(pool), instances)
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        return self._put(f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True)
+        return self._put(
+            f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True
+        )
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
@@ -161,19 +175,28 @@ class ExoscaleApi:
         try:
             return self._get(path, params)
         except NotFound as error:
-            # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
+            # A list always exists, so a 404 means a wrong address. As NotFound it would mean
+            # that everything is gone.
             raise InvalidRequest(
-                f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)", code=error.code
+                (
+                    f"{error.message}; the address is not that of the API "
+                    "(providers.exoscale.endpoint)"
+                ),
+                code=error.code,
             ) from None
 
     def _get(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         return self._rest.send(
-            VendorRequest("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True)
+            VendorRequest(
+                "GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True
+            )
         )
 
     def _put(self, path: str, body: dict[str, object] | None, *, safe: bool) -> Work:
         """Send a change and return its operation. body: None for a change that has none."""
-        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": "application/json"})
+        headers = {"Accept": "application/json"} | (
+            {} if body is None else {"Content-Type": "application/json"}
+        )
         content = b"" if body is None else msgspec.json.encode(body)
         return decoding.read_change(
             self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, content, safe))
@@ -185,7 +208,9 @@ def _pool_path(pool: str) -> str:
 
 
 def _nodepool_path(cluster: str, nodepool: str) -> str:
-    return f"/sks-cluster/{checked(cluster, 'SKS cluster')}/nodepool/{checked(nodepool, 'Nodepool')}"
+    return (
+        f"/sks-cluster/{checked(cluster, 'SKS cluster')}/nodepool/{checked(nodepool, 'Nodepool')}"
+    )
 
 
 def _checked_size(size: int) -> int:

@@ -1,8 +1,8 @@
 """The API key: the formats of its secret, and EXO2-HMAC-SHA256, the vendor's only authentication.
 
-The signed text is what is sent: the path as in the URL and the bytes of the body, without the host. The vendor's own
-clients disagree about parameters without a value and parameters with several values. The former are neither sent nor
-signed here, and a VendorRequest cannot express the latter.
+The signed text is what is sent: the path as in the URL and the bytes of the body, without the host.
+The vendor's own clients disagree about parameters without a value and parameters with several
+values. The former are neither sent nor signed here, and a VendorRequest cannot express the latter.
 """
 
 from __future__ import annotations
@@ -32,18 +32,28 @@ class ExoscaleCredential(msgspec.Struct, frozen=True):
 
 
 def message(method: str, path: str, body: bytes, params: Mapping[str, str], expires: int) -> bytes:
-    """Return the text to sign, in five parts (Exoscale's API v2 reference, on request signatures). path: escaped, with
-    the version; expires: epoch seconds."""
+    """Return the text to sign, in five parts (Exoscale's API v2 reference, on request signatures).
+    path: escaped, with the version; expires: epoch seconds."""
     values = "".join(params[name] for name in sorted(params))
-    return b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
+    return b"\n".join(
+        (f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode())
+    )
 
 
 def authorization(
-    credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
+    credential: ExoscaleCredential,
+    method: str,
+    path: str,
+    body: bytes,
+    params: Mapping[str, str],
+    expires: int,
 ) -> str:
-    """Return the value of the header Authorization. expires: epoch seconds, from which on the vendor refuses it."""
+    """Return the value of the header Authorization. expires: epoch seconds, from which
+    on the vendor refuses it."""
     digest = hmac.new(
-        credential.secret.reveal().encode(), message(method, path, body, params, expires), hashlib.sha256
+        credential.secret.reveal().encode(),
+        message(method, path, body, params, expires),
+        hashlib.sha256,
     ).digest()
     names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
     return (
@@ -53,13 +63,24 @@ def authorization(
 
 
 def signed(request: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
-    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters."""
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query;
+    that is in the parameters."""
     params = {name: value for name, value in request.params.items() if value}
     header = authorization(
-        credential, request.method, urlsplit(request.url).path, request.body or b"", params, int(now) + VALID
+        credential,
+        request.method,
+        urlsplit(request.url).path,
+        request.body or b"",
+        params,
+        int(now) + VALID,
     )
     return VendorRequest(
-        request.method, request.url, {**request.headers, "Authorization": header}, params, request.body, request.safe
+        request.method,
+        request.url,
+        {**request.headers, "Authorization": header},
+        params,
+        request.body,
+        request.safe,
     )
 
 
@@ -68,23 +89,32 @@ _REMEDY = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
     lines = (line.strip().removeprefix("export ") for line in text.splitlines())
-    return name_value_lines((line for line in lines if line and not line.startswith(("#", "["))), place, _REMEDY)
+    return name_value_lines(
+        (line for line in lines if line and not line.startswith(("#", "["))), place, _REMEDY
+    )
 
 
 _FORMAT = SecretFormat(
-    fields={"apikey": "key", "apisecret": "secret", "apizone": None, "zone": None, "apienvironment": None},
+    fields={
+        "apikey": "key",
+        "apisecret": "secret",
+        "apizone": None,
+        "zone": None,
+        "apienvironment": None,
+    },
     written={"key": "apiKey", "secret": "apiSecret"},
     known="apiKey and apiSecret",
     remedy=_REMEDY,
     lines=_lines,
     prefix=re.compile(r"EXOSCALE[_-]?", re.IGNORECASE),
-    shown=re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII),  # keys begin with EXO
+    # keys begin with EXO
+    shown=re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII),
     problem="contains spaces, commas or special characters",
 )
 
 
 def parse_secret(text: str, place: str) -> ExoscaleCredential:
-    """Parse JSON, an environment file, or upstream's Kubernetes Secret, which also names the zone that the policy
-    defines here. Raises BadInput naming the field, never its value."""
+    """Parse JSON, an environment file, or upstream's Kubernetes Secret, which also names the zone
+    that the policy defines here. Raises BadInput naming the field, never its value."""
     values = secret_fields(text, place, _FORMAT, ("key", "secret"))
     return ExoscaleCredential(Secret(values["key"]), Secret(values["secret"]))

@@ -1,12 +1,15 @@
-"""Types of Exoscale's API v2 and their lenient decoding; a malformed response must not look like an empty one.
+"""Types of Exoscale's API v2 and their lenient decoding; a malformed response must
+not look like an empty one.
 
-The vendor omits empty lists, so an unrelated response would look like an empty list, and machines that are not listed
-count as gone. Therefore a response that lacks the list but contains anything else is an error. A null value counts as
-omitted. An item whose less important fields cannot be decoded keeps the important ones.
+The vendor omits empty lists, so an unrelated response would look like an empty list, and machines
+that are not listed count as gone. Therefore a response that lacks the list but contains anything
+else is an error. A null value counts as omitted. An item whose less important fields cannot be
+decoded keeps the important ones.
 
-One malformed item of a list does not affect the others. A pool without a size stays in the list (NO_SIZE), and so does
-a pool whose id occurs twice. A pool or a cluster without an id is left out, and so are clusters that share an id. A
-machine without an id, or with another's id, stays in the list without an id, so that its pool is known.
+One malformed item of a list does not affect the others. A pool without a size stays in the list
+(NO_SIZE), and so does a pool whose id occurs twice. A pool or a cluster without an id is left out,
+and so are clusters that share an id. A machine without an id, or with another's id, stays in the
+list without an id, so that its pool is known.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ class ExoscaleInstance(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
-    """A pool of machines; those of SKS have a manager and are changed only through their Nodepool."""
+    """A pool of machines; those of SKS have a manager and are changed only through their
+    Nodepool."""
 
     id: str
     name: Name = ""
@@ -97,8 +101,8 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class SksCluster(msgspec.Struct, frozen=True):
-    """A managed cluster with its Nodepools. addons: as received; no pass needs them, so no value of theirs may make the
-    cluster unreadable."""
+    """A managed cluster with its Nodepools. addons: as received; no pass needs them, so no value of
+    theirs may make the cluster unreadable."""
 
     id: str
     name: Name = ""
@@ -122,7 +126,8 @@ class Quota(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> int | None:
-        """How many instances the account may still create, negative if it has too many; None without a limit."""
+        """How many instances the account may still create, negative if it has too
+        many; None without a limit."""
         return None if self.limit == -1 else self.limit - self.usage
 
 
@@ -148,8 +153,8 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The vendor's asynchronous operation, called work to distinguish it from Outscaler's operations. state: pending,
-    success, failure, timeout."""
+    """The vendor's asynchronous operation, called work to distinguish it from Outscaler's
+    operations. state: pending, success, failure, timeout."""
 
     id: str = ""
     state: str = ""
@@ -170,13 +175,23 @@ _LONGEST = 300
 # The fields kept of an item whose other fields have an unexpected structure.
 _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
     ExoscaleInstance: ("id", "state", "manager"),
-    InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
+    InstancePool: (
+        "id",
+        "name",
+        "state",
+        "size",
+        "instances",
+        "manager",
+        "instance-type",
+        "disk-size",
+    ),
     Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
 }
 
 
 def read_instances(response: VendorResponse) -> tuple[ExoscaleInstance, ...]:
-    """Return the machines; empty for `{}`. Raises Unknown if the list is malformed, Transient if it is not JSON."""
+    """Return the machines; empty for `{}`. Raises Unknown if the list is malformed,
+    Transient if it is not JSON."""
     machines, items = [], _list(response, "instances")
     for item in items:
         try:
@@ -184,7 +199,9 @@ def read_instances(response: VendorResponse) -> tuple[ExoscaleInstance, ...]:
         except Unknown:
             manager = item.get("manager") if isinstance(item, dict) else None
             known = isinstance(manager, dict) and is_id(str(manager.get("id", "")))
-            machines.append(ExoscaleInstance("", manager=Manager(manager["id"]) if manager and known else None))
+            machines.append(
+                ExoscaleInstance("", manager=Manager(manager["id"]) if manager and known else None)
+            )
     times = _count_ids(machines)
     _check_not_empty(response, items, [machine for machine in machines if machine.id])
     return tuple(
@@ -199,7 +216,8 @@ def read_pools(response: VendorResponse) -> tuple[InstancePool, ...]:
 
 
 def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
-    """Return SKS clusters with their Nodepools, each decoded separately. Raises as read_instances."""
+    """Return SKS clusters with their Nodepools, each decoded separately.
+    Raises as read_instances."""
     clusters, items = [], _list(response, "sks-clusters")
     for item in items:
         pools = item.pop("nodepools", []) if isinstance(item, dict) else []
@@ -207,7 +225,9 @@ def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
             if not isinstance(pools, list):
                 raise _shape_error(response, "nodepools is not a list")
             nodepools = _pools(response, pools, Nodepool)
-            clusters.append(msgspec.structs.replace(_decode(response, item, SksCluster), nodepools=nodepools))
+            clusters.append(
+                msgspec.structs.replace(_decode(response, item, SksCluster), nodepools=nodepools)
+            )
     times = _count_ids(clusters)
     clusters = [cluster for cluster in clusters if times[cluster.id.lower()] == 1]
     _check_not_empty(response, items, clusters)
@@ -215,7 +235,8 @@ def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
 
 
 def _pools(response: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S, ...]:
-    """Return the pools of a list, each id once. An unreadable pool, and one whose id occurs twice, has no size."""
+    """Return the pools of a list, each id once. An unreadable pool, and one whose id
+    occurs twice, has no size."""
     pools = []
     for item in items:
         try:
@@ -225,7 +246,9 @@ def _pools(response: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S
                 pools.append(_without_size(item, kind))
     times = _count_ids(pools)
     once = {
-        pool.id.lower(): pool if times[pool.id.lower()] == 1 else msgspec.structs.replace(pool, size=NO_SIZE)
+        pool.id.lower(): pool
+        if times[pool.id.lower()] == 1
+        else msgspec.structs.replace(pool, size=NO_SIZE)
         for pool in pools
     }
     _check_not_empty(response, items, once)
@@ -244,19 +267,23 @@ def _without_size(item: dict[str, Any], kind: type[S]) -> S:
     return msgspec.convert(readable | {"size": NO_SIZE}, kind)
 
 
-def _count_ids(items: Iterable[ExoscaleInstance | InstancePool | Nodepool | SksCluster]) -> Counter[str]:
+def _count_ids(
+    items: Iterable[ExoscaleInstance | InstancePool | Nodepool | SksCluster],
+) -> Counter[str]:
     return Counter(item.id.lower() for item in items)
 
 
-def _check_not_empty(response: VendorResponse, items: list[Any], decoded: Collection[object]) -> None:
+def _check_not_empty(
+    response: VendorResponse, items: list[Any], decoded: Collection[object]
+) -> None:
     """Raise Unknown for a list of which nothing can be decoded."""
     if items and not decoded:
         raise _shape_error(response, "nothing in it has an id of its own")
 
 
 def read_one(response: VendorResponse, kind: type[T], id_: str) -> T:
-    """Return one item. id_: the requested one, in lower case. Raises Unknown for a malformed or a different item,
-    Transient if it is not JSON."""
+    """Return one item. id_: the requested one, in lower case. Raises Unknown for a malformed or a
+    different item, Transient if it is not JSON."""
     body = _object(response)
     item = _decode(response, body, kind)
     if body["id"].lower() != id_:
@@ -265,26 +292,31 @@ def read_one(response: VendorResponse, kind: type[T], id_: str) -> T:
 
 
 def read_quota(response: VendorResponse) -> Quota:
-    """Return the account's quota. Both numbers are required, because a missing one means neither 0 nor "unlimited"."""
+    """Return the account's quota. Both numbers are required, because a missing one means
+    neither 0 nor "unlimited"."""
     body = _object(response)
     if not {"usage", "limit"} <= body.keys():
         raise _shape_error(response, f"it has no usage and limit, but {_names(body)}")
     quota = _convert(response, body, Quota)
     if not (0 <= quota.usage <= _LARGEST and -1 <= quota.limit <= _LARGEST):
-        raise _shape_error(response, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be")
+        raise _shape_error(
+            response, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be"
+        )
     return quota
 
 
 def read_change(response: VendorResponse) -> Work:
-    """Return the operation that a change has started. Raises Transient otherwise, because the change may have been
-    made."""
+    """Return the operation that a change has started. Raises Transient otherwise, because the
+    change may have been made."""
     try:
         body = _object(response)
         if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
             raise _shape_error(response, "it is not an operation")
         return _convert(response, body, Work)
     except ProviderError as error:
-        raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
+        raise Transient(
+            f"{error.message}; whether the change is being made is not known", code=error.code
+        ) from None
 
 
 def _object(response: VendorResponse) -> dict[str, Any]:
@@ -303,7 +335,8 @@ def _without_nulls(value: Any) -> Any:
 
 def _list(response: VendorResponse, field: str) -> list[Any]:
     body = _object(response)
-    if body and (field not in body or "id" in body):  # a pool has `instances` too, but is not a list of machines
+    # a pool has `instances` too, but is not a list of machines
+    if body and (field not in body or "id" in body):
         raise _shape_error(response, f"it is not a list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
@@ -320,7 +353,9 @@ def _decode(response: VendorResponse, item: Any, kind: type[T]) -> T:
     except Unknown:
         if kind not in _ESSENTIAL:
             raise
-        thing = _convert(response, {key: item[key] for key in _ESSENTIAL[kind] if key in item}, kind)
+        thing = _convert(
+            response, {key: item[key] for key in _ESSENTIAL[kind] if key in item}, kind
+        )
     if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST_MACHINES:
         raise _shape_error(response, f"{item['id']} has a size that cannot be")
     if isinstance(thing, InstanceType) and not all(
@@ -338,7 +373,10 @@ def _convert(response: VendorResponse, item: dict[str, Any], kind: type[T]) -> T
 
 
 def _shape_error(response: VendorResponse, problem: str) -> Unknown:
-    return Unknown(f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST], code="Shape")
+    return Unknown(
+        f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST],
+        code="Shape",
+    )
 
 
 def _names(body: dict[str, Any]) -> str:

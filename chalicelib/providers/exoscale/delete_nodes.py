@@ -1,25 +1,29 @@
-"""Removes and restarts machines by id, and lowers the size by machines that were requested and never created.
+"""Removes and restarts machines by id, and lowers the size by machines that were
+requested and never created.
 
-One eviction removes all remaining targets and lowers the size. Every call first reads the pool and continues from that
-state, so it may be repeated or interrupted at any point:
+One eviction removes all remaining targets and lowers the size. Every call first reads the pool and
+continues from that state, so it may be repeated or interrupted at any point:
 
     our operation is pending                   poll again
     our operation has failed                   failed with its class, if any target is left
     all targets gone or leaving                done
     evicted, and still there                   poll again while the pool is changed; finally failed
     placeholders among them                    lower the size first, never below what exists
-    the vendor is changing the pool            poll again: it may be an eviction whose response was lost
+    the vendor is changing the pool            poll again: it may be an
+                                               eviction whose response was lost
     members, and the group stays at or above its minimum: evict
 
-A pool accepts one eviction at a time, with any number of machines. Other removals of the pool that are ready therefore
-join it (`delete_together`); each is checked as if it were alone, and continues by the same table.
+A pool accepts one eviction at a time, with any number of machines. Other removals of the pool
+that are ready therefore join it (`delete_together`); each is checked as if it were alone, and
+continues by the same table.
 
-An eviction is not repeated while its result is uncertain: two evictions could delete two machines, or one machine and
-lower the size by two. Upstream's DeleteNodes does not check that the machines belong to the pool.
+An eviction is not repeated while its result is uncertain: two evictions could delete two
+machines, or one machine and lower the size by two. Upstream's DeleteNodes does not check that the
+machines belong to the pool.
 
-Upstream's DecreaseTargetSize reports success and does nothing. For a smaller size the vendor chooses which machines to
-delete, so the size is never set below the number of existing machines, according to both the pool's list and the
-machines' own data.
+Upstream's DecreaseTargetSize reports success and does nothing. For a smaller size the vendor
+chooses which machines to delete, so the size is never set below the number of existing machines,
+according to both the pool's list and the machines' own data.
 """
 
 from __future__ import annotations
@@ -43,7 +47,13 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
-from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
+from chalicelib.providers.exoscale.provider_ids import (
+    handle_of,
+    identify,
+    is_id,
+    is_placeholder,
+    placeholder_pool,
+)
 from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
     FOLLOWING,
@@ -62,12 +72,19 @@ from chalicelib.providers.exoscale.scale_up import (
     requested,
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
-from chalicelib.providers.node_identity import PermanentConflict, Seen, joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import (
+    PermanentConflict,
+    Seen,
+    joined_of,
+    refuse_changed,
+    refuse_joined,
+)
 from chalicelib.providers.services import UNANSWERED
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
-# Seconds until a removal tries again that has found its pool busy, unless the end of the change wakes it before. The
-# operation runner retries only a few times, so with a shorter delay a drained node would be given up before its turn.
+# Seconds until a removal tries again that has found its pool busy, unless the end of the change
+# wakes it before. The operation runner retries only a few times, so with a shorter delay a drained
+# node would be given up before its turn.
 TURN = 90.0
 _FEW = 3  # maximum machines read one by one instead of by the complete list
 
@@ -83,17 +100,21 @@ class ExoscaleTargets(msgspec.Struct, frozen=True):
 
 
 def read_targets(operation: Operation) -> ExoscaleTargets:
-    """Return the targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for
+    another pool's placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
         handle = handle_of(target)
         if not is_id(handle) and not is_placeholder(handle):
-            raise InvalidRequest(f"{target.node or target.instance}: no machine at Exoscale is known for it")
+            raise InvalidRequest(
+                f"{target.node or target.instance}: no machine at Exoscale is known for it"
+            )
         if is_placeholder(handle) and placeholder_pool(handle) != operation.spec.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
     return ExoscaleTargets(
-        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
+        tuple(handle for handle in handles if not is_placeholder(handle)),
+        tuple(filter(is_placeholder, handles)),
     )
 
 
@@ -107,7 +128,9 @@ def _machines(context: ExoscaleContext, names: Sequence[str]) -> dict[str, Exosc
             if not is_forbidden(error):
                 raise
             listed = ()
-        machines = {machine.id.lower(): machine for machine in listed if machine.id.lower() in names}
+        machines = {
+            machine.id.lower(): machine for machine in listed if machine.id.lower() in names
+        }
     for name in names:  # the list contains only machines in pools
         if name not in machines:
             try:
@@ -120,14 +143,17 @@ def _machines(context: ExoscaleContext, names: Sequence[str]) -> dict[str, Exosc
 def _remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]:
     """Return the machines that the vendor knows and that are not leaving; raises ProviderError."""
     machines = _machines(context, names)
-    return tuple(name for name in names if name in machines and not is_leaving(machines[name].state))
+    return tuple(
+        name for name in names if name in machines and not is_leaving(machines[name].state)
+    )
 
 
 def _targets_to_evict(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
 ) -> tuple[str, ...]:
-    """Return the targets that are members of the pool and not leaving. Raises InvalidRequest for a machine that exists
-    and belongs to another pool or to none. One unknown to the vendor is gone."""
+    """Return the targets that are members of the pool and not leaving. Raises
+    InvalidRequest for a machine that exists and belongs to another pool or to none. One
+    unknown to the vendor is gone."""
     outside = _machines(context, [name for name in targets.instances if name not in pool.members])
     foreign, late = {}, []
     for name, machine in outside.items():
@@ -143,10 +169,12 @@ def _targets_to_evict(
     return (*(name for name in targets.instances if name in pool.members), *late)
 
 
-def _check_nodes(operation: Operation, instances: Sequence[str], nodes: tuple[Seen, ...] | None) -> None:
-    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
-    machines that never joined are deleted, is a node by now. nodes: those of the cluster now; None without a connection
-    to it, where nothing is checked."""
+def _check_nodes(
+    operation: Operation, instances: Sequence[str], nodes: tuple[Seen, ...] | None
+) -> None:
+    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was
+    planned, or, if machines that never joined are deleted, is a node by now. nodes: those of the
+    cluster now; None without a connection to it, where nothing is checked."""
     if nodes is None:
         return
     identity = identify(nodes)
@@ -164,8 +192,8 @@ def _check_nodes(operation: Operation, instances: Sequence[str], nodes: tuple[Se
 
 
 class ExoscaleEviction(msgspec.Struct, frozen=True):
-    """Machines that their pool takes an eviction of now. room: how many others may go before the pool is at its
-    minimum."""
+    """Machines that their pool takes an eviction of now. room: how many others may go before
+    the pool is at its minimum."""
 
     pool: ExoscalePool
     names: tuple[str, ...]
@@ -173,7 +201,8 @@ class ExoscaleEviction(msgspec.Struct, frozen=True):
 
 
 def delete_nodes(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the pool."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target
+    does not belong to the pool."""
     return delete_together(context, operation, ())[0]
 
 
@@ -194,7 +223,9 @@ def delete_together(
         _check_nodes(operation, step.names, nodes)
         joined = _joining(context, step, ready, nodes)
         try:
-            work = context.evict(step.pool, (*step.names, *(name for names in joined.values() for name in names)))
+            work = context.evict(
+                step.pool, (*step.names, *(name for names in joined.values() for name in names))
+            )
         except (Conflict, Throttled, Transient):
             raise
         except ProviderError:  # as a whole, and nothing was evicted: each is judged by itself
@@ -205,17 +236,22 @@ def delete_together(
         raise
     except Conflict as error:
         if not discard and not error.retry_after:
-            raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
+            raise Conflict(
+                error.message, code=error.code, request_id=error.request_id, retry_after=TURN
+            ) from None
         raise
     outcome = requested(work, {EVICTED: "yes"})
     return outcome, dict.fromkeys(joined, outcome)
 
 
 def _joining(
-    context: ExoscaleContext, eviction: ExoscaleEviction, ready: Sequence[Operation], nodes: tuple[Seen, ...] | None
+    context: ExoscaleContext,
+    eviction: ExoscaleEviction,
+    ready: Sequence[Operation],
+    nodes: tuple[Seen, ...] | None,
 ) -> dict[str, tuple[str, ...]]:
-    """Return which of the other removals join the eviction, and their machines, by operation id. One that would be
-    refused, or has nothing left to evict, finds that out by itself."""
+    """Return which of the other removals join the eviction, and their machines, by operation id.
+    One that would be refused, or has nothing left to evict, finds that out by itself."""
     joined: dict[str, tuple[str, ...]] = {}
     evicted, room = set(eviction.names), eviction.room
     for operation in ready:
@@ -256,20 +292,23 @@ def _eviction(
     if discard and names and context.joined is not None:
         _check_nodes(operation, names, context.joined())
     if pool.unsettled and (names or targets.placeholders):
-        # The change may be our own request. A Conflict as long as this operation has recorded none: the caller then
-        # checks the node again before it retries.
+        # The change may be our own request. A Conflict as long as this operation has recorded none:
+        # the caller then checks the node again before it retries.
         if not targets.placeholders and not _remaining(context, names):
             return _succeeded(operation, targets)
         if WORK not in operation.status.data:
             check_settled(pool)
         return poll_later(operation, pool.unsettled)
-    if targets.placeholders and (outcome := _lower_by(context, operation, pool, len(targets.placeholders))):
+    if targets.placeholders and (
+        outcome := _lower_by(context, operation, pool, len(targets.placeholders))
+    ):
         return outcome
     if not names:
         return _succeeded(operation, targets)
     if discard:
         return ExoscaleEviction(pool, names)
-    # The pool is at rest here; while it is being changed, its numbers may already include our own request.
+    # The pool is at rest here; while it is being changed, its numbers may already
+    # include our own request.
     least = least_of(pool, context.bounds(pool))
     size = pool.target - len(names)
     if size < least:
@@ -278,11 +317,19 @@ def _eviction(
 
 
 def _after_eviction(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, work: Work | None
+    context: ExoscaleContext,
+    operation: Operation,
+    targets: ExoscaleTargets,
+    pool: ExoscalePool,
+    work: Work | None,
 ) -> Outcome:
-    """Continue after an eviction whose operation has ended or is no longer known to the vendor. A machine that the pool
-    does not list any more may still exist."""
-    being_changed = poll_later(operation, f"{pool.title} is being changed ({pool.states})") if pool.busy else None
+    """Continue after an eviction whose operation has ended or is no longer known to the vendor. A
+    machine that the pool does not list any more may still exist."""
+    being_changed = (
+        poll_later(operation, f"{pool.title} is being changed ({pool.states})")
+        if pool.busy
+        else None
+    )
     if being_changed is not None and not pool.members.isdisjoint(targets.instances):
         return being_changed
     remaining = _remaining(context, targets.instances)
@@ -291,35 +338,53 @@ def _after_eviction(
     if being_changed is not None:
         return being_changed
     names = ", ".join(remaining)
-    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(remaining), "left": ",".join(remaining)}
+    facts: dict[str, str | int] = {
+        "removed": len(targets.instances) - len(remaining),
+        "left": ",".join(remaining),
+    }
     if work is not None and has_failed(work):
-        return failure(f"{pool.title}: {names} could not be removed", work, {**facts, WORK: work.id})
+        return failure(
+            f"{pool.title}: {names} could not be removed", work, {**facts, WORK: work.id}
+        )
     looks = counted(operation, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         return poll_later(operation, f"{names}: still listed", data={LOOKS: str(looks)})
-    return Failed("Unknown", f"{pool.title}: the vendor says that {names} was evicted and lists it still", facts=facts)
+    return Failed(
+        "Unknown",
+        f"{pool.title}: the vendor says that {names} was evicted and lists it still",
+        facts=facts,
+    )
 
 
-def _removal_without_pool(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets) -> Outcome:
-    """Continue after the pool, and its machines with it, is gone or leaving. Machines that remain are not deleted."""
+def _removal_without_pool(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets
+) -> Outcome:
+    """Continue after the pool, and its machines with it, is gone or leaving. Machines
+    that remain are not deleted."""
     names = ", ".join(_remaining(context, targets.instances))
     if not names:
         return _succeeded(operation, targets)
     if operation.status.data:
         return poll_later(operation, f"{operation.spec.group} is gone; {names} is still there")
     raise NotFound(
-        f"there is no instance pool {operation.spec.group} (it may have been deleted), but {names} is still there"
+        f"there is no instance pool {operation.spec.group} (it may have been deleted), but {names} "
+        "is still there"
     )
 
 
 def _succeeded(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
-    return Succeeded({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
+    return Succeeded(
+        {
+            "removed": len(targets.instances) + len(targets.placeholders),
+            "group": operation.spec.group,
+        }
+    )
 
 
 def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving. There is nothing to undo, because the vendor is not
-    modified before the eviction. Raises Conflict while the pool shrinks, because it is then unknown which machines will
-    go, and ProviderError."""
+    """Return whether any target is still there and not leaving. There is nothing to undo, because
+    the vendor is not modified before the eviction. Raises Conflict while the pool shrinks, because
+    it is then unknown which machines will go, and ProviderError."""
     targets = read_targets(operation)
     try:
         pool = context.pool(operation.spec.group)
@@ -327,7 +392,10 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
         return False
     if _remaining(context, [name for name in targets.instances if name in pool.members]):
         if pool.shrinking:
-            raise Conflict(f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet", code="busy")
+            raise Conflict(
+                f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet",
+                code="busy",
+            )
         return True
     return bool(targets.placeholders) and pool.target >= operation.spec.from_size
 
@@ -336,8 +404,9 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
 
 
 def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Reboot the one target, once, and follow the vendor's operation; raises ProviderError. A reboot whose answer was
-    lost has no operation that could be followed and counts as done: a node that stays sick is replaced."""
+    """Reboot the one target, once, and follow the vendor's operation; raises ProviderError. A
+    reboot whose answer was lost has no operation that could be followed and counts as done: a node
+    that stays sick is replaced."""
     targets = read_targets(operation)
     if len(targets.instances) != 1 or targets.placeholders:
         raise InvalidRequest(f"{operation.spec.group}: a restart is of one machine")
@@ -351,7 +420,9 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
     if WORK in operation.status.data:  # over, or no longer known to the vendor
         return Succeeded(facts)
     pool = context.pool(operation.spec.group)
-    if name not in _targets_to_evict(context, operation, targets, pool) or not _remaining(context, (name,)):
+    if name not in _targets_to_evict(context, operation, targets, pool) or not _remaining(
+        context, (name,)
+    ):
         raise NotFound(f"{name} is gone or being deleted")
     _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
     try:
@@ -360,7 +431,9 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
         if not is_forbidden(error):
             raise
         # one permission is missing, and the key is good for everything else
-        raise InvalidRequest(f"{error.message}; allow reboot-instance to the API key", code=error.code) from None
+        raise InvalidRequest(
+            f"{error.message}; allow reboot-instance to the API key", code=error.code
+        ) from None
     return FOLLOWING.begin({WORK: begun}) if begun else Succeeded({**facts, "note": UNANSWERED})
 
 
@@ -368,7 +441,8 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Lower the size to to_size if no machine has to be deleted for it, and verify the result; raises ProviderError."""
+    """Lower the size to to_size if no machine has to be deleted for it, and verify the
+    result; raises ProviderError."""
     to_size = operation.spec.to_size
     sizes: dict[str, str | int] = {"from": operation.spec.from_size, "to": to_size}
     if to_size < 0:
@@ -383,24 +457,31 @@ def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
         if has_failed(work):
             return failure(pool.title, work, sizes)
         again = read_again(operation, pool.unsettled)
-        return again or Failed("Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}")
+        return again or Failed(
+            "Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}"
+        )
     if pool.target != operation.spec.from_size:
         return other_size(operation, pool)
     existing = _existing_machines(context, pool)
     if to_size < existing:
         raise InvalidRequest(f"{pool.title}: {to_size} is below the {existing} machines that exist")
     if to_size < pool.least:
-        raise InvalidRequest(f"{pool.title}: {to_size} is below {pool.least}, the least the vendor takes")
+        raise InvalidRequest(
+            f"{pool.title}: {to_size} is below {pool.least}, the least the vendor takes"
+        )
     check_settled(pool)
     return context.set_size(pool, to_size)
 
 
-def _lower_by(context: ExoscaleContext, operation: Operation, pool: ExoscalePool, count: int) -> Outcome | None:
-    """Lower the size by a number of machines that were never created; None if there is nothing left to lower.
+def _lower_by(
+    context: ExoscaleContext, operation: Operation, pool: ExoscalePool, count: int
+) -> Outcome | None:
+    """Lower the size by a number of machines that were never created; None if there
+    is nothing left to lower.
 
-    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
-    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
-    Raises ProviderError."""
+    The new size is computed from the planned size, so the call may be repeated. If the size is
+    lower already, this operation or a concurrent removal has lowered it, and the next pass sees the
+    remainder. Failed if it has increased. Raises ProviderError."""
     if pool.target > operation.spec.from_size:
         return other_size(operation, pool)
     size = max(_existing_machines(context, pool), pool.least, operation.spec.from_size - count)
@@ -411,8 +492,9 @@ def _lower_by(context: ExoscaleContext, operation: Operation, pool: ExoscalePool
 
 
 def _existing_machines(context: ExoscaleContext, pool: ExoscalePool) -> int:
-    """Return the number of existing machines. The larger of the pool's list and the machine list is used, because the
-    pool may omit its list. A key that may not list machines has only the pool's list. Raises ProviderError."""
+    """Return the number of existing machines. The larger of the pool's list and the machine list is
+    used, because the pool may omit its list. A key that may not list machines has only the pool's
+    list. Raises ProviderError."""
     try:
         machines = context.api.instances()
     except ProviderError as error:
@@ -420,7 +502,9 @@ def _existing_machines(context: ExoscaleContext, pool: ExoscalePool) -> int:
             raise
         machines = ()
     listed = sum(
-        machine.manager is not None and machine.manager.id == pool.id and not is_leaving(machine.state)
+        machine.manager is not None
+        and machine.manager.id == pool.id
+        and not is_leaving(machine.state)
         for machine in machines
     )
     return max(len(pool.members), listed)

@@ -1,23 +1,27 @@
-"""Builds the cluster's node groups from the state of the zone: which pools are groups, their bounds and instances.
+"""Builds the cluster's node groups from the state of the zone: which pools are groups,
+their bounds and instances.
 
-Every pass reads everything again in a few calls, independent of the number of nodes and of earlier passes. A group that
-cannot be read carries its error and does not affect the others.
+Every pass reads everything again in a few calls, independent of the number of nodes and of earlier
+passes. A group that cannot be read carries its error and does not affect the others.
 
     the policy names                groups are
     pools (nodeGroups, nodes)       only these
     its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and named pools
     pools, and autoDiscovery        these, and those of the next line
-    neither                         the Nodepools of the SKS cluster with most nodes, and standalone pools with a
-                                    node; all of them only discovered (NodeGroup.discovered), unless most machines of
-                                    the SKS cluster are nodes of this cluster
+    neither                         the Nodepools of the SKS cluster with most nodes, and standalone
+                                    pools with a node; all of them only discovered
+                                    (NodeGroup.discovered), unless most machines of the SKS cluster
+                                    are nodes of this cluster
 
-A node's own claims must not make another pool a group: one node with the id of another cluster's machine must not claim
-that cluster's pools. A node counts here only if nothing contradicts it (provider_ids.py).
+A node's own claims must not make another pool a group: one node with the id of another
+cluster's machine must not claim that cluster's pools. A node counts here only if nothing
+contradicts it (provider_ids.py).
 
-A name matches at most one pool. Once the cluster's own SKS cluster is known, a bare name means one of its Nodepools; a
-name that is still ambiguous is reported as an error. Pools of unknown clusters are not changed. Until then a bare name
-may match another cluster's Nodepool, whose machines would all seem never to have joined. They are therefore protected:
-the group may scale up from zero, and none of its running machines is deleted as unregistered.
+A name matches at most one pool. Once the cluster's own SKS cluster is known, a bare name means one
+of its Nodepools; a name that is still ambiguous is reported as an error. Pools of unknown clusters
+are not changed. Until then a bare name may match another cluster's Nodepool, whose machines would
+all seem never to have joined. They are therefore protected: the group may scale up from zero, and
+none of its running machines is deleted as unregistered.
 """
 
 from __future__ import annotations
@@ -39,13 +43,26 @@ from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota
 from chalicelib.providers.exoscale.node_template import make_template, type_of
-from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, placeholder, placeholder_id
-from chalicelib.providers.exoscale.zone import ERROR, INSTANCE_STATES, ExoscalePool, Zone, is_leaving, read_zone
+from chalicelib.providers.exoscale.provider_ids import (
+    ExoscaleGroupNames,
+    placeholder,
+    placeholder_id,
+)
+from chalicelib.providers.exoscale.zone import (
+    ERROR,
+    INSTANCE_STATES,
+    ExoscalePool,
+    Zone,
+    is_leaving,
+    read_zone,
+)
 
 _MOST_PLACEHOLDERS = 1000
 _MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names
 _CHANGING = frozenset({"migrating"})  # states in which the vendor works on a machine that stays
-_BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
+_BROKEN = InstanceError(
+    "Unknown", "instance-error", "the machine is in the state error at Exoscale"
+)
 
 
 def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node]) -> Observation:
@@ -59,9 +76,15 @@ def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node])
     for name, warning in selector.warnings:
         builder.warn(name, warning)
     builder.gaps += [MissingData(f"provider/{PROVIDER}", doubt) for doubt in zone.doubts]
-    if zone.no_clusters and (settings.sks_cluster or any(selection.pool.is_sks for selection in selections)):
+    if zone.no_clusters and (
+        settings.sks_cluster or any(selection.pool.is_sks for selection in selections)
+    ):
         builder.gaps.append(
-            MissingData(f"provider/{PROVIDER}", zone.no_clusters, affected_decisions=("the groups of SKS clusters",))
+            MissingData(
+                f"provider/{PROVIDER}",
+                zone.no_clusters,
+                affected_decisions=("the groups of SKS clusters",),
+            )
         )
     builder.read_types(selections)
     groups = (
@@ -71,8 +94,8 @@ def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node])
     return Observation(groups, tuple(builder.gaps))
 
 
-# -- bounds. Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what the account already
-# uses, and sets the maximum to 0 whenever the quota cannot be read.
+# -- bounds. Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what
+# the account already uses, and sets the maximum to 0 whenever the quota cannot be read.
 
 
 class _AccountQuota:
@@ -97,8 +120,8 @@ class _AccountQuota:
 
 
 class ExoscaleRange(msgspec.Struct, frozen=True):
-    """The minimum and maximum number of machines. doubt: why the bounds differ from the policy's or are unknown; error:
-    why there are none."""
+    """The minimum and maximum number of machines. doubt: why the bounds differ from the policy's or
+    are unknown; error: why there are none."""
 
     min: int
     max: int
@@ -107,15 +130,16 @@ class ExoscaleRange(msgspec.Struct, frozen=True):
 
 
 def least_of(pool: ExoscalePool, bounds: ExoscaleBounds | None) -> int:
-    """Return the minimum size of a group: the policy's, or 1, and never less than the vendor accepts."""
+    """Return the minimum size of a group: the policy's, or 1, and never less
+    than the vendor accepts."""
     return max(bounds.min if bounds is not None else LEAST, pool.least)
 
 
 def _size_range(
     pool: ExoscalePool, bounds: ExoscaleBounds | None, account: _AccountQuota, unlimited: int
 ) -> ExoscaleRange:
-    """Return the bounds of a group: the policy's, otherwise what the account's quota leaves. unlimited: the maximum
-    without a quota."""
+    """Return the bounds of a group: the policy's, otherwise what the account's quota leaves.
+    unlimited: the maximum without a quota."""
     least = least_of(pool, bounds)
     doubts = []
     if bounds is not None and bounds.min < least:
@@ -123,7 +147,10 @@ def _size_range(
     if bounds is not None and bounds.max is not None:
         if bounds.max >= least:
             return ExoscaleRange(least, bounds.max, "; ".join(doubts))
-        error = f"{pool.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"
+        error = (
+            f"{pool.title} has at least {least} and the policy's maximum is {bounds.max}; change "
+            "the policy"
+        )
         return ExoscaleRange(bounds.min, bounds.max, error=error)
     most, quota = pool.target, account.quota
     if quota is None:
@@ -137,21 +164,25 @@ def _size_range(
 
 
 def _missing_machines(pool: ExoscalePool, zone: Zone) -> int:
-    """Return the number of machines that are desired, do not exist and will not be created; 0 while the vendor works on
-    it. The larger of the pool's own list and the machine list counts, because the two are not read at one instant.
-    Machines below the vendor's minimum size do not count, because the size cannot be lowered for them."""
+    """Return the number of machines that are desired, do not exist and will not be created; 0 while
+    the vendor works on it. The larger of the pool's own list and the machine list counts, because
+    the two are not read at one instant. Machines below the vendor's minimum size do not count,
+    because the size cannot be lowered for them."""
     if not pool.settled:
         return 0
     listed = sum(not is_leaving(machine.state) for machine in zone.listed.get(pool.id, ()))
     return max(0, min(pool.target, pool.pool.size) - max(len(pool.members), listed, pool.least))
 
 
-def outdated(machine: ExoscaleInstance, pool: ExoscalePool, types: Mapping[str, InstanceType | None]) -> str:
-    """Return in what a machine differs from one that its pool would create now; "" in nothing that is known. types:
-    instance types by id, for their names.
+def outdated(
+    machine: ExoscaleInstance, pool: ExoscalePool, types: Mapping[str, InstanceType | None]
+) -> str:
+    """Return in what a machine differs from one that its pool would create now; "" in nothing that
+    is known. types: instance types by id, for their names.
 
-    Pool and Nodepool are described separately. Only what differs from both counts: if a change of the Nodepool never
-    reached its pool, machines would otherwise be replaced by equal ones, again and again."""
+    Pool and Nodepool are described separately. Only what differs from both counts: if a
+    change of the Nodepool never reached its pool, machines would otherwise be replaced by
+    equal ones, again and again."""
     makers = (pool.pool,) if pool.nodepool is None else (pool.nodepool, pool.pool)
 
     def named(id_: str) -> str:
@@ -179,9 +210,9 @@ def _instances(
     held: str,
     types: Mapping[str, InstanceType | None],
 ) -> tuple[Instance, ...]:
-    """Return all machines of the pool by id: those that name the pool, and those that it lists and that are in no
-    other. held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as
-    broken."""
+    """Return all machines of the pool by id: those that name the pool, and those that it lists and
+    that are in no other. held: why machines that are not nodes must not be deleted, unless the
+    vendor itself reports them as broken."""
     states = {machine.id.lower(): machine.state for machine in zone.listed.get(pool.id, ())}
     for name in pool.members - states.keys():
         machine = zone.instances.get(name)
@@ -198,9 +229,12 @@ def _instances(
     )
 
 
-def _instance(machine: ExoscaleInstance, name: str, state: str, names: ExoscaleGroupNames, held: str) -> Instance:
-    """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created. A node has
-    been created, whatever the vendor's state; its readiness is judged by the planner."""
+def _instance(
+    machine: ExoscaleInstance, name: str, state: str, names: ExoscaleGroupNames, held: str
+) -> Instance:
+    """Build one instance. In an unknown state it is running if it is a node, otherwise it
+    is being created. A node has been created, whatever the vendor's state; its readiness
+    is judged by the planner."""
     node = names.node_of(name)
     instance_state = INSTANCE_STATES.get(state, InstanceState.CREATING)
     if node is not None:
@@ -209,7 +243,8 @@ def _instance(machine: ExoscaleInstance, name: str, state: str, names: ExoscaleG
             instance_state = InstanceState.RUNNING
     elif machine.name and names.may_be(machine.name):
         held = (
-            f"the node {machine.name} has no providerID and the name of a machine of this group, so it may be that "
+            f"the node {machine.name} has no providerID and the name of a machine of this group, "
+            "so it may be that "
             "machine; let the vendor's cloud controller write it"
         )
     elif state == ERROR:
@@ -227,25 +262,33 @@ def _instance(machine: ExoscaleInstance, name: str, state: str, names: ExoscaleG
 
 
 def _placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
-    """Return one placeholder per missing machine. quota: the account has reached its limit. A failed scale-up leaves no
-    machine, only a size. With placeholders the planner sees the failure in the same pass, backs the group off, and
-    lowers the target by deleting them."""
-    text = f"{pool.title} has the size {pool.target}, and {count} of its machines are not being made"
+    """Return one placeholder per missing machine. quota: the account has reached its limit. A
+    failed scale-up leaves no machine, only a size. With placeholders the planner sees the failure
+    in the same pass, backs the group off, and lowers the target by deleting them."""
+    text = (
+        f"{pool.title} has the size {pool.target}, and {count} of its machines are not being made"
+    )
     error = (
-        InstanceError("QuotaExceeded", "quota", f"{text}: the account's quota of instances is used up")
+        InstanceError(
+            "QuotaExceeded", "quota", f"{text}: the account's quota of instances is used up"
+        )
         if quota
         else InstanceError("OutOfStock", "unavailable", text)
     )
     handles = [placeholder(pool.id, number) for number in range(min(count, _MOST_PLACEHOLDERS))]
-    return tuple(Instance(placeholder_id(handle), InstanceState.CREATING, error, handle=handle) for handle in handles)
+    return tuple(
+        Instance(placeholder_id(handle), InstanceState.CREATING, error, handle=handle)
+        for handle in handles
+    )
 
 
 # -- selection
 
 
 class ExoscaleSelection(msgspec.Struct, frozen=True):
-    """A pool that is a group. bounds None: no policy entry names it. error: why it must not be changed; held: why its
-    machines that are not nodes must not be deleted. discovered: only nodes make it a group."""
+    """A pool that is a group. bounds None: no policy entry names it. error: why it must not
+    be changed; held: why its machines that are not nodes must not be deleted. discovered:
+    only nodes make it a group."""
 
     pool: ExoscalePool
     bounds: ExoscaleBounds | None = None
@@ -255,13 +298,17 @@ class ExoscaleSelection(msgspec.Struct, frozen=True):
 
 
 class _ExoscaleSelector:
-    """node_counts: pool -> number of its machines that are nodes of this cluster. warnings: (entry, problem), found by
-    `select`; the entry is "" for the settings."""
+    """node_counts: pool -> number of its machines that are nodes of this cluster. warnings: (entry,
+    problem), found by `select`; the entry is "" for the settings."""
 
-    def __init__(self, zone: Zone, settings: ExoscaleSettings, node_counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, zone: Zone, settings: ExoscaleSettings, node_counts: Mapping[str, int]
+    ) -> None:
         self._zone, self._settings, self._node_counts = zone, settings, node_counts
         self._pools = [pool for pool in zone.pools if not pool.ending]
-        self._by_exact_name = _by_name((name, pool) for pool in self._pools for name in pool.exact_names)
+        self._by_exact_name = _by_name(
+            (name, pool) for pool in self._pools for name in pool.exact_names
+        )
         self._by_bare_name = _by_name((pool.name, pool) for pool in self._pools if pool.name)
         self._ambiguous: dict[str, str] = {}
         self._chosen: dict[str, ExoscaleSelection] = {}
@@ -283,13 +330,14 @@ class _ExoscaleSelector:
         return tuple(self._chosen.values())
 
     def _home_cluster(self) -> frozenset[str]:
-        """Return this cluster's SKS cluster: the one that the policy names, otherwise the one with most nodes; none in
-        a tie."""
+        """Return this cluster's SKS cluster: the one that the policy names, otherwise the one with
+        most nodes; none in a tie."""
         counts = Counter[str]()
         for pool in self._pools:
             if pool.cluster is not None and self._node_counts.get(pool.id):
                 counts[pool.cluster.id] += self._node_counts[pool.id]
-        # Nodes of a pool that no list contains might belong to a cluster that has more nodes than any other.
+        # Nodes of a pool that no list contains might belong to a cluster that has
+        # more nodes than any other.
         read = {pool.id for pool in self._zone.pools} | self._zone.unread.keys()
         most = max(counts.values(), default=0)
         if sum(count for name, count in self._node_counts.items() if name not in read) >= most:
@@ -297,17 +345,24 @@ class _ExoscaleSelector:
         largest = frozenset(name for name, count in counts.items() if count == most)
         setting = self._settings.sks_cluster
         if setting and self._zone.clusters is not None:
-            named = [cluster.id for cluster in self._zone.clusters if setting in {cluster.id, cluster.name}]
+            named = [
+                cluster.id
+                for cluster in self._zone.clusters
+                if setting in {cluster.id, cluster.name}
+            ]
             foreign = len(named) == 1 and counts[named[0]] < most
             if len(named) == 1 and not foreign:
                 self._home_is_named = True
                 return frozenset(named)
-            # If the setting were followed, machines of the other cluster would be deleted, because few of them are
-            # nodes of this cluster.
+            # If the setting were followed, machines of the other cluster would be deleted, because
+            # few of them are nodes of this cluster.
             text = (
                 f"its nodes are of {', '.join(sorted(largest))} and not of {setting}; correct it"
                 if foreign
-                else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id"
+                else (
+                    f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; "
+                    "write the id"
+                )
                 if named
                 else f"there is no SKS cluster {setting} in {self._settings.zone}"
             )
@@ -318,27 +373,39 @@ class _ExoscaleSelector:
         return pool.cluster is not None and pool.cluster.id in self._home
 
     def _resolve_entries(self) -> None:
-        """Resolve the entries to pools; ids and cluster/name before bare names, as in ExoscaleContext.bounds."""
-        for entry in sorted(self._settings.groups, key=lambda entry: entry.name not in self._by_exact_name):
+        """Resolve the entries to pools; ids and cluster/name before bare names, as
+        in ExoscaleContext.bounds."""
+        for entry in sorted(
+            self._settings.groups, key=lambda entry: entry.name not in self._by_exact_name
+        ):
             pools = self._pools_named(entry.name)
             if not pools:
                 if entry.name not in self._zone.unread:
                     self.warnings.append((entry.name, self._unmatched(entry.name)))
             elif len(pools) > 1:
                 titles = ", ".join(pool.title for pool in pools)
-                text = f"{entry.name} means {len(pools)} groups: {titles}; write the id, or cluster/name, of one"
+                text = (
+                    f"{entry.name} means {len(pools)} groups: {titles}; write the id, or "
+                    "cluster/name, of one"
+                )
                 self.warnings.append((entry.name, text))
                 self._ambiguous |= dict.fromkeys((pool.id for pool in pools), text)
             elif (pool := pools[0]).id in self._chosen:
                 bounds = self._chosen[pool.id].bounds
                 first = bounds.name if bounds is not None else pool.id
-                text = f"{entry.name} is the same group as {first}, which decides; take one of the two out"
+                text = (
+                    f"{entry.name} is the same group as {first}, which decides; take one of the "
+                    "two out"
+                )
                 self.warnings.append((entry.name, text))
             else:
-                self._chosen[pool.id] = ExoscaleSelection(pool, entry, held=self._held(entry.name, pool))
+                self._chosen[pool.id] = ExoscaleSelection(
+                    pool, entry, held=self._held(entry.name, pool)
+                )
 
     def _discover(self) -> None:
-        """Add the pools that belong to the cluster without being named, and the warnings about those that do not."""
+        """Add the pools that belong to the cluster without being named, and the warnings
+        about those that do not."""
         for pool in sorted(self._pools, key=lambda pool: (pool.name, pool.id)):
             if pool.id in self._chosen:
                 continue
@@ -350,8 +417,8 @@ class _ExoscaleSelector:
                 self.warnings.append((pool.id, self._left_alone(pool, count)))
 
     def _is_group(self, pool: ExoscalePool, count: int) -> bool:
-        """Whether a pool that no entry names is a group. A Nodepool whose cluster could not be read is kept with an
-        error, so that it does not count as deleted."""
+        """Whether a pool that no entry names is a group. A Nodepool whose cluster could not be read
+        is kept with an error, so that it does not count as deleted."""
         if pool.is_sks and pool.cluster is None:
             return count > 0 and (self._discovers or bool(self._settings.sks_cluster))
         home_group = self._is_home(pool) and (count > 0 or self._settings.scale_from_zero)
@@ -363,15 +430,23 @@ class _ExoscaleSelector:
         """Whether most machines of the Nodepool's SKS cluster are nodes of this cluster."""
         if pool.cluster is None or not self._is_home(pool):
             return False
-        pools = [other for other in self._pools if other.cluster is not None and other.cluster.id == pool.cluster.id]
+        pools = [
+            other
+            for other in self._pools
+            if other.cluster is not None and other.cluster.id == pool.cluster.id
+        ]
         nodes = sum(self._node_counts.get(other.id, 0) for other in pools)
         return 2 * nodes > sum(len(self._zone.machines(other)) for other in pools)
 
     def _left_alone(self, pool: ExoscalePool, count: int) -> str:
-        nodes = f"{count} of the machines of {pool.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
+        nodes = (
+            f"{count} of the machines of {pool.title} {'is a node' if count == 1 else 'are nodes'} "
+            "of this cluster"
+        )
         if self._home_is_named or (pool.is_sks and self._discovers):
             return (
-                f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
+                f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left "
+                "alone; look where "
                 "these nodes come from, or name the pool in nodeGroups"
             )
         remedy = "name it, or set sksCluster or autoDiscovery"
@@ -385,26 +460,47 @@ class _ExoscaleSelector:
             for pool in self._by_bare_name.get(name, ())
             if pool.cluster is None or not self._home or self._is_home(pool)
         ]
-        return [pool for pool in pools if self._node_counts.get(pool.id) or self._is_home(pool)] or pools
+        return [
+            pool for pool in pools if self._node_counts.get(pool.id) or self._is_home(pool)
+        ] or pools
 
     def _held(self, name: str, pool: ExoscalePool) -> str:
-        if pool.cluster is None or name in pool.exact_names or pool.cluster.id in self._known_clusters:
+        if (
+            pool.cluster is None
+            or name in pool.exact_names
+            or pool.cluster.id in self._known_clusters
+        ):
             return ""
         return (
-            f"nothing says that the SKS cluster {pool.cluster.name} is this cluster, so {pool.name} may be "
-            f"another's; write {pool.cluster.name}/{pool.name}, or set providers.exoscale.sksCluster"
+            f"nothing says that the SKS cluster {pool.cluster.name} is this cluster, so "
+            f"{pool.name} may be "
+            f"another's; write {pool.cluster.name}/{pool.name}, or set "
+            "providers.exoscale.sksCluster"
         )
 
     def _unmatched(self, name: str) -> str:
         text = f"no Nodepool and no instance pool of {self._settings.zone} is called {name}"
-        foreign = [pool.cluster.name for pool in self._by_bare_name.get(name, ()) if pool.cluster is not None]
-        ending = any(name == pool.name or name in pool.exact_names for pool in self._zone.pools if pool.ending)
+        foreign = [
+            pool.cluster.name
+            for pool in self._by_bare_name.get(name, ())
+            if pool.cluster is not None
+        ]
+        ending = any(
+            name == pool.name or name in pool.exact_names
+            for pool in self._zone.pools
+            if pool.ending
+        )
         rows = (
             (ending, "; the one that was is being deleted"),
-            (bool(foreign), f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
+            (
+                bool(foreign),
+                f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}",
+            ),
             (bool(self._zone.no_clusters), f" ({self._zone.no_clusters})"),
         )
-        return text + next((more for applies, more in rows if applies), "; correct the name, or take it out")
+        return text + next(
+            (more for applies, more in rows if applies), "; correct the name, or take it out"
+        )
 
 
 def _by_name(pairs: Iterable[tuple[str, ExoscalePool]]) -> dict[str, list[ExoscalePool]]:
@@ -420,7 +516,9 @@ def _by_name(pairs: Iterable[tuple[str, ExoscalePool]]) -> dict[str, list[Exosca
 class _ExoscaleGroupBuilder:
     """Builds one group after another and collects the gaps."""
 
-    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames, zone: Zone) -> None:
+    def __init__(
+        self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames, zone: Zone
+    ) -> None:
         self._api, self._settings, self._names, self._zone = api, settings, names, zone
         self._account = _AccountQuota(api)
         self._types: Mapping[str, InstanceType | None] = {}
@@ -433,10 +531,18 @@ class _ExoscaleGroupBuilder:
         try:
             self._types = self._api.instance_types(types) if types else {}
         except ProviderError as error:
-            self._types_problem = f"instance types could not be read: {error.error_class}: {error.message}"
+            self._types_problem = (
+                f"instance types could not be read: {error.error_class}: {error.message}"
+            )
             return
-        members = [machine for selection in selections for machine in self._zone.listed.get(selection.pool.id, ())]
-        former = sorted({machine.instance_type.id for machine in members} - {"", *types})[:_MOST_FORMER_TYPES]
+        members = [
+            machine
+            for selection in selections
+            for machine in self._zone.listed.get(selection.pool.id, ())
+        ]
+        former = sorted({machine.instance_type.id for machine in members} - {"", *types})[
+            :_MOST_FORMER_TYPES
+        ]
         with suppress(ProviderError):  # only their names are wanted
             self._types = {**self._types, **(self._api.instance_types(former) if former else {})}
 
@@ -446,14 +552,22 @@ class _ExoscaleGroupBuilder:
         sizes = _size_range(pool, selection.bounds, self._account, self._settings.unlimited_max)
         if sizes.doubt:
             self.warn(pool.id, sizes.doubt)
-        template = make_template(pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
+        template = make_template(
+            pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem
+        )
         instances = _instances(pool, self._zone, self._names, selection.held, self._types)
-        for warning in (*template.warnings, *sorted({instance.held for instance in instances} - {""})[:1]):
+        for warning in (
+            *template.warnings,
+            *sorted({instance.held for instance in instances} - {""})[:1],
+        ):
             self.warn(pool.id, warning)
         if missing := _missing_machines(pool, self._zone):
             instances += _placeholders(pool, missing, quota=self._account.is_used_up())
         unsure = (
-            f"{pool.title} has a machine that the vendor describes in a way that cannot be understood"
+            (
+                f"{pool.title} has a machine that the vendor describes in a way that cannot be "
+                "understood"
+            )
             if pool.id.lower() in self._zone.unsure
             else ""
         )
@@ -491,5 +605,9 @@ class _ExoscaleGroupBuilder:
 
     def warn(self, group: str, detail: str) -> None:
         """Add a gap about one group, or about the settings if no group is named."""
-        place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]" if group else f"spec.providers.{PROVIDER}"
+        place = (
+            f"spec.nodeGroups[provider={PROVIDER}, id={group}]"
+            if group
+            else f"spec.providers.{PROVIDER}"
+        )
         self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))

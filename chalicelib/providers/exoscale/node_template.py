@@ -1,11 +1,12 @@
-"""Builds the template of the node that a pool would add, so that a Nodepool of size 0 can be scaled up.
+"""Builds the template of the node that a pool would add, so that a Nodepool of
+size 0 can be scaled up.
 
-It does not use a running node; the planner prefers one if there is one. There is no label for the GPU type: this
-vendor's nodes carry only their instance type, `gpu3.large`, and a label that only the template had would promise pods
-something that no node has.
+It does not use a running node; the planner prefers one if there is one. There is no label for the
+GPU type: this vendor's nodes carry only their instance type, `gpu3.large`, and a label that only
+the template had would promise pods something that no node has.
 
-A Nodepool has labels and taints, which its nodes get. Labels of a standalone Instance Pool describe its future nodes;
-its other labels belong to the cloud and are not set on nodes:
+A Nodepool has labels and taints, which its nodes get. Labels of a standalone Instance Pool describe
+its future nodes; its other labels belong to the cloud and are not set on nodes:
 
     k8s.io/cluster-autoscaler/node-template/label/KEY      = VALUE
     k8s.io/cluster-autoscaler/node-template/taint/KEY      = VALUE:EFFECT
@@ -70,16 +71,19 @@ def make_template(
     reserve: Mapping[str, int],
     unread: str = "",
 ) -> ExoscaleTemplate:
-    """Return the template of a group. types: instance types by id, None for an id that the vendor does not know;
-    reserve: subtracted from a node's capacity, cpu in millicores and the rest in bytes; unread: why types could not be
-    read. Raises nothing: what is missing is the problem of the template."""
+    """Return the template of a group. types: instance types by id, None for an id that the vendor
+    does not know; reserve: subtracted from a node's capacity, cpu in millicores and the rest in
+    bytes; unread: why types could not be read. Raises nothing: what is missing is the problem of
+    the template."""
     name = type_of(pool)
     if not name:
         return ExoscaleTemplate(None, "it says no instance type")
     instance_type = types.get(name)
     if instance_type is None:
         unknown = f"there is no instance type {name}" if name in types else ""
-        return ExoscaleTemplate(None, unknown or unread or f"instance type {name} could not be read")
+        return ExoscaleTemplate(
+            None, unknown or unread or f"instance type {name} could not be read"
+        )
     if problem := _type_problem(instance_type, zone):
         return ExoscaleTemplate(None, problem)
     nodepool = pool.nodepool
@@ -91,10 +95,13 @@ def make_template(
         CPU: 1000 * instance_type.cpus,
         MEMORY: instance_type.memory,
         PODS: (nodepool.kubelet_max_pods if nodepool is not None else 0) or _PODS,
-        EPHEMERAL: _GIB * ((nodepool.disk_size if nodepool is not None else 0) or pool.pool.disk_size),
+        EPHEMERAL: _GIB
+        * ((nodepool.disk_size if nodepool is not None else 0) or pool.pool.disk_size),
         GPU: instance_type.gpus,
     }
-    capacity = {resource: amount for resource, amount in capacity.items() if amount > 0} | declaration.resources
+    capacity = {
+        resource: amount for resource, amount in capacity.items() if amount > 0
+    } | declaration.resources
     host = f"template-node-for-{pool.id}"
     labels = {
         **declaration.labels,
@@ -106,8 +113,16 @@ def make_template(
         **({NODEPOOL_LABEL: pool.owner} if pool.is_sks else {}),
         HOSTNAME_LABEL: host,
     }
-    allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
-    node = Node(name=host, labels=labels, capacity=capacity, taints=declaration.taints, allocatable=allocatable)
+    allocatable = {
+        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
+    }
+    node = Node(
+        name=host,
+        labels=labels,
+        capacity=capacity,
+        taints=declaration.taints,
+        allocatable=allocatable,
+    )
     return ExoscaleTemplate(node, "", declaration.warnings)
 
 
@@ -115,10 +130,19 @@ def _type_problem(instance_type: InstanceType, zone: str) -> str:
     name = f"{instance_type.family}.{instance_type.size}"
     rows = (
         (
-            instance_type.cpus <= 0 or instance_type.memory <= 0 or not instance_type.family or not instance_type.size,
-            f"instance type {instance_type.id} is described without its cpus, memory, family or size",
+            instance_type.cpus <= 0
+            or instance_type.memory <= 0
+            or not instance_type.family
+            or not instance_type.size,
+            (
+                f"instance type {instance_type.id} is described without its cpus, memory, family "
+                "or size"
+            ),
         ),
-        (not instance_type.authorized, f"the account may not have instance type {name}; ask the vendor for it"),
+        (
+            not instance_type.authorized,
+            f"the account may not have instance type {name}; ask the vendor for it",
+        ),
         (
             bool(instance_type.zones) and zone not in instance_type.zones,
             f"there is no instance type {name} in {zone}; choose another for the group",
@@ -127,9 +151,13 @@ def _type_problem(instance_type: InstanceType, zone: str) -> str:
     return next((text for applies, text in rows if applies), "")
 
 
-def _nodepool_declaration(labels: Mapping[str, str], taints: Mapping[str, ExoscaleTaint]) -> _Declaration:
+def _nodepool_declaration(
+    labels: Mapping[str, str], taints: Mapping[str, ExoscaleTaint]
+) -> _Declaration:
     """Return what the Nodepool's nodes get: its labels, and its taints by key."""
-    valid_labels = {key: value for key, value in labels.items() if _is_key(key) and _is_value(value)}
+    valid_labels = {
+        key: value for key, value in labels.items() if _is_key(key) and _is_value(value)
+    }
     valid_taints = {
         key: taint
         for key, taint in taints.items()
@@ -141,7 +169,10 @@ def _nodepool_declaration(labels: Mapping[str, str], taints: Mapping[str, Exosca
         valid_labels,
         tuple(Taint(key, taint.effect, taint.value) for key, taint in sorted(valid_taints.items())),
         {},
-        tuple(f"{name} of the Nodepool is none for Kubernetes, so the template is without it" for name in skipped),
+        tuple(
+            f"{name} of the Nodepool is none for Kubernetes, so the template is without it"
+            for name in skipped
+        ),
     )
 
 
@@ -154,18 +185,30 @@ def _pool_declaration(labels: Mapping[str, str]) -> _Declaration:
     for key, value in sorted(labels.items()):
         if key.startswith(_LABEL) and _is_key(key.removeprefix(_LABEL)) and _is_value(value):
             node_labels[key.removeprefix(_LABEL)] = value
-        elif key.startswith(_TAINT) and (taint := _taint(key.removeprefix(_TAINT), value)) is not None:
+        elif (
+            key.startswith(_TAINT)
+            and (taint := _taint(key.removeprefix(_TAINT), value)) is not None
+        ):
             taints.append(taint)
-        elif key.startswith(_RESOURCE) and (amount := _amount(key.removeprefix(_RESOURCE), value)) is not None:
+        elif (
+            key.startswith(_RESOURCE)
+            and (amount := _amount(key.removeprefix(_RESOURCE), value)) is not None
+        ):
             resources[key.removeprefix(_RESOURCE)] = amount
         elif key.startswith(_TEMPLATE):
-            warnings.append(f"label {key}={value!r} of the pool says nothing that a node can have; correct it")
+            warnings.append(
+                f"label {key}={value!r} of the pool says nothing that a node can have; correct it"
+            )
     return _Declaration(node_labels, tuple(taints), resources, tuple(warnings))
 
 
 def _taint(key: str, text: str) -> Taint | None:
     value, _, effect = text.strip().rpartition(":")
-    return Taint(key, effect, value) if _is_key(key) and _is_value(value) and effect in _EFFECTS else None
+    return (
+        Taint(key, effect, value)
+        if _is_key(key) and _is_value(value) and effect in _EFFECTS
+        else None
+    )
 
 
 def _amount(name: str, text: str) -> int | None:

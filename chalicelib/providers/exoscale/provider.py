@@ -10,7 +10,14 @@ from typing import cast
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
+from chalicelib.providers.base import (
+    BaseProvider,
+    Connection,
+    Observation,
+    change,
+    joint_change,
+    question,
+)
 from chalicelib.providers.credential_source import SecretSource, account_digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
@@ -23,7 +30,12 @@ from chalicelib.providers.exoscale.delete_nodes import (
     restart,
 )
 from chalicelib.providers.exoscale.error_mapping import error_for
-from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
+from chalicelib.providers.exoscale.scale_up import (
+    ExoscaleContext,
+    has_requested,
+    poll_growth,
+    scale_up,
+)
 from chalicelib.providers.http import Http
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
@@ -31,9 +43,10 @@ from chalicelib.providers.services import KubeLists, OneTimeRequests
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
-    """Return the vendor's API for one pass. Sends nothing and reads no secret before the first call, so a provider can
-    be built while AWS is unavailable. Every call of the API raises ProviderError, also if the secret cannot be read
-    (Transient) or its contents are unusable (Unauthorized)."""
+    """Return the vendor's API for one pass. Sends nothing and reads no secret before the first
+    call, so a provider can be built while AWS is unavailable. Every call of the API raises
+    ProviderError, also if the secret cannot be read (Transient) or its contents are unusable
+    (Unauthorized)."""
     services, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 
@@ -50,15 +63,19 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         sign=lambda call: signed(call, source.current(), now()),
         secrets=lambda: (source.current().secret, source.current().key),
         explain=error_for,
-        budget=CallBudget(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
+        budget=CallBudget(
+            services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()
+        ),
     )
-    return ExoscaleApi(settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now)
+    return ExoscaleApi(
+        settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now
+    )
 
 
 class Exoscale(BaseProvider[ExoscaleContext]):
-    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
-    workload cluster, over which its nodes are listed anew before a change. requests: makes reboots once per
-    operation."""
+    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube:
+    a connection to the workload cluster, over which its nodes are listed anew before a change.
+    requests: makes reboots once per operation."""
 
     name = PROVIDER
     scale_up = change(scale_up)
@@ -71,13 +88,18 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     cancel_delete = question(cancel_delete)
 
     def __init__(
-        self, api: ExoscaleApi, settings: ExoscaleSettings, requests: OneTimeRequests, kube: KubeLists | None = None
+        self,
+        api: ExoscaleApi,
+        settings: ExoscaleSettings,
+        requests: OneTimeRequests,
+        kube: KubeLists | None = None,
     ) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
         super().__init__(ExoscaleContext(api, settings, requests, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """Read all groups, with at most four calls, and one per instance type that is not cached."""
+        """Read all groups, with at most four calls, and one per instance
+        type that is not cached."""
         return node_groups.observe(self.context.api, self.context.settings, nodes)
 
     def remaining(self) -> int | None:
@@ -86,7 +108,8 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         return None if left is None else max(0, left)
 
     def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
-        """Return the add-ons of the SKS clusters that own these groups, or that the settings name."""
+        """Return the add-ons of the SKS clusters that own these groups, or that the settings
+        name."""
         pools = {group.id for group in groups if group.provider == PROVIDER}
         setting = self.context.settings.sks_cluster
         addons: set[str] = set()

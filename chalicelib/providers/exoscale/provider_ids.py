@@ -1,7 +1,8 @@
 """Conversions between the vendor's machine ids, nodes' providerIDs and our handles.
 
-A providerID that is not `exoscale://` and a UUID belongs to another provider, or is not set yet; neither is an error.
-The planner matches instances and nodes by exact text, so each machine is written as its own node writes it.
+A providerID that is not `exoscale://` and a UUID belongs to another provider, or is not set yet;
+neither is an error. The planner matches instances and nodes by exact text, so each machine is
+written as its own node writes it.
 """
 
 from __future__ import annotations
@@ -27,22 +28,25 @@ def is_id(text: str) -> bool:
 
 
 def checked(text: str, what: str) -> str:
-    """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `instance pool`."""
+    """The id in small letters; raises InvalidRequest, so that nothing is
+    sent. what: `instance pool`."""
     if not is_id(text):
         raise InvalidRequest(f"{text[:80]!r} is not the id of an {what}", code="Id")
     return text.lower()
 
 
 def parse(provider_id: str) -> str:
-    """Return the machine's id in lower case; "" for an empty providerID and for those of other clouds."""
+    """Return the machine's id in lower case; "" for an empty providerID and
+    for those of other clouds."""
     name = provider_id.removeprefix(_SCHEME)
     return name.lower() if provider_id.startswith(_SCHEME) and is_id(name) else ""
 
 
 def identify(nodes: Iterable[N], ids_by_name: Mapping[str, str] | None = None) -> Identity[str, N]:
-    """Return the nodes by machine. ids_by_name: names of machines -> their ids. A node is contradictory if its name is
-    that of a machine other than the one its providerID names, or of a machine that another node names. A kubelet can
-    choose its providerID and cannot change its node's name."""
+    """Return the nodes by machine. ids_by_name: names of machines -> their ids. A node is
+    contradictory if its name is that of a machine other than the one its providerID names, or of a
+    machine that another node names. A kubelet can choose its providerID and cannot change its
+    node's name."""
     nodes = tuple(nodes)
     claimed = {parse(node.provider_id) for node in nodes} - {""}
 
@@ -61,8 +65,8 @@ def identify(nodes: Iterable[N], ids_by_name: Mapping[str, str] | None = None) -
 
 
 class ExoscaleGroupNames:
-    """The cluster's nodes in this cloud, by machine. ids_by_name: names of machines -> their ids, according to the
-    vendor; empty before the vendor's list has been read."""
+    """The cluster's nodes in this cloud, by machine. ids_by_name: names of machines -> their ids,
+    according to the vendor; empty before the vendor's list has been read."""
 
     def __init__(self, nodes: Iterable[Node], ids_by_name: Mapping[str, str] | None = None) -> None:
         self._nodes = tuple(nodes)
@@ -86,8 +90,8 @@ class ExoscaleGroupNames:
         return self._identity.claimants(instance)
 
     def may_be(self, name: str) -> bool:
-        """Whether a node without a providerID has the machine's name. Without the vendor's cloud controller no node has
-        a providerID, and every machine would seem never to have joined."""
+        """Whether a node without a providerID has the machine's name. Without the vendor's cloud
+        controller no node has a providerID, and every machine would seem never to have joined."""
         return name in self._without_provider_id
 
     def nodepools(self) -> frozenset[str]:
@@ -105,7 +109,8 @@ class ExoscaleGroupNames:
 
 
 def placeholder(pool: str, number: int) -> str:
-    """Return `placeholder-<pool>-<n>`, the handle of a machine that was requested and does not exist."""
+    """Return `placeholder-<pool>-<n>`, the handle of a machine that was
+    requested and does not exist."""
     return f"{_PLACEHOLDER}{pool}-{number}"
 
 
@@ -125,8 +130,8 @@ def placeholder_pool(handle: str) -> str:
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """Return the machine's id or the placeholder of a target; "" if neither its handle nor its provider id contains
-    one."""
+    """Return the machine's id or the placeholder of a target; "" if neither its handle nor its
+    provider id contains one."""
     if target.handle:
         return target.handle.lower() if is_id(target.handle) else target.handle
     name = target.instance.removeprefix(_SCHEME)

@@ -1,22 +1,25 @@
-"""Scales up: one request with the absolute size, then polls of the vendor's operation; and what all changes share.
+"""Scales up: one request with the absolute size, then polls of the vendor's operation;
+and what all changes share.
 
-    size == to_size    ─────────────────► poll    (an earlier attempt succeeded, or a user set the same size)
+    size == to_size    ─────────────────► poll    (an earlier attempt succeeded, or
+                                                  a user set the same size)
     size == from_size  ─► check ─► write ─► poll
     any other size     ─────────────────► conflict, nothing is written
 
     the operation is   then
-    pending            poll again with growing delay; after ten minutes the scale-up request's own timer takes over.
-                       A scale-up that is given up at its deadline (model/timeouts.py) would back the group off while
-                       its nodes arrive
-    failure            failed, with the class of its reason: missing stock or quota is known in the next message
-    success, timeout   read the pool until the machines exist or the vendor has stopped creating them; failed if the
-                       size is unchanged
+    pending            poll again with growing delay; after ten minutes the scale-up request's own
+                       timer takes over. A scale-up that is given up at its deadline
+                       (model/timeouts.py) would back the group off while its nodes arrive
+    failure            failed, with the class of its reason: missing stock or quota is
+                       known in the next message
+    success, timeout   read the pool until the machines exist or the vendor has stopped creating
+                       them; failed if the size is unchanged
 
-The size is absolute, so repeating a request after a lost response adds nothing. A failure leaves it in place, and
-placeholders show the missing machines until the planner lowers it.
+The size is absolute, so repeating a request after a lost response adds nothing. A failure leaves it
+in place, and placeholders show the missing machines until the planner lowers it.
 
-Upstream gives up on an accepted change after a minute and blocks its loop for up to twenty. Here a change ends its step
-with the operation's id in the data, and each later poll is one call.
+Upstream gives up on an accepted change after a minute and blocks its loop for up to twenty. Here a
+change ends its step with the operation's id in the data, and each later poll is one call.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers import sized_group
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    QuotaExceeded,
+    Unknown,
+)
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Quota, Work
 from chalicelib.providers.exoscale.error_mapping import work_error
@@ -42,12 +52,13 @@ from chalicelib.providers.sized_group import Polls, check_sizes
 WORK = "work"  # key of an operation's data: the vendor's operation
 FOLLOWING = Polls("follow", first=3.0, growth=1.5, longest=60.0)  # as in the vendor's own clients
 PATIENCE = 600.0  # seconds of polls in total
-ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, because they may lag behind
+# checks of a pool at rest before its numbers are accepted, because they may lag behind
+ENOUGH_LOOKS = 5
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """What all changes need. requests: makes reboots once per operation. joined: lists the cluster's current nodes;
-    None if the cluster cannot be reached."""
+    """What all changes need. requests: makes reboots once per operation. joined: lists the
+    cluster's current nodes; None if the cluster cannot be reached."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
@@ -55,8 +66,8 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def pool(self, group: str) -> ExoscalePool:
-        """Return the current pool with its Nodepool. Raises NotFound also for one that is being deleted, Unknown for
-        one whose numbers cannot be decoded."""
+        """Return the current pool with its Nodepool. Raises NotFound also for one that is being
+        deleted, Unknown for one whose numbers cannot be decoded."""
         described = self.api.pool(group)
         pool = ExoscalePool(described)
         if pool.is_sks:
@@ -68,14 +79,20 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
         return pool
 
     def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
-        """Return the policy's bounds of a pool. The pass has verified that a bare name means this pool. If it were
-        another cluster's, no change would have been planned."""
+        """Return the policy's bounds of a pool. The pass has verified that a bare name means this
+        pool. If it were another cluster's, no change would have been planned."""
         exact = (entry for entry in self.settings.groups if entry.name in pool.exact_names)
-        return next(exact, None) or next((entry for entry in self.settings.groups if entry.name == pool.name), None)
+        return next(exact, None) or next(
+            (entry for entry in self.settings.groups if entry.name == pool.name), None
+        )
 
     def set_size(self, pool: ExoscalePool, size: int) -> InProgress:
         """Set the size with the call for its kind of pool; raises ProviderError."""
-        work = self.api.scale_nodepool(*_owner(pool), size) if pool.is_sks else self.api.scale_pool(pool.id, size)
+        work = (
+            self.api.scale_nodepool(*_owner(pool), size)
+            if pool.is_sks
+            else self.api.scale_pool(pool.id, size)
+        )
         return requested(work)
 
     def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
@@ -92,8 +109,8 @@ def _owner(pool: ExoscalePool) -> tuple[str, str]:
 
 
 def check_settled(pool: ExoscalePool) -> None:
-    """Raise Conflict while the vendor is changing the pool. The data just read may already be outdated, and the pool
-    accepts no second change (it would refuse it as busy)."""
+    """Raise Conflict while the vendor is changing the pool. The data just read may already be
+    outdated, and the pool accepts no second change (it would refuse it as busy)."""
     if pool.unsettled:
         raise Conflict(pool.unsettled, code="busy")
 
@@ -109,11 +126,17 @@ LOOKS, counted, poll_later = sized_group.LOOKS, sized_group.counted, FOLLOWING.l
 
 
 def read_again(operation: Operation, note: str) -> InProgress | None:
-    """Return Pending for another read of a pool at rest, whose numbers may lag behind; None after enough of them."""
+    """Return Pending for another read of a pool at rest, whose numbers may lag behind;
+    None after enough of them."""
     looks = counted(operation, LOOKS) + 1
     if looks >= ENOUGH_LOOKS:
         return None
-    return InProgress(FOLLOWING.pause(operation), FOLLOWING.step, {**operation.status.data, LOOKS: str(looks)}, note)
+    return InProgress(
+        FOLLOWING.pause(operation),
+        FOLLOWING.step,
+        {**operation.status.data, LOOKS: str(looks)},
+        note,
+    )
 
 
 def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
@@ -122,8 +145,8 @@ def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
 
 
 def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
-    """Return the state of the change that was started; None if there is none or the vendor no longer knows it. Raises
-    ProviderError."""
+    """Return the state of the change that was started; None if there is none or the vendor no
+    longer knows it. Raises ProviderError."""
     name = operation.status.data.get(WORK, "")
     if not is_id(name):
         return None
@@ -139,8 +162,8 @@ def is_pending(work: Work | None) -> bool:
 
 
 def has_failed(work: Work | None) -> bool:
-    """Whether the vendor reports a failure. A timeout means that the vendor stopped waiting, not that the change
-    ended."""
+    """Whether the vendor reports a failure. A timeout means that the vendor stopped waiting,
+    not that the change ended."""
     return work is not None and work.state == "failure"
 
 
@@ -160,7 +183,9 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     pool = context.pool(spec.group)
     bounds = context.bounds(pool)
     if bounds is not None and bounds.max is not None and spec.to_size > bounds.max:
-        raise InvalidRequest(f"{pool.title}: {spec.to_size} is above the policy's maximum {bounds.max}")
+        raise InvalidRequest(
+            f"{pool.title}: {spec.to_size} is above the policy's maximum {bounds.max}"
+        )
     if pool.target == spec.to_size:
         return _progress(operation, pool, None)
     if pool.target != spec.from_size:
@@ -182,11 +207,13 @@ def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
 
 
 def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Report the progress of the change; raises ProviderError. If the operation is unknown, the scale-up is called
-    again and finds its result."""
+    """Report the progress of the change; raises ProviderError. If the operation is unknown, the
+    scale-up is called again and finds its result."""
     work = known_work(context, operation)
     if is_pending(work):
-        return _wait_for_machines(operation, f"operation {operation.status.data[WORK]} is under way")
+        return _wait_for_machines(
+            operation, f"operation {operation.status.data[WORK]} is under way"
+        )
     if work is None and LOOKS not in operation.status.data:
         return scale_up(context, operation)
     pool = context.pool(operation.spec.group)
@@ -196,8 +223,9 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Outcome:
-    """Report the progress from the pool, for a change that is not known to have failed. The pool may lag briefly behind
-    an operation that is over, so one read of a pool at rest is not accepted as final."""
+    """Report the progress from the pool, for a change that is not known to have failed.
+    The pool may lag briefly behind an operation that is over, so one read of a pool at
+    rest is not accepted as final."""
     existing, size, to_size = len(pool.members), pool.target, operation.spec.to_size
     if size == to_size and existing >= size and not pool.busy:
         return Succeeded(_facts(operation, pool))
@@ -206,9 +234,12 @@ def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Ou
         return _wait_for_machines(operation, note)
     if (again := read_again(operation, note)) is not None:
         return again
-    if work is not None and (size == operation.spec.from_size or (size == to_size and work.state == "timeout")):
-        # The size was not changed by another party: the vendor reports the end and has created nothing. As a
-        # Conflict the scale-up would be retried forever, and no other group would get the pods.
+    if work is not None and (
+        size == operation.spec.from_size or (size == to_size and work.state == "timeout")
+    ):
+        # The size was not changed by another party: the vendor reports the end and has
+        # created nothing. As a Conflict the scale-up would be retried forever, and no other
+        # group would get the pods.
         return failure(note, work, _facts(operation, pool))
     if size != to_size:
         return other_size(operation, pool)
@@ -217,7 +248,9 @@ def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Ou
 
 def _wait_for_machines(operation: Operation, note: str) -> Outcome:
     if FOLLOWING.have_taken(operation, PATIENCE):
-        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
+        return Succeeded(
+            {"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note}
+        )
     return poll_later(operation, note)
 
 
@@ -233,7 +266,8 @@ def _facts(operation: Operation, pool: ExoscalePool) -> dict[str, str | int]:
 
 
 def _quota(context: ExoscaleContext) -> Quota | None:
-    """Return the current quota; None if it cannot be read, which forbids nothing, because the vendor enforces it."""
+    """Return the current quota; None if it cannot be read, which forbids nothing,
+    because the vendor enforces it."""
     try:
         return context.api.quota_now()
     except ProviderError:
@@ -243,12 +277,15 @@ def _quota(context: ExoscaleContext) -> Quota | None:
 def _quota_error(
     context: ExoscaleContext, operation: Operation, pool: ExoscalePool, error: InvalidRequest
 ) -> ProviderError:
-    """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error. The vendor's error for
-    an exhausted quota is not documented."""
+    """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error. The
+    vendor's error for an exhausted quota is not documented."""
     quota = _quota(context)
     if quota is None or quota.left is None or operation.spec.to_size - pool.target <= quota.left:
         return error
-    text = f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use"
+    text = (
+        f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in "
+        "use"
+    )
     return QuotaExceeded(text, code=error.code, request_id=error.request_id)
 
 

@@ -1,10 +1,12 @@
-"""The zone as the vendor reports it: pools with their Nodepools, their states and their machines, read once per pass.
+"""The zone as the vendor reports it: pools with their Nodepools, their states and their
+machines, read once per pass.
 
-Instance pools are read first, then instances (so that instances created in between are included), then SKS clusters if
-a pool needs them. A key with upstream's list of operations gets 403 for the first two. The pools are then found through
-the Nodepools that the nodes name, and through one machine of each pool, which reveals the pool's other members. The
-number of calls depends on the pools, not on the nodes. Any other failure of the instance or cluster list only reduces
-what is known.
+Instance pools are read first, then instances (so that instances created in between are included),
+then SKS clusters if a pool needs them. A key with upstream's list of operations gets 403 for the
+first two. The pools are then found through the Nodepools that the nodes name, and through one
+machine of each pool, which reveals the pool's other members. The number of calls depends on the
+pools, not on the nodes. Any other failure of the instance or cluster list only reduces what is
+known.
 """
 
 from __future__ import annotations
@@ -20,15 +22,22 @@ from chalicelib.model.group import InstanceState
 from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, InstancePool, Nodepool, SksCluster
+from chalicelib.providers.exoscale.decoding import (
+    NO_SIZE,
+    ExoscaleInstance,
+    InstancePool,
+    Nodepool,
+    SksCluster,
+)
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
 
 T = TypeVar("T")
 
-# -- states. Upstream maps most machine states to nothing, so its core never sees them. It does not know `updating`, and
-# waits ten minutes for a suspended pool at every call. An unknown state blocks nothing here: the machine is judged by
-# its node, and a change of the pool is attempted, which the vendor may refuse.
+# -- states. Upstream maps most machine states to nothing, so its core never sees them. It does not
+# know `updating`, and waits ten minutes for a suspended pool at every call. An unknown state blocks
+# nothing here: the machine is judged by its node, and a change of the pool is attempted, which the
+# vendor may refuse.
 
 ERROR = "error"
 INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
@@ -47,7 +56,8 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 SUSPENDED = "suspended"
-# Busy states that no request of Outscaler causes. Their duration is unknown, so the group is skipped.
+# Busy states that no request of Outscaler causes. Their duration is unknown,
+# so the group is skipped.
 _FOREIGN_CHANGES = frozenset({"creating", "updating", "renewing-token"})
 # Pools and Nodepools that create and delete nothing: missing instances do not appear.
 _SETTLED = frozenset({"running", "degraded", SUSPENDED, ERROR})
@@ -65,11 +75,13 @@ def is_leaving(state: str) -> bool:
 
 
 class ExoscalePool(msgspec.Struct, frozen=True):
-    """An Instance Pool with the Nodepool that owns it, if SKS created it: one type for both kinds of group.
+    """An Instance Pool with the Nodepool that owns it, if SKS created it: one type
+    for both kinds of group.
 
-    cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that was read. The id is
-    that of the Instance Pool for both kinds, as in upstream; users may write the Nodepool's id, its name, or
-    cluster/name. Names are not unique, so they are resolved where all pools are known (node_groups.py)."""
+    cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that
+    was read. The id is that of the Instance Pool for both kinds, as in upstream; users may write
+    the Nodepool's id, its name, or cluster/name. Names are not unique, so they are resolved where
+    all pools are known (node_groups.py)."""
 
     pool: InstancePool
     cluster: SksCluster | None = None
@@ -92,7 +104,8 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that users see: the Nodepool's, because the name of the pool behind it is generated."""
+        """The name that users see: the Nodepool's, because the name of the
+        pool behind it is generated."""
         if not self.is_sks:
             return self.pool.name
         return self.nodepool.name if self.nodepool is not None else ""
@@ -121,17 +134,25 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def _states(self) -> frozenset[str]:
-        return frozenset({self.pool.state} | ({self.nodepool.state} if self.nodepool is not None else set()))
+        return frozenset(
+            {self.pool.state} | ({self.nodepool.state} if self.nodepool is not None else set())
+        )
 
     @property
     def states(self) -> str:
         """The states of pool and Nodepool for messages."""
-        return f"{self.pool.state}, Nodepool {self.nodepool.state}" if self.nodepool is not None else self.pool.state
+        return (
+            f"{self.pool.state}, Nodepool {self.nodepool.state}"
+            if self.nodepool is not None
+            else self.pool.state
+        )
 
     @property
     def busy(self) -> bool:
         """Whether the vendor is changing the pool, which then accepts no other change."""
-        return self.pool.state in POOL_BUSY or (self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY)
+        return self.pool.state in POOL_BUSY or (
+            self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY
+        )
 
     @property
     def being_changed(self) -> str:
@@ -140,12 +161,16 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def unsettled(self) -> str:
-        """Why the pool's numbers are not final: it is being changed, or has more members than its size; "" if they
-        are."""
+        """Why the pool's numbers are not final: it is being changed, or has more members than
+        its size; "" if they are."""
         if self.busy:
             return self.being_changed
         surplus = len(self.members) > self.target
-        return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
+        return (
+            f"{self.title} still has {len(self.members)} machines and the size {self.target}"
+            if surplus
+            else ""
+        )
 
     @property
     def shrinking(self) -> bool:
@@ -156,19 +181,28 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     def unreadable(self) -> str:
         """Why the pool cannot be used at all; "" if it was decoded."""
         unknown = NO_SIZE in {self.pool.size, self.target}
-        return f"{self.title} is described by the vendor in a way that cannot be understood" if unknown else ""
+        return (
+            f"{self.title} is described by the vendor in a way that cannot be understood"
+            if unknown
+            else ""
+        )
 
     @property
     def skipped(self) -> str:
-        """Why a pass skips the pool: pods assigned to it would wait until another party's change ends; "" if it is not
-        skipped."""
+        """Why a pass skips the pool: pods assigned to it would wait until another party's change
+        ends; "" if it is not skipped."""
         foreign = bool(self._states & _FOREIGN_CHANGES)
-        return f"{self.title} is being changed ({self.states}), which this program did not ask for" if foreign else ""
+        return (
+            f"{self.title} is being changed ({self.states}), which this program did not ask for"
+            if foreign
+            else ""
+        )
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being created or deleted, as far as is known. In an unknown state the pool is neither busy
-        nor settled: a change may be requested, and missing machines prove nothing."""
+        """Whether nothing is being created or deleted, as far as is known. In an unknown
+        state the pool is neither busy nor settled: a change may be requested, and
+        missing machines prove nothing."""
         return self._states <= _SETTLED
 
     @property
@@ -182,10 +216,14 @@ class ExoscalePool(msgspec.Struct, frozen=True):
         if self.unreadable:
             return self.unreadable
         if self.pool.state == SUSPENDED:
-            return f"{self.title} is suspended by the vendor; see why in the portal, fix the cause and resume the pool"
+            return (
+                f"{self.title} is suspended by the vendor; see why in the portal, fix the cause "
+                "and resume the pool"
+            )
         if self.is_sks and self.nodepool is None:
             return (
-                f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster that could be "
+                f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster "
+                "that could be "
                 "read; allow list-sks-clusters to the API key"
             )
         return ""
@@ -197,17 +235,29 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def exact_names(self) -> frozenset[str]:
-        """The names that cannot match another cluster's group: ids in lower case, and cluster/name."""
+        """The names that cannot match another cluster's group: ids in lower case, and
+        cluster/name."""
         names = {self.id.lower(), self.owner}
         if self.cluster is not None and self.nodepool is not None:
-            names |= {f"{self.cluster.name}/{self.nodepool.name}", f"{self.cluster.id}/{self.nodepool.name}"}
+            names |= {
+                f"{self.cluster.name}/{self.nodepool.name}",
+                f"{self.cluster.id}/{self.nodepool.name}",
+            }
         return frozenset(names - {""})
 
 
-def make_pools(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[ExoscalePool, ...]:
+def make_pools(
+    pools: Iterable[InstancePool], clusters: Iterable[SksCluster]
+) -> tuple[ExoscalePool, ...]:
     """Return every pool with its Nodepool, matched by the pool's manager and not by names."""
-    owners = {nodepool.id.lower(): (cluster, nodepool) for cluster in clusters for nodepool in cluster.nodepools}
-    return tuple(ExoscalePool(pool, *owners.get(ExoscalePool(pool).owner, (None, None))) for pool in pools)
+    owners = {
+        nodepool.id.lower(): (cluster, nodepool)
+        for cluster in clusters
+        for nodepool in cluster.nodepools
+    }
+    return tuple(
+        ExoscalePool(pool, *owners.get(ExoscalePool(pool).owner, (None, None))) for pool in pools
+    )
 
 
 # -- the zone
@@ -218,9 +268,10 @@ _MOST_ASKED = 100  # maximum machines read one by one in a pass, with a key that
 
 
 class Zone(msgspec.Struct, frozen=True):
-    """instances: the known data of each machine by id; listed: those that name a pool, by pool. clusters None: not
-    read, and no_clusters is the reason if they were needed. unread: pools that could not be read, with the reason.
-    doubts: warnings about reduced certainty. unsure: pools with a machine whose description cannot be decoded."""
+    """instances: the known data of each machine by id; listed: those that name a pool, by pool.
+    clusters None: not read, and no_clusters is the reason if they were needed. unread: pools that
+    could not be read, with the reason. doubts: warnings about reduced certainty. unsure: pools with
+    a machine whose description cannot be decoded."""
 
     pools: tuple[ExoscalePool, ...]
     instances: dict[str, ExoscaleInstance]
@@ -236,25 +287,33 @@ class Zone(msgspec.Struct, frozen=True):
         """Return names of machines -> their ids, for names that identify one machine."""
         times = Counter(machine.name for machine in self.instances.values())
         return {
-            machine.name: name for name, machine in self.instances.items() if machine.name and times[machine.name] == 1
+            machine.name: name
+            for name, machine in self.instances.items()
+            if machine.name and times[machine.name] == 1
         }
 
     def machines(self, pool: ExoscalePool) -> frozenset[str]:
-        """Return the remaining machines of a pool: those that name it, and those that it lists and that are in no
-        other."""
+        """Return the remaining machines of a pool: those that name it, and those that it lists
+        and that are in no other."""
         names = {machine.id.lower() for machine in self.listed.get(pool.id, ())}
         for name in pool.members - names:
             machine = self.instances.get(name)
             if machine is None or machine.manager is None or machine.manager.id == pool.id:
                 names.add(name)
         return frozenset(
-            name for name in names if name not in self.instances or not is_leaving(self.instances[name].state)
+            name
+            for name in names
+            if name not in self.instances or not is_leaving(self.instances[name].state)
         )
 
     def nodes_by_pool(self, names: ExoscaleGroupNames) -> dict[str, int]:
-        """Return pool -> number of its machines that are certainly nodes of the cluster; pools without any are left
-        out."""
-        pools = {name: machine.manager.id for name, machine in self.instances.items() if machine.manager is not None}
+        """Return pool -> number of its machines that are certainly nodes of the cluster; pools
+        without any are left out."""
+        pools = {
+            name: machine.manager.id
+            for name, machine in self.instances.items()
+            if machine.manager is not None
+        }
         for pool in self.pools:
             for member in pool.members:
                 pools.setdefault(member, pool.id)
@@ -268,7 +327,9 @@ def read_zone(api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroup
 
 
 class _ZoneReader:
-    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> None:
+    def __init__(
+        self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames
+    ) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._pools: dict[str, InstancePool] = {}
         self._members: set[str] = set()  # of the pools read one by one
@@ -300,8 +361,13 @@ class _ZoneReader:
             if machine.manager is not None:
                 listed.setdefault(machine.manager.id, []).append(machine)
         unsure: set[str] = set()
-        if self._undecoded:  # affects the pools that such machines name, and those with an unlisted member
-            unsure |= {machine.manager.id.lower() for machine in self._undecoded if machine.manager is not None}
+        # affects the pools that such machines name, and those with an unlisted member
+        if self._undecoded:
+            unsure |= {
+                machine.manager.id.lower()
+                for machine in self._undecoded
+                if machine.manager is not None
+            }
             unsure |= {
                 name
                 for name, pool in self._pools.items()
@@ -319,52 +385,66 @@ class _ZoneReader:
         )
 
     def _read_pools(self) -> ProviderError | None:
-        """Read the list of pools; return the refusal if the key may not read it. Raises any other ProviderError."""
+        """Read the list of pools; return the refusal if the key may not read it. Raises
+        any other ProviderError."""
         try:
             self._pools = {pool.id.lower(): pool for pool in self._api.pools()}
         except ProviderError as error:
             if not is_forbidden(error):
                 raise
             self._doubts.append(
-                "the API key may not list-instance-pools, so pools are looked for by the nodes; a pool "
+                "the API key may not list-instance-pools, so pools are looked for by the nodes; a "
+                "pool "
                 "without a node is seen only if its id is in the policy"
             )
             return error
         return None
 
     def _read_instances(self) -> bool:
-        """Read the list of instances; return whether machines can be read one by one instead. False as well if the list
-        cannot be read now, because single reads would fail too."""
+        """Read the list of instances; return whether machines can be read one by one instead. False
+        as well if the list cannot be read now, because single reads would fail too."""
         try:
             machines = self._api.instances()
         except ProviderError as error:
             text = f"the states of machines could not be read: {error.error_class}: {error.message}"
             forbidden = is_forbidden(error)
             self._doubts.append(
-                "the API key may not list-instances, so machines are asked for one by one" if forbidden else text
+                "the API key may not list-instances, so machines are asked for one by one"
+                if forbidden
+                else text
             )
             return forbidden
         self._instances = {machine.id.lower(): machine for machine in machines if machine.id}
         self._undecoded = [machine for machine in machines if not machine.id]
         if self._undecoded:
-            self._doubts.append(f"{len(self._undecoded)} of the machines that the vendor lists cannot be understood")
+            self._doubts.append(
+                f"{len(self._undecoded)} of the machines that the vendor lists cannot be understood"
+            )
         return False
 
     def _read_clusters(self) -> None:
         try:
             self._clusters = self._api.clusters()
         except ProviderError as error:
-            self._no_clusters = f"the SKS clusters could not be read: {error.error_class}: {error.message}"
+            self._no_clusters = (
+                f"the SKS clusters could not be read: {error.error_class}: {error.message}"
+            )
 
     def _needs_clusters(self) -> bool:
-        """Whether SKS clusters must be read: for a pool with our nodes, a named pool, or names that no standalone pool
-        has. A key for Instance Pools alone may not list clusters, so they are read only if needed."""
+        """Whether SKS clusters must be read: for a pool with our nodes, a named pool, or names
+        that no standalone pool has. A key for Instance Pools alone may not list clusters, so they
+        are read only if needed."""
         zone = self._zone()
         sks = [pool for pool in zone.pools if pool.is_sks]
         if self._settings.sks_cluster or not sks:
             return bool(self._settings.sks_cluster)
         counts = zone.nodes_by_pool(self._names)
-        standalone = {name for pool in zone.pools if not pool.is_sks for name in (pool.name, *pool.exact_names)}
+        standalone = {
+            name
+            for pool in zone.pools
+            if not pool.is_sks
+            for name in (pool.name, *pool.exact_names)
+        }
         return any(entry.name not in standalone for entry in self._settings.groups) or any(
             pool.id in counts for pool in sks
         )
@@ -373,20 +453,29 @@ class _ZoneReader:
 
     def _read_one_by_one(self, forbidden: ProviderError) -> None:
         self._read_pools_of_clusters()
-        nodepools = {nodepool.id.lower() for cluster in self._clusters or () for nodepool in cluster.nodepools}
+        nodepools = {
+            nodepool.id.lower()
+            for cluster in self._clusters or ()
+            for nodepool in cluster.nodepools
+        }
         of_nodes = [
             machine.manager.id
             for name, machine in self._instances.items()
             if self._names.node_of(name) is not None and machine.manager is not None
         ]
-        named = [entry.name for entry in self._settings.groups if is_id(entry.name) and entry.name not in nodepools]
+        named = [
+            entry.name
+            for entry in self._settings.groups
+            if is_id(entry.name) and entry.name not in nodepools
+        ]
         for pool in dict.fromkeys([*of_nodes, *named]):
             self._read_pool(pool)
         for name in self._names:
             if name not in self._instances and name not in self._members:
                 machine = self._read_machine(name)
                 if machine is not None and machine.manager is not None:
-                    self._read_pool(machine.manager.id)  # its other members then need no request of their own
+                    # its other members then need no request of their own
+                    self._read_pool(machine.manager.id)
         not_asked = self._clusters is None and not self._no_clusters
         if not_asked and any(ExoscalePool(pool).is_sks for pool in self._pools.values()):
             self._read_clusters()
@@ -430,14 +519,22 @@ class _ZoneReader:
         return machine
 
     def _read_unjoined_machines(self) -> None:
-        """Read the members that are not nodes, whose state is known only to the vendor. Nodes count as running."""
-        members = dict.fromkeys(member.id.lower() for pool in self._pools.values() for member in pool.instances)
-        unknown = [name for name in members if name not in self._instances and self._names.node_of(name) is None]
+        """Read the members that are not nodes, whose state is known only to the
+        vendor. Nodes count as running."""
+        members = dict.fromkeys(
+            member.id.lower() for pool in self._pools.values() for member in pool.instances
+        )
+        unknown = [
+            name
+            for name in members
+            if name not in self._instances and self._names.node_of(name) is None
+        ]
         for name in unknown[:_MOST_ASKED]:
             self._read_machine(name)
 
     def _try(self, request: Callable[[], T], pool: str = "") -> T | None:
-        """Return the response; None if there is none. After two consecutive refusals no further requests are sent."""
+        """Return the response; None if there is none. After two consecutive refusals no
+        further requests are sent."""
         try:
             if self._stopped is not None:
                 raise self._stopped

@@ -1,10 +1,10 @@
 """The vendor calls that this provider makes; the decisions behind them are in other modules.
 
-Reads may be repeated. Changes must not be: after a lost response the caller first reads the current state. Each change
-of a pool has a form that would delete every node of it: a scale request without its total, a change of settings without
-the guard, a deletion that lowers the total not at all or by more than one. None of these forms can be built by
-scale_call and delete_call. restart_call asks ECS to restart one server, and nothing else in this package may build a
-change (tests verify both).
+Reads may be repeated. Changes must not be: after a lost response the caller first reads the current
+state. Each change of a pool has a form that would delete every node of it: a scale request without
+its total, a change of settings without the guard, a deletion that lowers the total not at all or by
+more than one. None of these forms can be built by scale_call and delete_call. restart_call asks ECS
+to restart one server, and nothing else in this package may build a change (tests verify both).
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
 from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.models import CHINESE_BSS, Addon, CceJob, CceNode, Flavor, NodePool
+from chalicelib.providers.huaweicloud.models import (
+    CHINESE_BSS,
+    Addon,
+    CceJob,
+    CceNode,
+    Flavor,
+    NodePool,
+)
 from chalicelib.providers.huaweicloud.provider_ids import checked, is_job
 from chalicelib.providers.price_reader import PriceReader, VendorPrice
 from chalicelib.providers.services import Cache, OneTimeRequests, TtlCache
@@ -41,29 +48,42 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     spec: _Scale
 
 
-def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> VendorRequest:
-    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest. total: 1 to MOST,
-    or 0 only with zero=True, which states the intention. Sent once: without a response the caller reads the pool
-    again."""
-    if isinstance(total, bool) or not isinstance(total, int) or not (0 if zero else 1) <= total <= MOST:
-        raise InvalidRequest(f"a total of {total!r} nodes is not asked for: it would delete nodes", code="Total")
+def scale_call(
+    root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool
+) -> VendorRequest:
+    """Return the request that sets the whole pool's total by that scale group. Raises
+    InvalidRequest. total: 1 to MOST, or 0 only with zero=True, which states the intention.
+    Sent once: without a response the caller reads the pool again."""
+    if (
+        isinstance(total, bool)
+        or not isinstance(total, int)
+        or not (0 if zero else 1) <= total <= MOST
+    ):
+        raise InvalidRequest(
+            f"a total of {total!r} nodes is not asked for: it would delete nodes", code="Total"
+        )
     if not group or len(group) > _LONGEST_NAME or not group.isprintable():
         raise InvalidRequest(f"{group[:80]!r} is not the name of a scale group", code="Group")
     body = msgspec.json.encode(_Request("NodePool", "v3", _Scale(total, (group,))))
-    return VendorRequest("POST", f"{root}/nodepools/{checked(pool, 'node pool')}/operation/scale", headers, {}, body)
+    return VendorRequest(
+        "POST", f"{root}/nodepools/{checked(pool, 'node pool')}/operation/scale", headers, {}, body
+    )
 
 
 def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
-    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest. It has no
-    query, as with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
+    """Return the request that deletes this node and lowers its pool's total by one. Raises
+    InvalidRequest. It has no query, as with `nodepoolScaleDown=NoScaleDown` the total would stay,
+    and CCE would buy another node. Sent once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
 def restart_call(root: str, project: str, headers: dict[str, str], server: str) -> VendorRequest:
-    """Return the request that restarts one server of ECS without asking its operating system. Raises InvalidRequest.
-    Sent once."""
+    """Return the request that restarts one server of ECS without asking its operating system.
+    Raises InvalidRequest. Sent once."""
     action = {"reboot": {"type": "HARD", "servers": [{"id": checked(server, "server")}]}}
-    return VendorRequest("POST", f"{root}/v1/{project}/cloudservers/action", headers, {}, msgspec.json.encode(action))
+    return VendorRequest(
+        "POST", f"{root}/v1/{project}/cloudservers/action", headers, {}, msgspec.json.encode(action)
+    )
 
 
 PRODUCT = "1"
@@ -72,7 +92,8 @@ _HOURS = 4  # the measure of a usage in hours
 
 
 def price_call(root: str, project: str, flavor: str, region: str) -> VendorRequest:
-    """Return the request for the price of a server that runs Linux for an hour, paid by use. It changes nothing."""
+    """Return the request for the price of a server that runs Linux for an hour, paid by
+    use. It changes nothing."""
     product = {
         "id": PRODUCT,
         "cloud_service_type": "hws.service.type.ec2",
@@ -84,9 +105,13 @@ def price_call(root: str, project: str, flavor: str, region: str) -> VendorReque
         "usage_measure_id": _HOURS,
         "subscription_num": 1,
     }
-    body = msgspec.json.encode({"project_id": project, "product_infos": [product], "inquiry_precision": 1})
+    body = msgspec.json.encode(
+        {"project_id": project, "product_infos": [product], "inquiry_precision": 1}
+    )
     headers = {"Content-Type": "application/json"}
-    return VendorRequest("POST", f"{root}/v2/bills/ratings/on-demand-resources", headers, {}, body, safe=True)
+    return VendorRequest(
+        "POST", f"{root}/v2/bills/ratings/on-demand-resources", headers, {}, body, safe=True
+    )
 
 
 HOUR = 3600.0
@@ -97,9 +122,10 @@ _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweiclou
 
 
 class CceApi:
-    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs, bss: each service's
-    root and client; without bss there are no prices. project: determined at the first call. key: a kind of item -> its
-    row in the shared cache; the row name contains account and region."""
+    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs,
+    bss: each service's root and client; without bss there are no prices. project: determined at the
+    first call. key: a kind of item -> its row in the shared cache; the row name contains account
+    and region."""
 
     def __init__(
         self,
@@ -127,18 +153,21 @@ class CceApi:
     # -- reads
 
     def pools(self) -> tuple[NodePool, ...]:
-        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`. The
-        conditions are those of the whole pool (advanceStatus)."""
+        """Return all pools except the default one, in one call; one that cannot be decoded has an
+        `error`. The conditions are those of the whole pool (advanceStatus)."""
         return decoding.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
 
     def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
         """Return one pool; raises NotFound, and Unknown for one that cannot be decoded."""
         uid = checked(id, "node pool")
-        return decoding.pool_of(self._get(f"{self._base()}/nodepools/{uid}", {"advanceStatus": "true"}), uid)
+        return decoding.pool_of(
+            self._get(f"{self._base()}/nodepools/{uid}", {"advanceStatus": "true"}), uid
+        )
 
     def nodes(self) -> tuple[CceNode, ...]:
-        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging. A node
-        that cannot be decoded has an `error`, and so have two of one page with the same uid."""
+        """Return all nodes of the cluster, page by page, never a partial list; also in a
+        region without paging. A node that cannot be decoded has an `error`, and so have two of
+        one page with the same uid."""
         nodes: dict[str, CceNode] = {}
         undecoded: list[CceNode] = []
         marker, markers = "", set[str]()
@@ -174,7 +203,9 @@ class CceApi:
         if not is_job(id):
             raise InvalidRequest(f"{id[:80]!r} is not the id of a job", code="Id")
         url = f"{self._ecs_root}/v1/{self._project()}/jobs/{id}"
-        return decoding.server_job_of(self._ecs.send(VendorRequest("GET", url, self._headers(), {}, safe=True)), id)
+        return decoding.server_job_of(
+            self._ecs.send(VendorRequest("GET", url, self._headers(), {}, safe=True)), id
+        )
 
     def cluster_phase(self) -> str:
         """Return the cluster's phase: Available, ScalingUp, Hibernation …"""
@@ -182,12 +213,19 @@ class CceApi:
 
     def addons(self) -> tuple[Addon, ...]:
         """Return the add-ons of the cluster."""
-        return decoding.addons_of(self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster}))
+        return decoding.addons_of(
+            self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster})
+        )
 
     def flavors(self, az: str) -> Mapping[str, Flavor]:
         """Return the flavours of an AZ by name (az "": the region), cached for an hour."""
         if az not in self._flavors:
-            cache = TtlCache(self._cache, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
+            cache = TtlCache(
+                self._cache,
+                lambda: self._key(f"flavors/{digest(az)}"),
+                dict[str, Flavor],
+                self._now,
+            )
             flavors = cache.get([az]).get(az)
             if flavors is None:
                 flavors = self._read_flavors(az)
@@ -196,8 +234,8 @@ class CceApi:
         return self._flavors[az]
 
     def prices(self, flavors: Iterable[str], region: str) -> tuple[dict[str, VendorPrice], str]:
-        """Return the hourly price of a server of each flavour, and why the key may not read prices ("" if it may).
-        Never raises. Empty without BSS. Prices are cached for six hours."""
+        """Return the hourly price of a server of each flavour, and why the key may not read prices
+        ("" if it may). Never raises. Empty without BSS. Prices are cached for six hours."""
         if self._bss is None:
             return {}, ""
         root, http = self._bss
@@ -213,18 +251,18 @@ class CceApi:
     # -- changes
 
     def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
-        """Set the pool's total by changing the size of that group (scale_call). Raises InvalidRequest before anything
-        is sent; Transient if the effect is unknown."""
+        """Set the pool's total by changing the size of that group (scale_call). Raises
+        InvalidRequest before anything is sent; Transient if the effect is unknown."""
         self._cce.send(scale_call(self._base(), self._headers(), pool, total, group, zero=zero))
 
     def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
-        """Delete a node and lower its pool's total by one; returns the job's id, or "". A response with status 200 is a
-        success whatever its body. Raises NotFound if the node is gone."""
+        """Delete a node and lower its pool's total by one; returns the job's id, or "". A response
+        with status 200 is a success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
     def restart_server(self, id: str, operation: str) -> str:  # noqa: A002 - the vendor's word
-        """Restart a server of ECS (restart_call), once per operation, of which this is the id; returns the id of the
-        job, "" if it is not known."""
+        """Restart a server of ECS (restart_call), once per operation, of which this is the id;
+        returns the id of the job, "" if it is not known."""
         call = restart_call(self._ecs_root, self._project(), self._headers(), id)
         requests = OneTimeRequests(self._cache, self._key("restarts"), self._now)
         return requests.send(operation, lambda: decoding.server_job_id_of(self._ecs.send(call)))
@@ -241,7 +279,9 @@ class CceApi:
             params |= {"marker": marker} if marker else {}
             request = VendorRequest("GET", url, self._headers(), params, safe=True)
             page, size, marker = decoding.flavors_of(self._listed(self._ecs, request))
-            doubtful |= {flavor.name for flavor in page if flavors.setdefault(flavor.name, flavor) != flavor}
+            doubtful |= {
+                flavor.name for flavor in page if flavors.setdefault(flavor.name, flavor) != flavor
+            }
             if size < FLAVORS or not marker or marker in markers or len(markers) == _PAGES:
                 return {name: flavor for name, flavor in flavors.items() if name not in doubtful}
             markers.add(marker)
@@ -259,13 +299,16 @@ class CceApi:
         return self._cce.send(VendorRequest("GET", url, self._headers(), params or {}, safe=True))
 
     def _list(self, url: str, params: dict[str, str]) -> VendorResponse:
-        return self._listed(self._cce, VendorRequest("GET", url, self._headers(), params, safe=True))
+        return self._listed(
+            self._cce, VendorRequest("GET", url, self._headers(), params, safe=True)
+        )
 
     def _listed(self, http: Http, request: VendorRequest) -> VendorResponse:
         try:
             return http.send(request)
         except NotFound as error:
-            # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
+            # A list always exists, so a 404 means a wrong address. As NotFound it would mean
+            # that everything is gone.
             raise InvalidRequest(
                 f"{error.message}; {_CLUSTER_ADVICE}", code=error.code, request_id=error.request_id
             ) from None

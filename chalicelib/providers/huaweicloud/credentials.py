@@ -1,15 +1,18 @@
-"""The keys that sign: formats of the secret, SDK-HMAC-SHA256, temporary keys of an agency, and the region's project.
+"""The keys that sign: formats of the secret, SDK-HMAC-SHA256, temporary keys of an agency,
+and the region's project.
 
-The signed text is what is sent: the query is encoded here once and put into the URL as it was signed, because a library
-might encode it differently. Only the path differs: the signed text has a trailing slash that the URL lacks.
+The signed text is what is sent: the query is encoded here once and put into the URL as it was
+signed, because a library might encode it differently. Only the path differs: the signed text has a
+trailing slash that the URL lacks.
 
-Temporary keys are obtained with the long-lived key and used until ten minutes before their expiry. They are kept in
-this process's memory only, never in a table. They are looked up by what they were made from, so a changed key or agency
-never gets keys of the old one. Keys that the vendor refuses are replaced once in the life of a provider object; a
-second refusal is final.
+Temporary keys are obtained with the long-lived key and used until ten minutes before their expiry.
+They are kept in this process's memory only, never in a table. They are looked up by what they were
+made from, so a changed key or agency never gets keys of the old one. Keys that the vendor refuses
+are replaced once in the life of a provider object; a second refusal is final.
 
-Every refusal by IAM is Unauthorized: a key, an agency or a project is wrong, and the operator must act. It must not be
-mistaken for a response about a pool, where a 404 would mean that the pool is gone.
+Every refusal by IAM is Unauthorized: a key, an agency or a project is wrong, and the
+operator must act. It must not be mistaken for a response about a pool, where a 404 would
+mean that the pool is gone.
 """
 
 from __future__ import annotations
@@ -30,9 +33,21 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
-from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, name_value_lines, secret_fields
+from chalicelib.providers.access_keys import (
+    AccessKey,
+    SecretFormat,
+    TemporaryKeys,
+    name_value_lines,
+    secret_fields,
+)
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.http import Http, VendorRequest
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
@@ -75,8 +90,8 @@ _FORMAT = SecretFormat(
 
 
 def parse_secret(text: str, place: str) -> CceCredential:
-    """Parse JSON, or lines of name=value, optionally under [Global] as in upstream's INI; raises BadInput naming the
-    field, never its value."""
+    """Parse JSON, or lines of name=value, optionally under [Global] as in upstream's INI; raises
+    BadInput naming the field, never its value."""
     values = secret_fields(text, place, _FORMAT, ("key", "secret"))
     key, secret, token = (Secret(values.get(field, "")) for field in _FORMAT.written)
     return CceCredential(key, secret, token)
@@ -98,7 +113,8 @@ def timestamp(now: float) -> str:
 
 
 def canonical_query(params: Mapping[str, str]) -> str:
-    """Return the query as signed and sent: percent-encoded, sorted by name and then value; "" for none."""
+    """Return the query as signed and sent: percent-encoded, sorted by name and
+    then value; "" for none."""
     return "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(params.items()))
 
 
@@ -108,53 +124,72 @@ def canonical_path(path: str) -> str:
     return whole if whole.endswith("/") else f"{whole}/"
 
 
-def canonical_request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body. headers:
-    those to be signed, names in lower case."""
+def canonical_request(
+    method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+) -> str:
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of
+    the body. headers: those to be signed, names in lower case."""
     lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
     names, body_hash = ";".join(sorted(headers)), hashlib.sha256(body).hexdigest()
     return "\n".join((method.upper(), canonical_path(path), query, lines, names, body_hash))
 
 
 def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
-    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters. All headers of
-    the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the
+    parameters. All headers of the call that describe it (content-type, x-project-id) are signed,
+    with host, date and token."""
     parts, query, date = urlsplit(call.url), canonical_query(call.params), timestamp(now)
     host = parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
-    headers = {name.lower(): value for name, value in call.headers.items()} | {"host": host, "x-sdk-date": date}
+    headers = {name.lower(): value for name, value in call.headers.items()} | {
+        "host": host,
+        "x-sdk-date": date,
+    }
     if credential.token:
         headers["x-security-token"] = credential.token.reveal()
     request = canonical_request(call.method, parts.path or "/", query, headers, call.body or b"")
     text = f"{ALGORITHM}\n{date}\n{hashlib.sha256(request.encode()).hexdigest()}"
-    signature = hmac.new(credential.secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
+    signature = hmac.new(
+        credential.secret.reveal().encode(), text.encode(), hashlib.sha256
+    ).hexdigest()
     names = ";".join(sorted(headers))
-    header = f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, Signature={signature}"
+    header = (
+        f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, "
+        f"Signature={signature}"
+    )
     url = f"{call.url}?{query}" if query else call.url
-    return VendorRequest(call.method, url, headers | {"authorization": header}, {}, call.body, call.safe)
+    return VendorRequest(
+        call.method, url, headers | {"authorization": header}, {}, call.body, call.safe
+    )
 
 
 # -- temporary keys of an agency
 
 EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed
-_LEAST = 60.0  # minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
+# minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
+_LEAST = 60.0
 
 
 class Sessions(TemporaryKeys[CceCredential]):
-    """The temporary keys of a process. While IAM provides none, the old ones are used as long as they are valid, also
-    after a permanent refusal, because an error here must not hide the result of a change that was sent with them."""
+    """The temporary keys of a process. While IAM provides none, the old ones are used as long as
+    they are valid, also after a permanent refusal, because an error here must not hide the result
+    of a change that was sent with them."""
 
     def __init__(self) -> None:
-        super().__init__(lambda keys: max(keys.expires - EARLY, keys.obtained + _LEAST), (ProviderError,))
+        super().__init__(
+            lambda keys: max(keys.expires - EARLY, keys.obtained + _LEAST), (ProviderError,)
+        )
 
 
 @lru_cache(maxsize=1)
 def of_this_process() -> Sessions:
-    """Return the store that all passes of one process share, so that IAM is not called each time."""
+    """Return the store that all passes of one process share, so that IAM is not called each
+    time."""
     return Sessions()
 
 
 class Assumed(SecretSource[CceCredential]):
-    """The keys of an agency, used instead of the long-lived key. keys: the long-lived one; grant: calls IAM."""
+    """The keys of an agency, used instead of the long-lived key. keys: the
+    long-lived one; grant: calls IAM."""
 
     def __init__(
         self,
@@ -173,13 +208,18 @@ class Assumed(SecretSource[CceCredential]):
         """Return the keys to sign with now; raises ProviderError."""
         name = self._session_name()
         credential = self._sessions.get(name, self._now(), self._grant)
-        # The call of IAM may have replaced the long-lived key; the keys were then made from the new one.
+        # The call of IAM may have replaced the long-lived key; the keys were
+        # then made from the new one.
         later = self._session_name()
-        return credential if later == name else self._sessions.get(later, self._now(), lambda: credential)
+        return (
+            credential
+            if later == name
+            else self._sessions.get(later, self._now(), lambda: credential)
+        )
 
     def renewed(self, refused_credential: CceCredential) -> bool:
-        """Return whether the keys have changed since they were refused; raises as current does. Renews once per
-        provider object."""
+        """Return whether the keys have changed since they were refused; raises as current does.
+        Renews once per provider object."""
         with self._guard:
             if not self.current().signs_like(refused_credential):
                 return True
@@ -192,7 +232,14 @@ class Assumed(SecretSource[CceCredential]):
     def _session_name(self) -> str:
         """Return a key for the session that reveals nothing of what it is made from."""
         long, agency = self._keys.current(), self._agency
-        parts = (self._url, agency.domain, agency.name, long.key.reveal(), long.secret.reveal(), long.token.reveal())
+        parts = (
+            self._url,
+            agency.domain,
+            agency.name,
+            long.key.reveal(),
+            long.secret.reveal(),
+            long.token.reveal(),
+        )
         return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
@@ -204,28 +251,43 @@ _SHOWN = 5
 
 
 def _answer(http: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
-    """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything that waiting cannot resolve."""
+    """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything
+    that waiting cannot resolve."""
     try:
         return body_of(http.send(request))
     except ProviderError as error:
         cls = type(error) if isinstance(error, Transient | Throttled) else Unauthorized
         raise cls(
-            f"{subject}: {error.message}", code=error.code, request_id=error.request_id, retry_after=error.retry_after
+            f"{subject}: {error.message}",
+            code=error.code,
+            request_id=error.request_id,
+            retry_after=error.retry_after,
         ) from None
 
 
 def granted(http: Http, root: str, agency: Agency, now: float) -> CceCredential:
-    """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
-    Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
-    that end sooner are replaced when the vendor refuses them."""
-    role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
-    body = msgspec.json.encode({"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}})
-    request = VendorRequest("POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, body, safe=True)
+    """Return new keys of the agency, requested with the long-lived key that `rest` signs with.
+    Repeating is safe. Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the
+    requested lifetime is assumed; keys that end sooner are replaced when the vendor refuses
+    them."""
+    role = {
+        "domain_name": agency.domain,
+        "agency_name": agency.name,
+        "duration_seconds": agency.seconds,
+    }
+    body = msgspec.json.encode(
+        {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
+    )
+    request = VendorRequest(
+        "POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, body, safe=True
+    )
     subject = f"agency {agency.name} of {agency.domain}"
     credential = _answer(http, request, subject).get("credential")
     fields = credential if isinstance(credential, dict) else {}
     parts = [fields.get(name) for name in ("access", "secret", "securitytoken")]
-    if not all(isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts):
+    if not all(
+        isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts
+    ):
         raise Unauthorized(f"{subject}: the answer holds no credentials", code="NoCredentials")
     key, secret, token = (Secret(str(part)) for part in parts)
     try:
@@ -236,7 +298,8 @@ def granted(http: Http, root: str, agency: Agency, now: float) -> CceCredential:
 
 
 class Projects:
-    """The project of a region: looked up by its name, cached for a day. key: as for the cache (services.py)."""
+    """The project of a region: looked up by its name, cached for a day. key: as for
+    the cache (services.py)."""
 
     def __init__(
         self,
@@ -253,13 +316,15 @@ class Projects:
         self._project = ""
 
     def id(self) -> str:
-        """Return the project's id, 32 hex digits. Raises InvalidRequest if there is none, or more than one to choose
-        from; otherwise as granted."""
+        """Return the project's id, 32 hex digits. Raises InvalidRequest if there is none, or more
+        than one to choose from; otherwise as granted."""
         if self._project:
             return self._project
         project = self._cache.get([self._region]).get(self._region) or ""
         if not is_project(project):
-            request = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
+            request = VendorRequest(
+                "GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True
+            )
             answer = _answer(self._rest, request, f"the project of {self._region}").get("projects")
             usable = [
                 item["id"]
@@ -273,7 +338,8 @@ class Projects:
             if len(usable) != 1:
                 several = f"{len(usable)} projects of that name ({', '.join(usable[:_SHOWN])})"
                 raise InvalidRequest(
-                    f"{PLACE}.projectId: the region {self._region} has {several if usable else 'no project'}; "
+                    f"{PLACE}.projectId: the region {self._region} has "
+                    f"{several if usable else 'no project'}; "
                     "write its id there",
                     code="Project",
                 )

@@ -1,14 +1,16 @@
-"""Decodes the vendor's responses: missing values are accepted, but a malformed response must not look like an empty
-one.
+"""Decodes the vendor's responses: missing values are accepted, but a malformed response must
+not look like an empty one.
 
-Machines that are not in a list count as gone. Therefore a response without its list is an error, and a failed page
-fails the whole list. A node that cannot be decoded, or has no uid, stays in its list with an `error` and, if readable,
-its pool; so does a pool, because a wrong number would delete its nodes or buy new ones. If two descriptions have one
-id, neither is accepted. Less important parts (a condition, a reservation) are left out if malformed; the inputs of
-sizes and templates are never guessed.
+Machines that are not in a list count as gone. Therefore a response without its list is an error,
+and a failed page fails the whole list. A node that cannot be decoded, or has no uid, stays in its
+list with an `error` and, if readable, its pool; so does a pool, because a wrong number would delete
+its nodes or buy new ones. If two descriptions have one id, neither is accepted. Less important
+parts (a condition, a reservation) are left out if malformed; the inputs of sizes and templates are
+never guessed.
 
-The vendor writes some numbers as text and omits empty values. A struct would therefore refuse too much or, with every
-field optional, too little, so single fields are read: a missing value or null has a default, a wrong type is refused.
+The vendor writes some numbers as text and omits empty values. A struct would therefore refuse too
+much or, with every field optional, too little, so single fields are read: a missing value or null
+has a default, a wrong type is refused.
 """
 
 from __future__ import annotations
@@ -134,13 +136,15 @@ def _short_text(thing: Object, name: str) -> str:
 
 
 def instant(value: object) -> float:
-    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else. The format is `2020-02-01
-    08:20:49.944664515 +0000 UTC` or RFC 3339."""
+    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else. The format is
+    `2020-02-01 08:20:49.944664515 +0000 UTC` or RFC 3339."""
     if not isinstance(value, str):
         return 0.0
     try:
         if match := _STAMP.match(value):
-            seconds = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+            seconds = (
+                datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+            )
             return seconds + (float(f"0.{match[2]}") if match[2] else 0.0)
         return parse_time(value)
     except (ValueError, BadInput):
@@ -148,9 +152,9 @@ def instant(value: object) -> float:
 
 
 def price_in(response: VendorResponse, product: str, currency: str) -> tuple[float, str] | None:
-    """Return price and currency of a product in BSS's answer: after the account's discounts, otherwise the list price.
-    None if either is missing, or if the amount is in another unit than the currency. currency: where the answer does
-    not say it."""
+    """Return price and currency of a product in BSS's answer: after the account's discounts,
+    otherwise the list price. None if either is missing, or if the amount is in another unit than
+    the currency. currency: where the answer does not say it."""
     body = body_of(response)
     rows = body.get("product_rating_results")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
@@ -174,11 +178,15 @@ def _shape_errors(response: VendorResponse) -> Iterator[None]:
 
 
 def _shape_error(response: VendorResponse, problem: str) -> Unknown:
-    return Unknown(f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST], code="Shape")
+    return Unknown(
+        f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST],
+        code="Shape",
+    )
 
 
 def body_of(response: VendorResponse) -> Object:
-    """Return the JSON object of a response. Raises Transient if it is not JSON, Unknown for another JSON type."""
+    """Return the JSON object of a response. Raises Transient if it is not JSON,
+    Unknown for another JSON type."""
     body = response.read(object)
     if not isinstance(body, dict):
         raise _shape_error(response, "it is not an object")
@@ -196,8 +204,13 @@ def _items(response: VendorResponse, body: Object) -> list[Any]:
 
 
 def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
-    """Return all pools except the default one; one that cannot be decoded has an `error`. Raises Unknown, Transient."""
-    pools = [read_pool(item) for item in _items(response, body_of(response)) if not _is_default_pool(item)]
+    """Return all pools except the default one; one that cannot be decoded has an `error`.
+    Raises Unknown, Transient."""
+    pools = [
+        read_pool(item)
+        for item in _items(response, body_of(response))
+        if not _is_default_pool(item)
+    ]
     times = Counter(pool.id for pool in pools)
     twice = {
         pool.id: NodePool(pool.id, pool.name, error="the vendor describes its uid more than once")
@@ -208,7 +221,8 @@ def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
 
 
 def pool_of(response: VendorResponse, uid: str) -> NodePool:
-    """Return one pool. uid: the requested one. Raises Unknown for one that cannot be decoded, or a different one."""
+    """Return one pool. uid: the requested one. Raises Unknown for one that cannot be
+    decoded, or a different one."""
     pool = read_pool(body_of(response))
     if pool.error:
         raise _shape_error(response, pool.error)
@@ -222,8 +236,8 @@ def _check_uid(response: VendorResponse, uid: str, requested: str) -> None:
 
 
 def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
-    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging). Raises Unknown
-    for a page of which nothing can be decoded."""
+    """Return a page of nodes and the marker of the next, "" on the last (old regions have no
+    paging). Raises Unknown for a page of which nothing can be decoded."""
     body = body_of(response)
     with _shape_errors(response):
         nodes = tuple(_node_or_error(item) for item in _items(response, body))
@@ -245,14 +259,18 @@ def job_of(response: VendorResponse, uid: str) -> CceJob:
     body = body_of(response)
     with _shape_errors(response):
         status = _part(body, "status")
-        return CceJob(uid, _text(status, "phase"), _text(status, "reason"), _text(_part(body, "spec"), "type"))
+        return CceJob(
+            uid, _text(status, "phase"), _text(status, "reason"), _text(_part(body, "spec"), "type")
+        )
 
 
 def server_job_of(response: VendorResponse, uid: str) -> CceJob:
     """Return one job of ECS. Raises Unknown for one that cannot be decoded."""
     body = body_of(response)
     with _shape_errors(response):
-        reason = ": ".join(filter(None, (_short_text(body, "error_code"), _short_text(body, "fail_reason"))))
+        reason = ": ".join(
+            filter(None, (_short_text(body, "error_code"), _short_text(body, "fail_reason")))
+        )
         return CceJob(uid, _text(body, "status"), reason[:_LONGEST], _short_text(body, "job_type"))
 
 
@@ -273,7 +291,9 @@ def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
             spec = _part(item, "spec")
             custom = _part(spec, "values").get("custom")
             status = _text(_part(item, "status"), "status")
-            addon = Addon(_text(spec, "addonTemplateName"), status, custom if isinstance(custom, dict) else {})
+            addon = Addon(
+                _text(spec, "addonTemplateName"), status, custom if isinstance(custom, dict) else {}
+            )
         except (DecodeError, AttributeError):
             continue
         if addon.template:
@@ -282,17 +302,22 @@ def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
 
 
 def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
-    """Return a page of flavours, their number on the page, and the last one's id. A flavour without cores or memory is
-    left out."""
+    """Return a page of flavours, their number on the page, and the last one's id. A flavour without
+    cores or memory is left out."""
     items = body_of(response).get("flavors")
     if not isinstance(items, list):
         raise _shape_error(response, "it has no list of flavors")
     last = items[-1].get("id") if items and isinstance(items[-1], dict) else ""
-    return tuple(filter(None, map(_flavor, items))), len(items), last if isinstance(last, str) else ""
+    return (
+        tuple(filter(None, map(_flavor, items))),
+        len(items),
+        last if isinstance(last, str) else "",
+    )
 
 
 def job_id_of(response: VendorResponse) -> str:
-    """Return the job of an accepted deletion; "" if the body names none (the body may even be an error's)."""
+    """Return the job of an accepted deletion; "" if the body names none (the body
+    may even be an error's)."""
     try:
         job = body_of(response)["status"]["jobID"]
     except (Transient, Unknown, KeyError, TypeError):
@@ -340,7 +365,8 @@ def _node(item: Any) -> CceNode:
 
 
 def _runtime(item: Object) -> str:
-    """Return the name of the container runtime of a node or of a template; "" if it is not stated."""
+    """Return the name of the container runtime of a node or of a template; "" if it is not
+    stated."""
     runtime = item.get("runtime")
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
     return name if isinstance(name, str) and len(name) <= _LONGEST_TEXT else ""
@@ -368,8 +394,8 @@ def _owner_and_annotations(meta: Object) -> tuple[Object, dict[str, str]]:
 
 
 def _pool_of_node(owner: Object, annotations: dict[str, str]) -> str:
-    """Return the owner's pool, and the annotation's only if there is no owner. A node that was moved to the default
-    pool keeps its old annotation."""
+    """Return the owner's pool, and the annotation's only if there is no owner. A node that was
+    moved to the default pool keeps its old annotation."""
     uid = _short_text(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
     return uid.lower() if is_id(uid) else ""
 
@@ -380,7 +406,11 @@ def _pool_of_node(owner: Object, annotations: dict[str, str]) -> str:
 def _flavor(item: Any) -> Flavor | None:
     try:
         extra = _part(item, "os_extra_specs")
-        vcpus, memory, name = _number(item, "vcpus"), _number(item, "ram"), _text(item, "name") or _text(item, "id")
+        vcpus, memory, name = (
+            _number(item, "vcpus"),
+            _number(item, "ram"),
+            _text(item, "name") or _text(item, "id"),
+        )
     except (DecodeError, AttributeError):
         return None
     if not (name and vcpus and memory):
@@ -395,13 +425,16 @@ def _flavor(item: Any) -> Flavor | None:
 
 
 def _accelerators(extra: Object) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
-    """Return the GPU and the other accelerators, from the JSON description or from the alias `nvidia-p100:1`."""
+    """Return the GPU and the other accelerators, from the JSON description or from
+    the alias `nvidia-p100:1`."""
     devices = _described(extra, "info:gpus") + _described(extra, "info:asic_accelerators")
     if not devices:
         matches = map(_ALIAS.match, _short_text(extra, "pci_passthrough:alias").split(","))
         devices = [(match[1], int(match[2])) for match in matches if match and int(match[2])]
     gpus = [device for device in devices if not device[0].lower().startswith("ascend")]
-    return (gpus[0] if gpus else None), tuple(device for device in devices if device not in gpus[:1])
+    return (gpus[0] if gpus else None), tuple(
+        device for device in devices if device not in gpus[:1]
+    )
 
 
 def _described(extra: Object, name: str) -> list[tuple[str, int]]:
@@ -425,10 +458,13 @@ def _is_default_pool(item: Any) -> bool:
 
 
 def read_pool(item: Any) -> NodePool:
-    """Return the pool, or one with an `error` and the readable part of its identity. Never raises."""
+    """Return the pool, or one with an `error` and the readable part of its identity. Never
+    raises."""
     meta = item.get("metadata") if isinstance(item, dict) else None
     meta = meta if isinstance(meta, dict) else {}
-    uid, name = (value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name"))
+    uid, name = (
+        value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name")
+    )
     if not is_id(uid):
         return NodePool("", name[:_LONGEST_NAME], error="it has no uid")
     try:
@@ -439,7 +475,10 @@ def read_pool(item: Any) -> NodePool:
 
 def _pool(item: Object, uid: str, name: str) -> NodePool:
     spec, status = _part(item, "spec"), _part(item, "status")
-    autoscaling, template = _autoscaling(_part(spec, "autoscaling")), _template(_part(spec, "nodeTemplate"))
+    autoscaling, template = (
+        _autoscaling(_part(spec, "autoscaling")),
+        _template(_part(spec, "nodeTemplate")),
+    )
     desired = None if spec.get("initialNodeCount") is None else _number(spec, "initialNodeCount")
     pool = NodePool(
         uid,
@@ -461,16 +500,19 @@ def _pool(item: Object, uid: str, name: str) -> NodePool:
     if len({group.name for group in groups}) < len(groups):
         raise DecodeError("two of its scale groups have one name")
     groups = _with_sizes(groups, _parts(status, "scaleGroupStatuses"), desired, pool)
-    # If the two disagree, both are kept: one of them is outdated, and no total may be computed from it
-    # (node_groups.py, is_settled).
+    # If the two disagree, both are kept: one of them is outdated, and no total may be computed from
+    # it (node_groups.py, is_settled).
     total = desired if desired is not None else sum(group.desired for group in groups)
     return msgspec.structs.replace(pool, desired=total, groups=tuple(groups))
 
 
-def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | None, pool: NodePool) -> list[ScaleGroup]:
-    """Return the groups with their sizes. items: their statuses; desired: the pool's size, if it is given. A missing
-    size is 0, unless the pool has more nodes than its groups report. One group without a size then has the difference
-    (a pool with one group may omit it); with several, their sizes are unknown."""
+def _with_sizes(
+    groups: list[ScaleGroup], items: list[Object], desired: int | None, pool: NodePool
+) -> list[ScaleGroup]:
+    """Return the groups with their sizes. items: their statuses; desired: the pool's size, if it is
+    given. A missing size is 0, unless the pool has more nodes than its groups report. One group
+    without a size then has the difference (a pool with one group may omit it); with several, their
+    sizes are unknown."""
     statuses = {_text(item, "name"): item for item in items}
     if len(statuses) < len(items):
         raise DecodeError("two of its scaleGroupStatuses have one name")
@@ -488,7 +530,11 @@ def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | No
         else group
         for group in groups
     ]
-    silent = [group.name for group in groups if _whole(statuses.get(group.name, {}), "desiredNodeCount") is None]
+    silent = [
+        group.name
+        for group in groups
+        if _whole(statuses.get(group.name, {}), "desiredNodeCount") is None
+    ]
     if desired is None and silent and (pool.current or pool.creating):
         raise DecodeError("initialNodeCount is missing, and it has nodes")
     rest = {
@@ -500,7 +546,10 @@ def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | No
     if len(silent) > 1:
         unknown = rest["desired"] > 0 or rest["existing"] > 0
         changes = {"error": "its size is not said in scaleGroupStatuses"} if unknown else {}
-    return [msgspec.structs.replace(group, **changes) if group.name in silent else group for group in sized]
+    return [
+        msgspec.structs.replace(group, **changes) if group.name in silent else group
+        for group in sized
+    ]
 
 
 def _scale_group(item: Object) -> ScaleGroup:
@@ -537,7 +586,8 @@ def _autoscaling(item: Object) -> Autoscaling:
 
 def _template(item: Object) -> NodeTemplate:
     taints = [
-        CceTaint(_text(taint, "key"), _text(taint, "value"), _text(taint, "effect")) for taint in _parts(item, "taints")
+        CceTaint(_text(taint, "key"), _text(taint, "value"), _text(taint, "effect"))
+        for taint in _parts(item, "taints")
     ]
     tags = _part(item, "k8sTags")
     if not all(isinstance(value, str) for value in tags.values()):
@@ -559,7 +609,11 @@ def _conditions(item: Object) -> tuple[CceCondition, ...]:
     """Return the readable conditions; malformed ones are ignored."""
     conditions = item.get("conditions")
     texts = [
-        {key: text for key in ("type", "status", "reason", "message") if isinstance(text := condition.get(key), str)}
+        {
+            key: text
+            for key in ("type", "status", "reason", "message")
+            if isinstance(text := condition.get(key), str)
+        }
         for condition in (conditions if isinstance(conditions, list) else [])
         if isinstance(condition, dict)
     ]

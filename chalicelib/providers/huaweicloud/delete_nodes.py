@@ -1,18 +1,22 @@
-"""Removes nodes by id, lowers the size by nodes that were requested and never created, and restarts a node.
+"""Removes nodes by id, lowers the size by nodes that were requested and never
+created, and restarts a node.
 
-One DELETE each also lowers the sizes of the group and its pool. All requests are sent in one call, which first reads
-and checks all targets, so it may be interrupted and repeated at any point; later calls only poll.
+One DELETE each also lowers the sizes of the group and its pool. All requests are sent in one
+call, which first reads and checks all targets, so it may be interrupted and repeated at any
+point; later calls only poll.
 
     placeholders among the targets   lower the size, never below what exists
     absent, or Deleting              removed
     another group's, or protected    refused, before anything is sent
     a node, although unregistered instances are to be deleted    refused
     a spot instance that its vendor takes back    awaited: CCE refuses to delete it
-    alive                            DELETE, if the group and its pool stay at or above their minimum
+    alive                            DELETE, if the group and its pool stay
+                                     at or above their minimum
 
-For a lower total CCE chooses which nodes to delete. Therefore the size is never set below the number of existing nodes,
-according to both the counters and the list of nodes, for the group and for the pool. It is not lowered at all while the
-groups' sizes do not add up to the pool's, because one of them is then outdated.
+For a lower total CCE chooses which nodes to delete. Therefore the size is never set below the
+number of existing nodes, according to both the counters and the list of nodes, for the group and
+for the pool. It is not lowered at all while the groups' sizes do not add up to the pool's, because
+one of them is then outdated.
 """
 
 from __future__ import annotations
@@ -24,8 +28,20 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized
-from chalicelib.providers.huaweicloud.models import CceNode, has_servers, is_leaving, undeletable, work_on
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Unauthorized,
+)
+from chalicelib.providers.huaweicloud.models import (
+    CceNode,
+    has_servers,
+    is_leaving,
+    undeletable,
+    work_on,
+)
 from chalicelib.providers.huaweicloud.node_groups import is_settled, total_of
 from chalicelib.providers.huaweicloud.node_template import is_spot_node
 from chalicelib.providers.huaweicloud.provider_ids import (
@@ -60,7 +76,8 @@ from chalicelib.providers.sized_group import (
 JOBS = "jobs"
 RECLAIM = Polls("reclaim", first=10.0, growth=1.5, longest=30.0)
 RESTART = Polls("restart", first=5.0, growth=1.5, longest=30.0)
-_MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
+# maximum jobs recorded: enough to report a failure, and small enough for the operation's row
+_MOST_JOBS = 20
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
 
 
@@ -81,7 +98,9 @@ def _alive(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
     return {name: node for name, node in nodes.items() if not is_leaving(node)}
 
 
-def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
+def _check_nodes(
+    context: CceContext, operation: Operation, machines: Mapping[str, CceNode]
+) -> None:
     def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
         return CceGroupNames(nodes, machines.values()).identity
 
@@ -95,7 +114,8 @@ def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[st
 
 
 def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Sends nothing if one of them must not be deleted."""
+    """Remove exactly the targets; raises ProviderError. Sends nothing if one of
+    them must not be deleted."""
     targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
     nodes = _alive(context, targets.machines)
     if SENT in operation.status.data:
@@ -108,10 +128,16 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
         return targets.removed(operation)  # the pool is gone with its nodes
     if nodes:
         _check_membership(group, nodes)
-        if operation.spec.reason == DisruptionReason.INTERRUPTED and _are_spot(context, group, nodes):
-            return RECLAIM.later(operation, f"{group.title}: the vendor takes back {', '.join(nodes)}")
+        if operation.spec.reason == DisruptionReason.INTERRUPTED and _are_spot(
+            context, group, nodes
+        ):
+            return RECLAIM.later(
+                operation, f"{group.title}: the vendor takes back {', '.join(nodes)}"
+            )
         _check_permitted(context, operation, group, nodes)
-    if targets.placeholders and (conflict := _lower_by(context, operation, group, len(targets.placeholders))):
+    if targets.placeholders and (
+        conflict := _lower_by(context, operation, group, len(targets.placeholders))
+    ):
         return conflict
     if not nodes:
         return targets.removed(operation)
@@ -129,8 +155,8 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
 
 
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
-    CCE is not modified before the deletion."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is
+    nothing to undo, because CCE is not modified before the deletion."""
     targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
     if _alive(context, targets.machines):
         return True
@@ -143,13 +169,16 @@ def cancel_delete(context: CceContext, operation: Operation) -> bool:
 
 
 def _are_spot(context: CceContext, group: CceGroup, nodes: Mapping[str, CceNode]) -> bool:
-    """Return whether all these nodes of a group are spot instances: by the pool, by CCE's nodes, or by the labels of
-    the cluster's. Raises Transient."""
+    """Return whether all these nodes of a group are spot instances: by the pool, by CCE's nodes, or
+    by the labels of the cluster's. Raises Transient."""
     if group.pool.template.spot or all(node.spot for node in nodes.values()):
         return True
     names = CceGroupNames(context.joined() if context.joined is not None else (), nodes.values())
     joined = {name: names.node_of(name) for name in nodes}
-    return all(nodes[name].spot or (node is not None and is_spot_node(node.labels)) for name, node in joined.items())
+    return all(
+        nodes[name].spot or (node is not None and is_spot_node(node.labels))
+        for name, node in joined.items()
+    )
 
 
 def _check_membership(group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
@@ -165,15 +194,17 @@ def _check_membership(group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
         raise InvalidRequest(f"{places}, and not in {group.title}")
 
 
-def _check_permitted(context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
+def _check_permitted(
+    context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]
+) -> None:
     """Raise if one of the nodes must not be deleted, or if too few would remain."""
     minimum_applies = operation.spec.kind is not OperationKind.DELETE_INSTANCES
     if not minimum_applies:
         _check_nodes(context, operation, nodes)
     protected = "; ".join(text for node in nodes.values() if (text := undeletable(node)))
     held, existing = group.scale_group.held, group.scale_group.existing
-    # If the pool's size is below the sum of its groups, the whole difference may be a removal from this group that
-    # its own size does not show yet.
+    # If the pool's size is below the sum of its groups, the whole difference may be a removal from
+    # this group that its own size does not show yet.
     size = group.size - max(0, total_of(group.pool) - group.pool.desired) - len(nodes)
     total = group.pool.desired - len(nodes)
     least, pool_least = group.sizes.min, group.pool_sizes.min
@@ -183,7 +214,10 @@ def _check_permitted(context: CceContext, operation: Operation, group: CceGroup,
             minimum_applies and held > 0 and len(nodes) > existing - held,
             f"{group.title}: {held} of its {existing} nodes are protected from scale-in",
         ),
-        (minimum_applies and size < least, f"{group.title}: {size} would be below the minimum {least}"),
+        (
+            minimum_applies and size < least,
+            f"{group.title}: {size} would be below the minimum {least}",
+        ),
         (
             minimum_applies and total < pool_least,
             f"{group.title}: {total} would be below the minimum {pool_least} of its pool",
@@ -195,9 +229,11 @@ def _check_permitted(context: CceContext, operation: Operation, group: CceGroup,
     context.check_cluster()
 
 
-def _progress(context: CceContext, operation: Operation, targets: Targets, nodes: Mapping[str, CceNode]) -> Outcome:
-    """Follow the deletions through the node list, and failed ones through their jobs. A finished job may precede the
-    list."""
+def _progress(
+    context: CceContext, operation: Operation, targets: Targets, nodes: Mapping[str, CceNode]
+) -> Outcome:
+    """Follow the deletions through the node list, and failed ones through their jobs. A finished
+    job may precede the list."""
     if not nodes:
         return targets.removed(operation)
     working, failed = False, ""
@@ -209,7 +245,10 @@ def _progress(context: CceContext, operation: Operation, targets: Targets, nodes
         working = working or job.phase in {"Initializing", "Running"}
         failed = failed or (f"job {name} failed: {job.reason}" if job.phase == "Failed" else "")
     note = f"{operation.spec.group}: {', '.join(nodes)} still there"
-    facts: dict[str, str | int] = {"removed": len(targets.machines) - len(nodes), "left": ",".join(nodes)}
+    facts: dict[str, str | int] = {
+        "removed": len(targets.machines) - len(nodes),
+        "left": ",".join(nodes),
+    }
     if failed:
         return Failed("Unknown", f"{note}: {failed}", facts=facts)
     if working:
@@ -222,9 +261,9 @@ def _progress(context: CceContext, operation: Operation, targets: Targets, nodes
 
 
 def restart(context: CceContext, operation: Operation) -> Outcome:
-    """Restart the server of the one target, hard and once; raises ProviderError. ECS makes a job of it, which later
-    calls follow. A restart whose answer was lost has no known job and counts as done: a node that stays sick is
-    replaced."""
+    """Restart the server of the one target, hard and once; raises ProviderError. ECS makes a job of
+    it, which later calls follow. A restart whose answer was lost has no known job and counts
+    as done: a node that stays sick is replaced."""
     if SENT in operation.status.data:
         return _follow_restart(context, operation)
     targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
@@ -234,7 +273,9 @@ def restart(context: CceContext, operation: Operation) -> Outcome:
     _check_membership(group, {node.id: node})
     name = node.name or node.id
     if not (node.server and has_servers(group.pool)) or is_leaving(node):
-        raise InvalidRequest(f"{name} is no server that can be restarted: phase {node.phase or 'unknown'}")
+        raise InvalidRequest(
+            f"{name} is no server that can be restarted: phase {node.phase or 'unknown'}"
+        )
     if work := work_on(node):
         raise Conflict(f"{name} is left alone: {work}")
     _check_nodes(context, operation, {node.id: node})
@@ -243,17 +284,25 @@ def restart(context: CceContext, operation: Operation) -> Outcome:
 
 
 def _follow_restart(context: CceContext, operation: Operation) -> Outcome:
-    """Report the job of a restart. A job that cannot be read, because it is old or the key may not, tells nothing more
-    about a restart that ECS has taken."""
-    name, targets = operation.status.data.get(JOBS, ""), [target.node for target in operation.spec.targets]
-    facts: dict[str, str | int] = {"restarted": ", ".join(filter(None, targets)), "group": operation.spec.group}
+    """Report the job of a restart. A job that cannot be read, because it is old or the key may not,
+    tells nothing more about a restart that ECS has taken."""
+    name, targets = (
+        operation.status.data.get(JOBS, ""),
+        [target.node for target in operation.spec.targets],
+    )
+    facts: dict[str, str | int] = {
+        "restarted": ", ".join(filter(None, targets)),
+        "group": operation.spec.group,
+    }
     try:
         job = context.api.server_job(name) if name else None
     except (NotFound, Unauthorized):
         job = None
     if job is None or job.phase == "SUCCESS":
         return Succeeded(facts if name else {**facts, "note": UNANSWERED})
-    note = f"{operation.spec.group}: job {name} of the restart is {job.phase or 'in no known state'}"
+    note = (
+        f"{operation.spec.group}: job {name} of the restart is {job.phase or 'in no known state'}"
+    )
     if job.phase == "FAIL" or RESTART.have_taken(operation, PATIENCE):
         return Failed("Unknown", f"{note}: {job.reason}" if job.reason else note, facts=facts)
     return RESTART.later(operation, note)
@@ -263,15 +312,16 @@ def _follow_restart(context: CceContext, operation: Operation) -> Outcome:
 
 
 class _Existing(msgspec.Struct, frozen=True):
-    """How many nodes of the group and of its whole pool exist. Nodes being created count, although they may fail."""
+    """How many nodes of the group and of its whole pool exist. Nodes being created
+    count, although they may fail."""
 
     group: int
     pool: int
 
 
 def decrease_target(context: CceContext, operation: Operation) -> Outcome:
-    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError. After
-    the request was accepted, nothing more is sent."""
+    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises
+    ProviderError. After the request was accepted, nothing more is sent."""
     to_size = operation.spec.to_size
     check_sizes(operation)
     group = context.group(operation.spec.group)
@@ -284,14 +334,18 @@ def decrease_target(context: CceContext, operation: Operation) -> Outcome:
         return other_size(operation, group.title, group.size)
     existing = _existing_nodes(context, group)
     if to_size < existing.group:
-        raise InvalidRequest(f"{group.title}: {to_size} is below the {existing.group} nodes that exist")
+        raise InvalidRequest(
+            f"{group.title}: {to_size} is below the {existing.group} nodes that exist"
+        )
     _lower(context, group, to_size, existing)
     return FOLLOWING.begin({**operation.status.data, SENT: "yes"})
 
 
-def _lower_by(context: CceContext, operation: Operation, group: CceGroup, count: int) -> Failed | None:
-    """Lower the size by a number of nodes that were never created; None if it is done or nothing is left to lower.
-    Failed if the size has increased. Raises ProviderError."""
+def _lower_by(
+    context: CceContext, operation: Operation, group: CceGroup, count: int
+) -> Failed | None:
+    """Lower the size by a number of nodes that were never created; None if it is done or nothing is
+    left to lower. Failed if the size has increased. Raises ProviderError."""
     if group.size > operation.spec.from_size:
         return other_size(operation, group.title, group.size)
     existing = _existing_nodes(context, group)
@@ -308,15 +362,20 @@ def _existing_nodes(context: CceContext, group: CceGroup) -> _Existing:
 
 
 def _lower(context: CceContext, group: CceGroup, size: int, existing: _Existing) -> None:
-    """Set a lower size of the group. The caller has verified that it is not below the group's nodes. Raises Conflict if
-    the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be deleted, and
-    ProviderError."""
+    """Set a lower size of the group. The caller has verified that it is not below the group's
+    nodes. Raises Conflict if the pool's numbers are inconsistent, InvalidRequest if nodes of the
+    pool would have to be deleted, and ProviderError."""
     pool = group.pool
     if not is_settled(pool):
-        raise Conflict(f"{group.title}: its pool is at {pool.desired}, and its scale groups do not add up to that")
+        raise Conflict(
+            f"{group.title}: its pool is at {pool.desired}, and its scale groups do not add up to "
+            "that"
+        )
     total = pool.desired - (group.size - size)
     if total < existing.pool:
-        raise InvalidRequest(f"{group.title}: {total} is below the {existing.pool} nodes of its pool that exist")
+        raise InvalidRequest(
+            f"{group.title}: {total} is below the {existing.pool} nodes of its pool that exist"
+        )
     context.check_cluster()
     if context.has_moved(group_id(pool.id, group.scale_group.name), group):
         raise Conflict(f"{group.title} was changed meanwhile")

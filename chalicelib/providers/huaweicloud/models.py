@@ -1,6 +1,8 @@
-"""The used types of CCE, ECS and IAM, created by decoding.py; their hosts; and what the vendor's states mean.
+"""The used types of CCE, ECS and IAM, created by decoding.py; their hosts; and what
+the vendor's states mean.
 
-An item of a list that cannot be decoded stays in it with an `error`, so it is reported and does not affect the others.
+An item of a list that cannot be decoded stays in it with an `error`, so it is reported and
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.errors import InstallFailed, InvalidRequest, OutOfStock, ProviderError, QuotaExceeded, Unknown
+from chalicelib.providers.errors import (
+    InstallFailed,
+    InvalidRequest,
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Unknown,
+)
 
 DEFAULT_GROUP = "default"
 """The scale group that a pool's own template is."""
@@ -28,7 +37,8 @@ _GONE = ("abandon", "sellout")
 
 
 class CceCondition(msgspec.Struct, frozen=True):
-    """A condition of a pool or a scale group. type: Scalable, QuotaInsufficient …; status: True or False, as text."""
+    """A condition of a pool or a scale group. type: Scalable, QuotaInsufficient …;
+    status: True or False, as text."""
 
     type: str
     status: str = ""
@@ -47,8 +57,9 @@ class CceCondition(msgspec.Struct, frozen=True):
 
 
 class ScaleGroup(msgspec.Struct, frozen=True):
-    """One flavour in one AZ of a pool. min, max None: not set, the pool's apply. desired, existing, upcoming: nodes.
-    held: nodes under scale-in protection. error: why its numbers are unknown; they are 0 then."""
+    """One flavour in one AZ of a pool. min, max None: not set, the pool's apply. desired,
+    existing, upcoming: nodes. held: nodes under scale-in protection. error: why its numbers are
+    unknown; they are 0 then."""
 
     name: str
     uid: str = ""
@@ -67,7 +78,8 @@ class ScaleGroup(msgspec.Struct, frozen=True):
 
 
 class Autoscaling(msgspec.Struct, frozen=True):
-    """A pool's own settings for scaling. None: not set (the vendor also writes -1). utilization: 0 to 1."""
+    """A pool's own settings for scaling. None: not set (the vendor also writes
+    -1). utilization: 0 to 1."""
 
     enable: bool = False
     min: int | None = None
@@ -92,8 +104,9 @@ def is_spot(extend: Mapping[str, Any]) -> bool:
 
 
 class NodeTemplate(msgspec.Struct, frozen=True):
-    """The properties of new nodes of the default scale group. az may be `random`. extend: extendParam unchanged
-    (maxPods, kubeReservedMem …). runtime: containerd or docker, empty if unknown."""
+    """The properties of new nodes of the default scale group. az may be `random`.
+    extend: extendParam unchanged (maxPods, kubeReservedMem …). runtime: containerd or
+    docker, empty if unknown."""
 
     flavor: str = ""
     az: str = ""
@@ -111,9 +124,9 @@ class NodeTemplate(msgspec.Struct, frozen=True):
 
 
 class NodePool(msgspec.Struct, frozen=True):
-    """A node pool. desired: of all groups together (spec.initialNodeCount). groups: the default one first. current:
-    existing nodes, without those being deleted. error: why it could not be decoded; id may be "" then, and every
-    other field has its default."""
+    """A node pool. desired: of all groups together (spec.initialNodeCount). groups: the default one
+    first. current: existing nodes, without those being deleted. error: why it could not be decoded;
+    id may be "" then, and every other field has its default."""
 
     id: str
     name: str = ""
@@ -136,9 +149,10 @@ class NodePool(msgspec.Struct, frozen=True):
 
 
 class CceNode(msgspec.Struct, frozen=True):
-    """A node in CCE. pool: the uid of its pool, "" for a node outside any. server: the ECS server's id. created: epoch
-    seconds, 0.0 if it cannot be read. os, runtime: "" if CCE does not state them. spot: it is known to be a spot
-    instance. error: why it cannot be decoded; id is "" then."""
+    """A node in CCE. pool: the uid of its pool, "" for a node outside any. server: the ECS server's
+    id. created: epoch seconds, 0.0 if it cannot be read. os, runtime: "" if CCE does not state
+    them. spot: it is known to be a spot instance. error: why it cannot be decoded; id is ""
+    then."""
 
     id: str
     name: str = ""
@@ -159,7 +173,8 @@ class CceNode(msgspec.Struct, frozen=True):
 
 
 class CceJob(msgspec.Struct, frozen=True):
-    """phase: Initializing, Running, Failed, Success; of a job of ECS: INIT, RUNNING, FAIL, SUCCESS."""
+    """phase: Initializing, Running, Failed, Success; of a job of ECS: INIT, RUNNING, FAIL,
+    SUCCESS."""
 
     id: str
     phase: str = ""
@@ -168,8 +183,8 @@ class CceJob(msgspec.Struct, frozen=True):
 
 
 class Addon(msgspec.Struct, frozen=True):
-    """An add-on of the cluster. template: `autoscaler` is the vendor's own autoscaler. custom: its settings
-    unchanged."""
+    """An add-on of the cluster. template: `autoscaler` is the vendor's own autoscaler.
+    custom: its settings unchanged."""
 
     template: str
     status: str = ""
@@ -177,8 +192,8 @@ class Addon(msgspec.Struct, frozen=True):
 
 
 class Flavor(msgspec.Struct, frozen=True, array_like=True):
-    """A flavour of ECS. arch: amd64 or arm64. gpu: model and count. accelerators: the others, including Ascend. state:
-    of the whole region; states: AZ -> state."""
+    """A flavour of ECS. arch: amd64 or arm64. gpu: model and count. accelerators: the others,
+    including Ascend. state: of the whole region; states: AZ -> state."""
 
     name: str
     vcpus: int
@@ -190,13 +205,13 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
     states: dict[str, str] = {}
 
     def sold_out(self, az: str) -> bool:
-        """Whether the flavour is unavailable in that AZ now, according to the vendor; the AZ's state overrides the
-        region's. This is only a hint."""
+        """Whether the flavour is unavailable in that AZ now, according to the vendor; the AZ's
+        state overrides the region's. This is only a hint."""
         return self.states.get(az, self.state).lower().endswith(_GONE)
 
 
-# -- services and their hosts, taken from the vendor's own client. A region that is not in the table uses the common
-# pattern, because the vendor opens new ones; the policy warns about it.
+# -- services and their hosts, taken from the vendor's own client. A region that is not in the table
+# uses the common pattern, because the vendor opens new ones; the policy warns about it.
 
 
 class Service(StrEnum):
@@ -208,28 +223,38 @@ class Service(StrEnum):
     BSS = "bss"
 
 
-# Regions without their own IAM in the vendor's client (3.1.219), which use the global one. eu-west-101 is missing
-# there too, but it is a separate partition with its IAM under its own domain.
-_GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-north-1", "ru-northwest-2"})
+# Regions without their own IAM in the vendor's client (3.1.219), which use the
+# global one. eu-west-101 is missing there too, but it is a separate partition with
+# its IAM under its own domain.
+_GLOBAL_IAM = frozenset(
+    {"cn-north-11", "cn-south-4", "ap-southeast-5", "af-north-1", "ru-northwest-2"}
+)
 
 
-CHINESE_BSS, INTERNATIONAL_BSS = "https://bss.myhuaweicloud.com", "https://bss-intl.myhuaweicloud.com"
-"""Where prices are asked. An account belongs to one site, whatever the region of its clusters; by default the site of
-the region is assumed."""
+CHINESE_BSS, INTERNATIONAL_BSS = (
+    "https://bss.myhuaweicloud.com",
+    "https://bss-intl.myhuaweicloud.com",
+)
+"""Where prices are asked. An account belongs to one site, whatever the region of its clusters; by
+default the site of the region is assumed."""
 
 
 def url_of(service: Service, region: str) -> str:
     """Return the service's root, such as `https://cce.cn-north-4.myhuaweicloud.com`."""
     domain = "myhuaweicloud.eu" if region == "eu-west-101" else "myhuaweicloud.com"
     if service is Service.BSS:
-        return f"https://bss.{domain}" if domain.endswith("eu") or region.startswith("cn-") else INTERNATIONAL_BSS
+        return (
+            f"https://bss.{domain}"
+            if domain.endswith("eu") or region.startswith("cn-")
+            else INTERNATIONAL_BSS
+        )
     if service is Service.IAM and (region in _GLOBAL_IAM or region not in CCE_REGIONS):
         return f"https://iam.{domain}"
     return f"https://{service}.{region}.{domain}"
 
 
-# -- states. All phases of pools are deprecated, so counters and conditions describe a pool. An unknown state blocks
-# nothing.
+# -- states. All phases of pools are deprecated, so counters and conditions describe a pool. An
+# unknown state blocks nothing.
 
 ERROR, DELETING, SOLD_OUT = "Error", "Deleting", "SoldOut"
 SCALABLE = "Scalable"
@@ -246,7 +271,8 @@ NODE_STATES: Mapping[str, InstanceState] = MappingProxyType(
         ERROR: InstanceState.CREATING,
     }
 )
-# Phases in which CCE works on a node that has joined. Abnormal, Error and RepairFailed are results, not work.
+# Phases in which CCE works on a node that has joined. Abnormal, Error and
+# RepairFailed are results, not work.
 _BUSY_NODES = frozenset({"Installing", "Upgrading", "Repairing"})
 # Synchronized means that the work of a pool waits, for instance for stock, which may take for ever.
 _BUSY_POOLS = frozenset({"Synchronizing"})
@@ -270,7 +296,8 @@ def is_leaving(node: CceNode) -> bool:
 
 
 def work_on(node: CceNode) -> str:
-    """Return what CCE does with a node now, empty if nothing; only sensible for a node that has joined."""
+    """Return what CCE does with a node now, empty if nothing; only sensible
+    for a node that has joined."""
     return f"CCE: node phase {node.phase}" if node.phase in _BUSY_NODES else ""
 
 
@@ -280,8 +307,8 @@ def work_on_pool(pool: NodePool) -> str:
 
 
 def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
-    """Return why the group's nodes do not come, according to its conditions, or the pool's if it is the only group.
-    None: no condition reports a failure."""
+    """Return why the group's nodes do not come, according to its conditions, or the pool's if it is
+    the only group. None: no condition reports a failure."""
     sole = len(pool.groups) == 1
     if error := _condition_error(group.conditions or (pool.conditions if sole else ())):
         return error
@@ -291,9 +318,13 @@ def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
 
 
 def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
-    """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
+    """Return why CCE refuses to scale the group up (Scalable is False), with the
+    class of a related condition."""
     conditions = (*group.conditions, *pool.conditions)
-    refused = next((condition for condition in conditions if condition.type == SCALABLE and condition.false), None)
+    refused = next(
+        (condition for condition in conditions if condition.type == SCALABLE and condition.false),
+        None,
+    )
     if refused is None:
         return None
     unknown = Unknown(f"it cannot be scaled just now{_details(refused)}", code=SCALABLE)
@@ -322,29 +353,34 @@ def unchangeable(pool: NodePool) -> str:
     """Return why the pool is not changed; empty if it may be."""
     rows = (
         (DEFAULT_POOL in {pool.id, pool.name}, "is the default pool, which cannot be scaled"),
-        (pool.template.billing == PREPAID, "is prepaid; only pools that are paid by use can be scaled"),
+        (
+            pool.template.billing == PREPAID,
+            "is prepaid; only pools that are paid by use can be scaled",
+        ),
         (pool.phase == DELETING, "is being deleted"),
     )
     return next((text for applies, text in rows if applies), "")
 
 
 def cluster_off(phase: str) -> tuple[str, bool]:
-    """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("", True) if it accepts
-    them. Only Available, ScalingUp and ScalingDown do."""
+    """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("",
+    True) if it accepts them. Only Available, ScalingUp and ScalingDown do."""
     if not phase or phase in _READY:
         return "", True
     return f"the cluster is in the phase {phase}", phase not in _OVER
 
 
-# -- scale-in protection. CCE documents only the number of protected nodes per scale group. Annotations may identify
-# them: CCE's own, or that of Kubernetes, which the planner honours anyway. If fewer are identified than exist, each
-# node of the group may be protected, and none is removed until a user identifies them.
+# -- scale-in protection. CCE documents only the number of protected nodes per scale group.
+# Annotations may identify them: CCE's own, or that of Kubernetes, which the planner honours anyway.
+# If fewer are identified than exist, each node of the group may be protected, and none is removed
+# until a user identifies them.
 
 _PROTECTIONS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlocked"})
 
 
 def is_protected(annotations: Mapping[str, str]) -> bool:
-    """Whether an annotation protects the node: that of Kubernetes, or one of CCE's with the same words."""
+    """Whether an annotation protects the node: that of Kubernetes, or one of
+    CCE's with the same words."""
     return any(
         value.strip().lower() == "true"
         and (
@@ -366,11 +402,12 @@ def undeletable(node: CceNode) -> str:
 
 
 def unidentified_protection(pool: NodePool, group: ScaleGroup, identified: int) -> str:
-    """Return why no node of the group may be removed: only that many of its protected ones are identified. Empty if all
-    are."""
+    """Return why no node of the group may be removed: only that many of its protected ones are
+    identified. Empty if all are."""
     if group.held <= identified:
         return ""
     return (
-        f"{group.held} nodes of {pool.name}/{group.name} are protected from scale-in at CCE, which does not say which; "
+        f"{group.held} nodes of {pool.name}/{group.name} are protected from scale-in at CCE, which "
+        "does not say which; "
         f"annotate them with {SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them"
     )

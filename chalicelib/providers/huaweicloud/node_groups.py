@@ -1,14 +1,17 @@
-"""Builds the cluster's node groups from CCE's responses, one per scale group: bounds, selection, instances, groups.
+"""Builds the cluster's node groups from CCE's responses, one per scale group: bounds,
+selection, instances, groups.
 
-Every pass reads everything again: one list of pools, one of nodes. Flavours and add-ons are cached for an hour. A pool
-that cannot be decoded carries its error and does not affect the others.
+Every pass reads everything again: one list of pools, one of nodes. Flavours and add-ons are cached
+for an hour. A pool that cannot be decoded carries its error and does not affect the others.
 
     a pool with autoscaling on     its enabled groups; the others count into Pool.elsewhere
     a pool with autoscaling off    only what the policy names
-    the default pool, prepaid pools and those being deleted     not changed, and their nodes belong to no group
+    the default pool, prepaid pools and those being deleted     not changed, and their
+                                                                nodes belong to no group
 
-A name matches at most one pool. The policy's values for a pool or a group replace the pool's own. The pool's bounds
-apply to all its groups together, the group's to its own nodes; a group without bounds may be as large as the pool.
+A name matches at most one pool. The policy's values for a pool or a group replace the pool's own.
+The pool's bounds apply to all its groups together, the group's to its own nodes; a group without
+bounds may be as large as the pool.
 """
 
 from __future__ import annotations
@@ -18,7 +21,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup, Pool
+from chalicelib.model.group import (
+    GroupOptions,
+    Instance,
+    InstanceError,
+    InstanceState,
+    NodeGroup,
+    Pool,
+)
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceBounds, CceSettings
@@ -63,7 +73,9 @@ from chalicelib.providers.services import TtlCache
 _LISTS = 2
 MOST_PLACEHOLDERS = 1000
 _SHOWN = 40  # maximum characters of a value in a difference
-_BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
+_BROKEN = InstanceError(
+    InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE"
+)
 
 # -- bounds
 
@@ -83,16 +95,20 @@ def _entry_of_pool(pool: NodePool, settings: CceSettings) -> CceBounds | None:
 
 def _entry_of_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceBounds | None:
     """Return the policy's entry for one scale group."""
-    return _first_entry(settings, tuple(f"{name}/{group.name}" for name in (pool.id, pool.name) if name))
+    return _first_entry(
+        settings, tuple(f"{name}/{group.name}" for name in (pool.id, pool.name) if name)
+    )
 
 
 def _first_entry(settings: CceSettings, names: tuple[str, ...]) -> CceBounds | None:
-    return next((entry for name in names if name for entry in settings.groups if entry.name == name), None)
+    return next(
+        (entry for name in names if name for entry in settings.groups if entry.name == name), None
+    )
 
 
 def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
-    """Whether the scale group is named itself, or is enabled in a pool that is named or discovered. The pool's own
-    flavour has only the pool's switch, and naming the pool enables it."""
+    """Whether the scale group is named itself, or is enabled in a pool that is named or discovered.
+    The pool's own flavour has only the pool's switch, and naming the pool enables it."""
     if _entry_of_group(pool, group, settings) is not None:
         return True
     if _entry_of_pool(pool, settings) is not None:
@@ -101,25 +117,41 @@ def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> b
 
 
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
-    """Return the pool's bounds: the policy's, otherwise its own. If the pool's autoscaling is off and the policy names
-    only one of its groups, that group's entry applies."""
+    """Return the pool's bounds: the policy's, otherwise its own. If the pool's autoscaling is off
+    and the policy names only one of its groups, that group's entry applies."""
     entry, own = _entry_of_pool(pool, settings) or CceBounds(pool.id), pool.autoscaling
-    groups = [bounds for group in pool.groups if (bounds := _entry_of_group(pool, group, settings)) is not None]
+    groups = [
+        bounds
+        for group in pool.groups
+        if (bounds := _entry_of_group(pool, group, settings)) is not None
+    ]
     least = entry.min if entry.min is not None else (own.min or 0) if own.enable else 0
     most = entry.max if entry.max is not None else own.max if own.enable else None
     if most is None and groups and all(bounds.max is not None for bounds in groups):
         most = -1
     if most is None:
-        return CceRange(least, 0, "neither the pool nor the policy says how large it may be; write max in the policy")
+        return CceRange(
+            least,
+            0,
+            "neither the pool nor the policy says how large it may be; write max in the policy",
+        )
     if 0 <= most < least:
-        return CceRange(least, most, f"its minimum {least} is above its maximum {most}; correct the pool or the policy")
+        return CceRange(
+            least,
+            most,
+            f"its minimum {least} is above its maximum {most}; correct the pool or the policy",
+        )
     return CceRange(least, most)
 
 
 def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceRange:
-    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group too). A group's own
-    maximum of 0 means that it has none, as the vendor writes it. The only group of a pool has the pool's minimum."""
-    whole, entry = pool_range(pool, settings), _entry_of_group(pool, group, settings) or CceBounds(pool.id)
+    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group
+    too). A group's own maximum of 0 means that it has none, as the vendor writes it. The only group
+    of a pool has the pool's minimum."""
+    whole, entry = (
+        pool_range(pool, settings),
+        _entry_of_group(pool, group, settings) or CceBounds(pool.id),
+    )
     sole = whole.min if len(pool.groups) == 1 else 0
     least = entry.min if entry.min is not None else max(group.min or 0, sole)
     own = entry.max if entry.max is not None else group.max or None
@@ -128,7 +160,10 @@ def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> Cce
         most = min(most, whole.max)
     error = whole.error
     if not error and least > most:
-        error = f"its minimum {least} is above its maximum {most}; correct the scale group or the policy"
+        error = (
+            f"its minimum {least} is above its maximum {most}; correct the scale group or the "
+            "policy"
+        )
     return CceRange(least, max(most, 0), error)
 
 
@@ -163,17 +198,26 @@ def _select(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelect
         groups = tuple(group for group in pool.groups if is_node_group(pool, group, settings))
         if not groups:
             continue
-        entries = [_entry_of_pool(pool, settings), *(_entry_of_group(pool, group, settings) for group in groups)]
-        by_name = any(entry is not None and entry.name.partition("/")[0] != pool.id for entry in entries)
+        entries = [
+            _entry_of_pool(pool, settings),
+            *(_entry_of_group(pool, group, settings) for group in groups),
+        ]
+        by_name = any(
+            entry is not None and entry.name.partition("/")[0] != pool.id for entry in entries
+        )
         ambiguous = times[pool.name] > 1 and by_name
-        error = f"{times[pool.name]} pools are called {pool.name}; write the uid of one" if ambiguous else ""
+        error = (
+            f"{times[pool.name]} pools are called {pool.name}; write the uid of one"
+            if ambiguous
+            else ""
+        )
         selections.append(CceSelection(pool, groups, error))
     return tuple(selections)
 
 
 def _unread_pools(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, ...]:
-    """Return pools that cannot be decoded and may have node groups: all if pools are discovered, otherwise the named
-    ones."""
+    """Return pools that cannot be decoded and may have node groups: all if pools are discovered,
+    otherwise the named ones."""
     return tuple(
         pool
         for pool in pools
@@ -187,22 +231,33 @@ def _unread_pools(pools: Iterable[NodePool], settings: CceSettings) -> tuple[Nod
     )
 
 
-def _unmatched_entries(pools: Sequence[NodePool], settings: CceSettings) -> tuple[tuple[str, str], ...]:
+def _unmatched_entries(
+    pools: Sequence[NodePool], settings: CceSettings
+) -> tuple[tuple[str, str], ...]:
     """Return the policy's entries that match no pool, with a remedy."""
     unmatched = []
     for entry in settings.groups:
         name, _, group = entry.name.partition("/")
         named = [pool for pool in pools if name in {pool.id, pool.name}]
         if not named:
-            unmatched.append((entry.name, f"there is no node pool {name} in the cluster; correct it, or take it out"))
+            unmatched.append(
+                (
+                    entry.name,
+                    f"there is no node pool {name} in the cluster; correct it, or take it out",
+                )
+            )
         for pool in named:
             if pool.error:
                 continue
             if text := unchangeable(pool):
-                unmatched.append((entry.name, f"node pool {name} {text}; take it out of the policy"))
+                unmatched.append(
+                    (entry.name, f"node pool {name} {text}; take it out of the policy")
+                )
             elif group and pool.group(group) is None:
                 names = ", ".join(other.name for other in pool.groups)
-                unmatched.append((entry.name, f"node pool {name} has no scale group {group}; it has {names}"))
+                unmatched.append(
+                    (entry.name, f"node pool {name} has no scale group {group}; it has {names}")
+                )
     return tuple(unmatched)
 
 
@@ -210,8 +265,8 @@ def _unmatched_entries(pools: Sequence[NodePool], settings: CceSettings) -> tupl
 
 
 def differences(machine: CceNode, pool: NodePool, group: ScaleGroup) -> str:
-    """Return in what a node differs from one that its scale group would create now, empty if in nothing. A field counts
-    only if CCE states it for both."""
+    """Return in what a node differs from one that its scale group would create now, empty if in
+    nothing. A field counts only if CCE states it for both."""
     fields = (
         ("flavour", machine.flavor, group.flavor),
         ("AZ", machine.az, group.az if is_zone(group.az) else ""),
@@ -226,18 +281,23 @@ def differences(machine: CceNode, pool: NodePool, group: ScaleGroup) -> str:
 
 
 def _instances(
-    pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node], held: str
+    pool: NodePool,
+    group: ScaleGroup,
+    machines: Sequence[CceNode],
+    names: CceGroupNames[Node],
+    held: str,
 ) -> tuple[Instance, ...]:
-    """Return all nodes of the group by id, and a placeholder for each that CCE reports as failed. machines: the
-    group's; held: why none that is a node must be deleted.
+    """Return all nodes of the group by id, and a placeholder for each that CCE reports as failed.
+    machines: the group's; held: why none that is a node must be deleted.
 
-    If a group cannot get its nodes, its size stays larger than its number of nodes. With placeholders the planner sees
-    the failure in the same pass, backs the group off, and lowers the target."""
+    If a group cannot get its nodes, its size stays larger than its number of nodes.
+    With placeholders the planner sees the failure in the same pass, backs the group
+    off, and lowers the target."""
     instances = []
     for machine in sorted(machines, key=lambda machine: machine.id):
         node = names.node_of(machine.id)
-        # In an unknown phase it is running if it is a node, otherwise it is being created. A node has been created,
-        # whatever CCE's phase; its readiness is judged by the planner.
+        # In an unknown phase it is running if it is a node, otherwise it is being created. A node
+        # has been created, whatever CCE's phase; its readiness is judged by the planner.
         state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
         if node is not None and state is InstanceState.CREATING:
             state = InstanceState.RUNNING
@@ -255,20 +315,35 @@ def _instances(
                 busy=work_on(machine) if node is not None else "",
             )
         )
-    count = group.desired - max(group.existing, sum(not is_leaving(machine) for machine in machines))
+    count = group.desired - max(
+        group.existing, sum(not is_leaving(machine) for machine in machines)
+    )
     why = failure(pool, group) if count > 0 else None
     if why is None:
         return tuple(instances)
-    text = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
+    text = (
+        f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: "
+        f"{why.message}"
+    )
     error = InstanceError(why.error_class, why.code, text)
-    handles = [placeholder(group_id(pool.id, group.name), number) for number in range(min(count, MOST_PLACEHOLDERS))]
-    return (*instances, *(Instance(handle, InstanceState.CREATING, error, handle=handle) for handle in handles))
+    handles = [
+        placeholder(group_id(pool.id, group.name), number)
+        for number in range(min(count, MOST_PLACEHOLDERS))
+    ]
+    return (
+        *instances,
+        *(Instance(handle, InstanceState.CREATING, error, handle=handle) for handle in handles),
+    )
 
 
 # -- the vendor's own autoscaler
 
 _ADDON = "autoscaler"
-SWITCHES = {"scaleUpUnscheduledPodEnabled": True, "scaleUpUtilizationEnabled": True, "scaleDownEnabled": False}
+SWITCHES = {
+    "scaleUpUnscheduledPodEnabled": True,
+    "scaleUpUtilizationEnabled": True,
+    "scaleDownEnabled": False,
+}
 """Functions of the add-on, and whether they are on where it does not say so."""
 _HOUR, _SWITCHES_ENTRY = 3600.0, "switches"
 
@@ -280,16 +355,18 @@ class Switches(msgspec.Struct, frozen=True):
 
 
 def find_rival(api: CceApi, cache: TtlCache[Switches] | None) -> MissingData | None:
-    """Return a warning if the vendor's autoscaler, an add-on, is active in the same cluster. Never raises. cache: for
-    the result, which is requested once an hour for all functions together. If the key lacks the permission or there is
-    no response, nothing is reported: this is only a warning, and no pass depends on it."""
+    """Return a warning if the vendor's autoscaler, an add-on, is active in the same cluster. Never
+    raises. cache: for the result, which is requested once an hour for all functions together. If
+    the key lacks the permission or there is no response, nothing is reported: this is only a
+    warning, and no pass depends on it."""
     cached = cache.get([_SWITCHES_ENTRY]) if cache is not None else {}
     switches = cached[_SWITCHES_ENTRY] if _SWITCHES_ENTRY in cached else _read_switches(api, cache)
     if switches is None or not switches.on:
         return None
     return MissingData(
         f"provider/{PROVIDER}",
-        f"CCE's own add-on {_ADDON} is at work ({', '.join(switches.on)}): two autoscalers fight over the same pools; "
+        f"CCE's own add-on {_ADDON} is at work ({', '.join(switches.on)}): two autoscalers fight "
+        "over the same pools; "
         "uninstall it, or switch all of that off",
         name=f"add-on {_ADDON}",
         place=f"spec.providers.{PROVIDER}",
@@ -309,8 +386,12 @@ def _read_switches(api: CceApi, cache: TtlCache[Switches] | None) -> Switches | 
         switches = Switches()
         for addon in addons:
             if addon.template == _ADDON and addon.status.lower() not in {"uninstalled", "deleted"}:
-                values = SWITCHES | {name: value for name, value in addon.custom.items() if value is not None}
-                switches = Switches(tuple(name for name in SWITCHES if str(values[name]).strip().lower() == "true"))
+                values = SWITCHES | {
+                    name: value for name, value in addon.custom.items() if value is not None
+                }
+                switches = Switches(
+                    tuple(name for name in SWITCHES if str(values[name]).strip().lower() == "true")
+                )
                 break
     if cache is not None:
         cache.put({_SWITCHES_ENTRY: switches}, known=_HOUR, unknown=_HOUR)
@@ -321,10 +402,13 @@ def _read_switches(api: CceApi, cache: TtlCache[Switches] | None) -> Switches | 
 
 
 def observe(
-    api: CceApi, settings: CceSettings, nodes: Sequence[Node], cache: TtlCache[Switches] | None = None
+    api: CceApi,
+    settings: CceSettings,
+    nodes: Sequence[Node],
+    cache: TtlCache[Switches] | None = None,
 ) -> Observation:
-    """Return all groups of the cluster; raises ProviderError if pools or nodes cannot be listed. cache: of
-    find_rival."""
+    """Return all groups of the cluster; raises ProviderError if pools or nodes cannot be
+    listed. cache: of find_rival."""
     api.expect(_LISTS)
     pools = api.pools()
     listed = api.nodes()
@@ -332,11 +416,20 @@ def observe(
     builder = _CceGroupBuilder(api, settings, CceGroupNames(nodes, machines), machines)
     builder.doubt(pools, [machine for machine in listed if machine.error])
     if not settings.known_region and Service.CCE not in settings.endpoints:
-        text = f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"
-        builder.gaps.append(MissingData(f"provider/{PROVIDER}", text, place=f"spec.providers.{PROVIDER}.region"))
+        text = (
+            f"{settings.region} is none of the regions known to have CCE; correct it, or set "
+            "cceEndpoint"
+        )
+        builder.gaps.append(
+            MissingData(f"provider/{PROVIDER}", text, place=f"spec.providers.{PROVIDER}.region")
+        )
     for name, text in _unmatched_entries(pools, settings):
         builder.warn(name, text)
-    groups = [builder.build(chosen, group) for chosen in _select(pools, settings) for group in chosen.groups]
+    groups = [
+        builder.build(chosen, group)
+        for chosen in _select(pools, settings)
+        for group in chosen.groups
+    ]
     groups = builder.priced(groups, pools)
     groups += [builder.unread(pool) for pool in _unread_pools(pools, settings)]
     builder.gaps += [
@@ -352,7 +445,11 @@ class _CceGroupBuilder:
     """Builds one group after another and collects the gaps."""
 
     def __init__(
-        self, api: CceApi, settings: CceSettings, names: CceGroupNames[Node], machines: Sequence[CceNode]
+        self,
+        api: CceApi,
+        settings: CceSettings,
+        names: CceGroupNames[Node],
+        machines: Sequence[CceNode],
     ) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._by_pool: dict[str, list[CceNode]] = {}
@@ -363,18 +460,23 @@ class _CceGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def doubt(self, pools: Sequence[NodePool], undecoded: Sequence[CceNode]) -> None:
-        """Set errors for the pools of nodes that cannot be decoded. These are the pools that the nodes name and, if a
-        node names none, the pools with fewer listed nodes than they report."""
+        """Set errors for the pools of nodes that cannot be decoded. These are the pools that the
+        nodes name and, if a node names none, the pools with fewer listed nodes than they report."""
         if not undecoded:
             return
         error = undecoded[0].error
-        self.gaps.append(MissingData(f"provider/{PROVIDER}", f"{len(undecoded)} nodes cannot be understood: {error}"))
+        self.gaps.append(
+            MissingData(
+                f"provider/{PROVIDER}", f"{len(undecoded)} nodes cannot be understood: {error}"
+            )
+        )
         doubtful = {machine.pool for machine in undecoded}
         if "" in doubtful:
             doubtful |= {
                 pool.id
                 for pool in pools
-                if len(self._by_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting
+                if len(self._by_pool.get(pool.id, ()))
+                < pool.current + pool.creating + pool.deleting
             }
         self._doubts = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {error}")
 
@@ -382,10 +484,16 @@ class _CceGroupBuilder:
         """Build the node group of a scale group."""
         pool, settings = selection.pool, self._settings
         whole, sizes = pool_range(pool, settings), group_range(pool, group, settings)
-        machines = [machine for machine in self._by_pool.get(pool.id, ()) if group_of(machine, pool) == group]
+        machines = [
+            machine
+            for machine in self._by_pool.get(pool.id, ())
+            if group_of(machine, pool) == group
+        ]
         template = self._template(pool, group)
         name = group_id(pool.id, group.name)
-        held = unidentified_protection(pool, group, sum(self._is_protected(machine) for machine in machines))
+        held = unidentified_protection(
+            pool, group, sum(self._is_protected(machine) for machine in machines)
+        )
         if held:
             self.warn(name, held)
         entries = (_entry_of_group(pool, group, settings), _entry_of_pool(pool, settings))
@@ -419,7 +527,9 @@ class _CceGroupBuilder:
 
     def priced(self, groups: Sequence[NodeGroup], pools: Iterable[NodePool]) -> list[NodeGroup]:
         """Return the groups with the hourly prices of their nodes, or why they have none."""
-        scale_groups = {group_id(pool.id, group.name): (pool, group) for pool in pools for group in pool.groups}
+        scale_groups = {
+            group_id(pool.id, group.name): (pool, group) for pool in pools for group in pool.groups
+        }
         flavors = {
             group.id: scale_group.flavor
             for group in groups
@@ -429,9 +539,13 @@ class _CceGroupBuilder:
         prices, denied = self._api.prices(flavors.values(), self._settings.region)
         if denied:
             text = f"{denied}; grant it, or write readPrices: false"
-            self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
+            self.gaps.append(
+                MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices")
+            )
         return [
-            with_price(group, prices.get(flavors.get(group.id, "")), spot=group.spot, error=_unpriced(pool))
+            with_price(
+                group, prices.get(flavors.get(group.id, "")), spot=group.spot, error=_unpriced(pool)
+            )
             for group in groups
             for pool, _ in [scale_groups[group.id]]
         ]
@@ -448,12 +562,19 @@ class _CceGroupBuilder:
     def warn(self, group: str, detail: str) -> None:
         """Add a gap about one group or entry."""
         self.gaps.append(
-            MissingData("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+            MissingData(
+                "NodeGroup",
+                detail,
+                name=group,
+                place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]",
+            )
         )
 
     def _is_protected(self, machine: CceNode) -> bool:
         node = self._names.node_of(machine.id)
-        return is_protected(machine.annotations) or (node is not None and is_protected(node.annotations))
+        return is_protected(machine.annotations) or (
+            node is not None and is_protected(node.annotations)
+        )
 
     def _is_spot(self, machine: CceNode) -> bool:
         node = self._names.node_of(machine.id)
@@ -476,20 +597,28 @@ def _unpriced(pool: NodePool) -> str:
     """Return why the vendor is not asked for the price of the pool's nodes; empty if it is."""
     if pool.template.spot:
         return (
-            "the vendor states no price of spot instances, and spotPrice of the pool is only their limit; write it in "
+            "the vendor states no price of spot instances, and spotPrice of the pool is only their "
+            "limit; write it in "
             "spec.prices.spot"
         )
-    return "" if has_servers(pool) else f"the vendor is not asked for prices of nodes of type {pool.type}"
+    return (
+        ""
+        if has_servers(pool)
+        else f"the vendor is not asked for prices of nodes of type {pool.type}"
+    )
 
 
 def _options(pool: NodePool) -> GroupOptions:
-    """Return the group's options. The pool's settings apply only if all its flavours are scaled automatically. CCE
-    keeps a pool that is scaled always within its range, so its minimum is enforced."""
+    """Return the group's options. The pool's settings apply only if all its flavours
+    are scaled automatically. CCE keeps a pool that is scaled always within its range,
+    so its minimum is enforced."""
     own = pool.autoscaling
     every = own.enable and all(group.enabled for group in pool.groups)
     return GroupOptions(
         scale_down_cooldown=60.0 * own.cooldown_minutes if own.cooldown_minutes > 0 else None,
-        scale_down_unneeded_time=60.0 * own.unneeded_minutes if every and own.unneeded_minutes is not None else None,
+        scale_down_unneeded_time=60.0 * own.unneeded_minutes
+        if every and own.unneeded_minutes is not None
+        else None,
         scale_down_utilization_threshold=own.utilization if every else None,
         enforce_min=True,
         unpromised_labels=UNPROMISED,

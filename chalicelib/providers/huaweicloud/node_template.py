@@ -1,9 +1,11 @@
-"""Builds the template of the node that a scale group would add, so that an empty group can be scaled up.
+"""Builds the template of the node that a scale group would add, so that an
+empty group can be scaled up.
 
-The planner prefers a real node of the group. Labels that a pool does not choose (subnet, operating system) are not
-promised, and neither is a disk, because CCE does not document how much of it pods can use. What CCE reserves on a node
-is computed from its cores, memory and pods, by the vendor's rule since 2023: a template that promised more than a node
-has would be bought repeatedly for a pod that does not fit.
+The planner prefers a real node of the group. Labels that a pool does not choose (subnet, operating
+system) are not promised, and neither is a disk, because CCE does not document how much of it pods
+can use. What CCE reserves on a node is computed from its cores, memory and pods, by the vendor's
+rule since 2023: a template that promised more than a node has would be bought repeatedly for a pod
+that does not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ SPOT_LABEL = "cce.io/is-spot"
 GPU, GPU_LABEL = "nvidia.com/gpu", "accelerator"
 _TYPE, _ARCH, _OS = "node.kubernetes.io/instance-type", "kubernetes.io/arch", "kubernetes.io/os"
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
-_BETA_REGION, _BETA_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"
+_BETA_REGION, _BETA_ZONE = (
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+)
 _ENGINE, _BARE = "node.kubernetes.io/container-engine", "node.kubernetes.io/baremetal"
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _PASSING = "node.cloudprovider.kubernetes.io/uninitialized"
@@ -40,11 +45,16 @@ class CceTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(
-    pool: NodePool, group: ScaleGroup, flavor: Flavor | None, region: str, reserve: Mapping[str, int]
+    pool: NodePool,
+    group: ScaleGroup,
+    flavor: Flavor | None,
+    region: str,
+    reserve: Mapping[str, int],
 ) -> CceTemplate:
-    """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none of that name.
-    reserve: the policy's reservation on a node, which replaces the vendor's rule: cpu in millicores, the rest in bytes.
-    Raises nothing: what is missing is the problem of the template."""
+    """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none
+    of that name. reserve: the policy's reservation on a node, which replaces the vendor's rule: cpu
+    in millicores, the rest in bytes. Raises nothing: what is missing is the problem of the
+    template."""
     if flavor is None:
         unknown = f"ECS knows no flavour {group.flavor} in {group.az or region}"
         return CceTemplate(None, unknown if group.flavor else "it says no flavour")
@@ -53,7 +63,9 @@ def make_template(
     own = pool.template
     devices = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
     devices |= {  # Ascend processors, by the resource name that kubelets report
-        f"huawei.com/{name.lower()}": count for name, count in flavor.accelerators if name.lower().startswith("ascend")
+        f"huawei.com/{name.lower()}": count
+        for name, count in flavor.accelerators
+        if name.lower().startswith("ascend")
     }
     devices = {name: count for name, count in devices.items() if count > 0}
     capacity = {
@@ -63,7 +75,11 @@ def make_template(
         **devices,
     }
     remaining = {**allocatable(flavor, own.extend, own.runtime), **devices}
-    remaining |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
+    remaining |= {
+        name: max(0, capacity[name] - amount)
+        for name, amount in reserve.items()
+        if name in capacity
+    }
     host = f"template-node-for-{group_id(pool.id, group.name)}".replace("/", "-")
     taints = tuple(
         Taint(taint.key, taint.effect, taint.value)
@@ -72,7 +88,9 @@ def make_template(
     )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
-    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining))
+    return CceTemplate(
+        Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining)
+    )
 
 
 def is_spot_node(labels: Mapping[str, str]) -> bool:
@@ -119,23 +137,25 @@ def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
 
 
 def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict[str, int]:
-    """Return cpu in millicores, memory in bytes, and pods. extend: the pool's extendParam, whose reservations take
-    precedence (in millicores and MiB). If only one of the two parts of a resource is given, the other has its
-    default."""
+    """Return cpu in millicores, memory in bytes, and pods. extend: the pool's extendParam, whose
+    reservations take precedence (in millicores and MiB). If only one of the two parts of a resource
+    is given, the other has its default."""
     pods = max_pods(flavor, extend)
     cpu = 1000 * flavor.vcpus - _reserved_cpu(flavor, extend)
     system, kube = _number(extend, "systemReservedMem"), _number(extend, "kubeReservedMem")
     if system is None:
         system = _SYSTEM + -(-_SYSTEM_PER_GIB * flavor.memory_mib // 1024)
     if kube is None:
-        kube = _KUBE + (_KUBE_PER_DOCKER_POD if runtime.lower() == "docker" else _KUBE_PER_POD) * pods
+        kube = (
+            _KUBE + (_KUBE_PER_DOCKER_POD if runtime.lower() == "docker" else _KUBE_PER_POD) * pods
+        )
     memory = flavor.memory_mib - system - kube - _EVICTION
     return {CPU: max(0, cpu), MEMORY: max(0, memory) * _MIB, PODS: pods}
 
 
 def _reserved_cpu(flavor: Flavor, extend: Mapping[str, Any]) -> int:
-    """Return the reserved cpu. The rule covers system and Kubernetes together, so with one part given the larger sum
-    counts."""
+    """Return the reserved cpu. The rule covers system and Kubernetes together, so with one part
+    given the larger sum counts."""
     parts = [_number(extend, name) for name in ("kubeReservedCpu", "systemReservedCpu")]
     own = sum(part for part in parts if part is not None)
     if None not in parts:

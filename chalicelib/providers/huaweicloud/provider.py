@@ -25,22 +25,35 @@ from chalicelib.providers.huaweicloud.credentials import (
     parse_secret,
     signed,
 )
-from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes, restart
+from chalicelib.providers.huaweicloud.delete_nodes import (
+    cancel_delete,
+    decrease_target,
+    delete_nodes,
+    restart,
+)
 from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
-from chalicelib.providers.huaweicloud.scale_up import CceContext, has_requested, poll_growth, scale_up
+from chalicelib.providers.huaweicloud.scale_up import (
+    CceContext,
+    has_requested,
+    poll_growth,
+    scale_up,
+)
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.services import KubeLists, TtlCache
 
 
-def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
-    """Return the vendor's API for one pass. sessions: store of temporary keys, by default that of this process.
+def open_api(
+    connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None
+) -> CceApi:
+    """Return the vendor's API for one pass. sessions: store of temporary keys, by
+    default that of this process.
 
-    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or IAM is unavailable.
-    Every call of the API raises ProviderError, also if the secret cannot be read (Transient), if its contents are
-    unusable, or if IAM refuses a request (Unauthorized).
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or
+    IAM is unavailable. Every call of the API raises ProviderError, also if the secret cannot be
+    read (Transient), if its contents are unusable, or if IAM refuses a request (Unauthorized).
     """
     services, now, limit, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
@@ -51,8 +64,8 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     iam_root = root(Service.IAM)
 
     def cache_key(kind: str) -> str:
-        """Return a row of what signs: the long-lived key, and the agency that it assumes. A key with a token is itself
-        temporary; the secret in which it is written stands for it."""
+        """Return a row of what signs: the long-lived key, and the agency that it assumes. A key
+        with a token is itself temporary; the secret in which it is written stands for it."""
         key = keys.current()
         role = (agency.domain, agency.name) if agency else ()
         if key.token:
@@ -78,7 +91,9 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     if agency:
         by_key = client(keys, "agencies")
         store = of_this_process() if sessions is None else sessions
-        source = Assumed(keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()), store, now)
+        source = Assumed(
+            keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()), store, now
+        )
     projects = Projects(
         client(source, "iam"),
         iam_root,
@@ -87,7 +102,9 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         key=lambda: cache_key("project"),
         now=now,
     )
-    priced = settings.read_prices and (Service.BSS in settings.endpoints or Service.CCE not in settings.endpoints)
+    priced = settings.read_prices and (
+        Service.BSS in settings.endpoints or Service.CCE not in settings.endpoints
+    )
     return CceApi(
         settings.cluster_id,
         (root(Service.CCE), client(source, Service.CCE)),
@@ -101,7 +118,8 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
 
 
 class HuaweiCloud(BaseProvider[CceContext]):
-    """The scale groups of one CCE cluster's node pools, for one pass. cache: of the vendor's own autoscaler's state."""
+    """The scale groups of one CCE cluster's node pools, for one pass. cache: of the
+    vendor's own autoscaler's state."""
 
     name = PROVIDER
     scale_up = change(scale_up)
@@ -113,7 +131,11 @@ class HuaweiCloud(BaseProvider[CceContext]):
     cancel_delete = question(cancel_delete)
 
     def __init__(
-        self, api: CceApi, settings: CceSettings, kube: KubeLists | None = None, cache: TtlCache[Switches] | None = None
+        self,
+        api: CceApi,
+        settings: CceSettings,
+        kube: KubeLists | None = None,
+        cache: TtlCache[Switches] | None = None,
     ) -> None:
         self._cache = cache
         joined = None if kube is None else lambda: cluster_nodes(kube)

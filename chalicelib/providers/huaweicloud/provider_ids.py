@@ -1,8 +1,9 @@
 """Conversions and matching between CCE nodes, the cluster's nodes and our handles.
 
-A Kubernetes node names its CCE node by its providerID, which is the CCE node's uid or, if another component wrote it,
-the server's id. A node without either is matched by its address or its name. The label `cce.cloud.com/cce-nodepool` is
-never used, because it stays on a node that leaves its pool.
+A Kubernetes node names its CCE node by its providerID, which is the CCE node's uid or, if another
+component wrote it, the server's id. A node without either is matched by its address or its name.
+The label `cce.cloud.com/cce-nodepool` is never used, because it stays on a node that leaves its
+pool.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _PROJECT = re.compile(r"[0-9a-f]{32}\Z", re.ASCII)
 
 
 def is_id(text: str) -> bool:
-    """Whether this is the uid of a cluster, pool, node or job; capitals are as good as small letters."""
+    """Whether this is the uid of a cluster, pool, node or job; capitals are
+    as good as small letters."""
     return _UUID.match(text) is not None
 
 
@@ -40,16 +42,18 @@ def is_job(text: str) -> bool:
 
 
 def checked(text: str, what: str) -> str:
-    """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `node pool`."""
+    """The id in small letters; raises InvalidRequest, so that nothing is
+    sent. what: `node pool`."""
     if not is_id(text):
         raise InvalidRequest(f"{text[:80]!r} is not the id of a {what}", code="Id")
     return text.lower()
 
 
 class CceGroupNames(Generic[N]):
-    """The cluster's nodes by CCE node. An id decides; if it is not one of CCE's, addresses and names do. A node that
-    matches two CCE nodes is matched to neither, and a CCE node that two nodes claim has no known node
-    (providers/node_identity.py): a kubelet can write any providerID and cannot choose its node's name."""
+    """The cluster's nodes by CCE node. An id decides; if it is not one of CCE's, addresses and
+    names do. A node that matches two CCE nodes is matched to neither, and a CCE node that two nodes
+    claim has no known node (providers/node_identity.py): a kubelet can write any providerID and
+    cannot choose its node's name."""
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:
         nodes, machines = tuple(nodes), tuple(machines)
@@ -62,14 +66,23 @@ class CceGroupNames(Generic[N]):
             by_name.setdefault(machine.name, machine.id)
         by_address.pop("", None)
         by_name.pop("", None)
-        by_id = {node.name: ids.get(node.provider_id.rpartition("/")[2].lower(), "") for node in nodes}
+        by_id = {
+            node.name: ids.get(node.provider_id.rpartition("/")[2].lower(), "") for node in nodes
+        }
         claimed_by_id = frozenset(by_id.values())
-        proven = {machine for name, machine in by_id.items() if machine and by_address.get(name) == machine}
+        proven = {
+            machine
+            for name, machine in by_id.items()
+            if machine and by_address.get(name) == machine
+        }
 
         def claimed(node: N) -> frozenset[str]:
-            """Return the machines that a node claims. An id and a name that agree outweigh a name alone. A name counts
-            in addition to an id unless another node has that machine's id."""
-            addresses = {by_address.get(node.labels.get(HOSTNAME_LABEL, ""), ""), by_address.get(node.name, "")} - {""}
+            """Return the machines that a node claims. An id and a name that agree outweigh a name
+            alone. A name counts in addition to an id unless another node has that machine's id."""
+            addresses = {
+                by_address.get(node.labels.get(HOSTNAME_LABEL, ""), ""),
+                by_address.get(node.name, ""),
+            } - {""}
             if machine := by_id[node.name]:
                 return frozenset({machine} | (addresses - claimed_by_id))
             return frozenset((addresses or {by_name.get(node.name, "")} - {""}) - proven)
@@ -86,8 +99,9 @@ class CceGroupNames(Generic[N]):
 
 
 def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
-    """Return the scale group of one of the pool's nodes, derived because no field contains it. By flavour and AZ; by
-    the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes first."""
+    """Return the scale group of one of the pool's nodes, derived because no field contains it.
+    By flavour and AZ; by the flavour of a group whose AZ the vendor chooses; otherwise the
+    pool's own, which comes first."""
     same_flavor = [group for group in pool.groups if group.flavor == node.flavor]
     same_az = [group for group in same_flavor if group.az == node.az]
     any_az = [group for group in same_flavor if not is_zone(group.az)]
@@ -122,8 +136,8 @@ def placeholder_group(handle: str) -> str | None:
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """Return the CCE node's uid or the placeholder of a target; "" if neither its handle nor its provider id contains
-    one."""
+    """Return the CCE node's uid or the placeholder of a target; "" if neither its handle nor its
+    provider id contains one."""
     for word in (target.handle, target.instance):
         if placeholder_group(word) is not None:
             return word

@@ -1,5 +1,5 @@
-"""`python -m infra.aws.deploy deploy --stage dev`: deploys a stage to the account of the credentials, checks it, or
-removes it."""
+"""`python -m infra.aws.deploy deploy --stage dev`: deploys a stage to the account of the
+credentials, checks it, or removes it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ from infra.tools.interruptible import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Exit codes: 0 success, 1 if a setting differs from the wanted one, 2 if an error must be
-    corrected first."""
-    parser = argparse.ArgumentParser(prog="python -m infra.aws.deploy", description="deploy a stage with Chalice")
+    """Run the command. Exit codes: 0 success, 1 if a setting differs from the wanted one, 2 if an
+    error must be corrected first."""
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.aws.deploy", description="deploy a stage with Chalice"
+    )
     parser.add_argument(
         "what",
         choices=sorted(_COMMANDS),
         help="; ".join(f"{name}: {command.__doc__}" for name, command in sorted(_COMMANDS.items())),
     )
     parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
-    parser.add_argument("--with-table", action="store_true", help="undeploy: delete the tables too, with all they hold")
+    parser.add_argument(
+        "--with-table",
+        action="store_true",
+        help="undeploy: delete the tables too, with all they hold",
+    )
     given = parser.parse_args(arguments)
     try:
         session = boto3.Session()
@@ -53,7 +59,10 @@ def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> 
     made = Deployment(stage, session, _say)
     wrong = made.deploy()
     for setting in wrong:
-        _say(f"not as it should be: {setting.place} is {shown(setting.found)}, not {shown(setting.wanted)}")
+        _say(
+            f"not as it should be: {setting.place} is {shown(setting.found)}, not "
+            f"{shown(setting.wanted)}"
+        )
     _tell(stage, made, session)
     return 1 if wrong else 0
 
@@ -82,16 +91,26 @@ def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -
         undeploy.remove_table(table, session)
         _say(f"deleted table {table}")
     for table in [] if doomed else undeploy.tables(stage, session):
-        _say(f"kept table {table}: its policies and timers are used again by make deploy STAGE={stage.name}")
+        _say(
+            f"kept table {table}: its policies and timers are used again by make deploy "
+            f"STAGE={stage.name}"
+        )
     return 0
 
 
 def _sure(stage: Stage, doomed: Sequence[str]) -> bool:
-    """Ask for confirmation twice. Return False unless both answers match, e.g. if standard input is empty."""
-    _say(f"This deletes {' and '.join(doomed)} in account {stage.account}, {stage.region}: every policy, every timer.")
+    """Ask for confirmation twice. Return False unless both answers match, e.g. if
+    standard input is empty."""
+    _say(
+        f"This deletes {' and '.join(doomed)} in account {stage.account}, {stage.region}: every "
+        "policy, every timer."
+    )
     questions = (
         (f"Delete them? Write the stage ({stage.name}): ", stage.name),
-        (f"Really? Write the table's name ({state_table_of(stage.prefix)}): ", state_table_of(stage.prefix)),
+        (
+            f"Really? Write the table's name ({state_table_of(stage.prefix)}): ",
+            state_table_of(stage.prefix),
+        ),
     )
     for question, answer in questions:
         try:

@@ -1,7 +1,8 @@
 """Settings that Chalice does not support: compares them with the account and corrects differences.
 
-`settings` is one list for both commands: `finish` writes what differs, `check` only reports it. Every `chalice deploy`
-resets some of them (it rewrites the schedule's target), so `make deploy` applies them each time.
+`settings` is one list for both commands: `finish` writes what differs, `check` only reports
+it. Every `chalice deploy` resets some of them (it rewrites the schedule's target), so `make
+deploy` applies them each time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _YES = {True: "yes", False: "no"}
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One property of one resource. place: its description for people. write: corrects it; None if a person must."""
+    """One property of one resource. place: its description for people. write: corrects
+    it; None if a person must."""
 
     place: str
     wanted: Any
@@ -55,17 +57,22 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
     yield _published(stage, session)
 
 
-def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
-    """Return the settings of resources that are created before `chalice deploy` and that it does not change."""
+def before_chalice(
+    stage: Stage, graph: Graph, in_use: frozenset[str], session: Any
+) -> Iterator[Setting]:
+    """Return the settings of resources that are created before `chalice deploy` and
+    that it does not change."""
     yield from _tables(stage, session.client("dynamodb"))
     yield from _mappings(stage, graph, in_use, session)
     first = _published(stage, session)
-    if first.found is None:  # later ones follow the functions, whose variables are changed by `chalice deploy`
+    # later ones follow the functions, whose variables are changed by `chalice deploy`
+    if first.found is None:
         yield first
 
 
 def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
-    """Write the settings that differ and return a line for each. Raises DeployFailed if AWS refuses."""
+    """Write the settings that differ and return a line for each. Raises
+    DeployFailed if AWS refuses."""
     told = []
     for setting in found:
         if not setting.right and setting.write is not None:
@@ -84,7 +91,8 @@ def shown(value: Any) -> str:
 
 
 def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
-    """Return settings of the tables. The stack sets them for tables it creates; an older table may lack them."""
+    """Return settings of the tables. The stack sets them for tables it creates; an
+    older table may lack them."""
     state = state_table_of(stage.prefix)
     for table in (state, policy_table_of(state)):
         described = client.describe_table(TableName=table)["Table"]
@@ -95,8 +103,12 @@ def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
             protected,
             _call(client.update_table, TableName=table, DeletionProtectionEnabled=True),
         )
-        recovery = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
-        status = recovery.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "DISABLED")
+        recovery = client.describe_continuous_backups(TableName=table)[
+            "ContinuousBackupsDescription"
+        ]
+        status = recovery.get("PointInTimeRecoveryDescription", {}).get(
+            "PointInTimeRecoveryStatus", "DISABLED"
+        )
         yield Setting(
             f"table {table}: point-in-time recovery",
             "ENABLED",
@@ -107,7 +119,9 @@ def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
                 PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
             ),
         )
-    expiry = client.describe_time_to_live(TableName=state)["TimeToLiveDescription"].get("TimeToLiveStatus", "DISABLED")
+    expiry = client.describe_time_to_live(TableName=state)["TimeToLiveDescription"].get(
+        "TimeToLiveStatus", "DISABLED"
+    )
     yield Setting(
         f"table {state}: time to live",
         "ENABLED",
@@ -117,9 +131,11 @@ def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
 
 
 def _published(stage: Stage, session: Any) -> Setting:
-    """Return what commands judge policies by, in the policy table: the settings that the functions of this stage
-    have."""
-    rows = Store(state_table_of(stage.prefix), clock=time.time, client=session.client("dynamodb")).deployment_settings()
+    """Return what commands judge policies by, in the policy table: the settings that the
+    functions of this stage have."""
+    rows = Store(
+        state_table_of(stage.prefix), clock=time.time, client=session.client("dynamodb")
+    ).deployment_settings()
     wanted = deployment_of(stage.config["environment_variables"] | {IN_LAMBDA: stage.prefix})
     try:
         found = rows.read()
@@ -133,9 +149,13 @@ def _published(stage: Stage, session: Any) -> Setting:
     )
 
 
-def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
+def _mappings(
+    stage: Stage, graph: Graph, in_use: frozenset[str], session: Any
+) -> Iterator[Setting]:
     client, sqs = session.client("lambda"), session.client("sqs")
-    read = {queue_name(stage.prefix, f"act_{provider}"): provider in in_use for provider in PROVIDERS}
+    read = {
+        queue_name(stage.prefix, f"act_{provider}"): provider in in_use for provider in PROVIDERS
+    }
     for source in graph.sources:
         function = graph.function(source.function).function_name
         found = mappings_of(client, function, source.queue)
@@ -154,7 +174,11 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
             f"mapping of {source.queue}: failures",
             REPORTING,
             first.get("FunctionResponseTypes") or [],
-            _call(client.update_event_source_mapping, UUID=first["UUID"], FunctionResponseTypes=REPORTING),
+            _call(
+                client.update_event_source_mapping,
+                UUID=first["UUID"],
+                FunctionResponseTypes=REPORTING,
+            ),
         )
         enabled = first.get("State", "Enabled") in ("Enabled", "Enabling", "Creating", "Updating")
         wanted = read.get(source.queue, True) or (enabled and queue_length(sqs, source.queue) > 0)
@@ -167,13 +191,22 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
 
 
 def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Return retries and maximum age of asynchronous invocations, as the CloudFormation template states them."""
+    """Return retries and maximum age of asynchronous invocations, as the
+    CloudFormation template states them."""
     resources = merge_template(stage.config)["Resources"]
     for function in graph.functions:
-        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("EventInvokeConfig")
+        given = (
+            resources.get(logical_id(function.resource_name), {})
+            .get("Properties", {})
+            .get("EventInvokeConfig")
+        )
         if not given:
             continue
-        wanted = {key: given[key] for key in ("MaximumRetryAttempts", "MaximumEventAgeInSeconds") if key in given}
+        wanted = {
+            key: given[key]
+            for key in ("MaximumRetryAttempts", "MaximumEventAgeInSeconds")
+            if key in given
+        }
         destination = given.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
         if destination:
             wanted["OnFailure"] = _queue_arn(stage, destination)
@@ -183,8 +216,14 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
             config = {}
         found = {key: config.get(key) for key in wanted if key != "OnFailure"}
         if "OnFailure" in wanted:
-            found["OnFailure"] = config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
-        to = {"DestinationConfig": {"OnFailure": {"Destination": wanted["OnFailure"]}}} if destination else {}
+            found["OnFailure"] = (
+                config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
+            )
+        to = (
+            {"DestinationConfig": {"OnFailure": {"Destination": wanted["OnFailure"]}}}
+            if destination
+            else {}
+        )
         yield Setting(
             f"function {function.function_name}: asynchronous invocations",
             wanted,
@@ -201,19 +240,27 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
 def _queue_arn(stage: Stage, destination: Any) -> str:
     """Return the ARN of the queue that a template refers to with Fn::GetAtt."""
     names = {
-        f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name)) for name in (*QUEUES, "tick")
+        f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name))
+        for name in (*QUEUES, "tick")
     }
-    return f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{names[destination['Fn::GetAtt'][0]]}"
+    return (
+        f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:"
+        f"{names[destination['Fn::GetAtt'][0]]}"
+    )
 
 
 def _rules(stage: Stage, graph: Graph, events: Any, client: Any) -> Iterator[Setting]:
-    given = merge_template(stage.config)["Resources"]["Tick"]["Properties"]["Events"]["TickEvent"]["Properties"]
+    given = merge_template(stage.config)["Resources"]["Tick"]["Properties"]["Events"]["TickEvent"][
+        "Properties"
+    ]
     for rule in graph.rules:
-        function = client.get_function_configuration(FunctionName=graph.function(rule.function).function_name)[
-            "FunctionArn"
-        ]
+        function = client.get_function_configuration(
+            FunctionName=graph.function(rule.function).function_name
+        )["FunctionArn"]
         targets = events.list_targets_by_rule(Rule=rule.rule_name)["Targets"]
-        target = next((one for one in targets if one["Arn"] == function), {"Id": "1", "Arn": function})
+        target = next(
+            (one for one in targets if one["Arn"] == function), {"Id": "1", "Arn": function}
+        )
         wanted = {
             "RetryPolicy": given["RetryPolicy"],
             "DeadLetterConfig": {"Arn": _queue_arn(stage, given["DeadLetterConfig"]["Arn"])},
@@ -229,7 +276,9 @@ def _rules(stage: Stage, graph: Graph, events: Any, client: Any) -> Iterator[Set
 def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
     """Return the key that encrypts variables. Without one, AWS's own key is used."""
     for function in graph.functions:
-        found = client.get_function_configuration(FunctionName=function.function_name).get("KMSKeyArn", "")
+        found = client.get_function_configuration(FunctionName=function.function_name).get(
+            "KMSKeyArn", ""
+        )
         if found != stage.options.kms_key_arn:
             yield Setting(
                 f"function {function.function_name}: key",
@@ -244,8 +293,8 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
 
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Return log retention of every function. Chalice sets the API function's retention on a log group that this
-    function never writes to."""
+    """Return log retention of every function. Chalice sets the API function's retention on a log
+    group that this function never writes to."""
     for function in graph.functions:
         name, days = f"/aws/lambda/{function.function_name}", stage.config["log_retention_in_days"]
         groups = client.describe_log_groups(logGroupNamePrefix=name)["logGroups"]

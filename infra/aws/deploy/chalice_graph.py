@@ -1,7 +1,8 @@
-"""Prints the resources that Chalice would create for a project, as JSON; run by infra/aws/deploy/chalice_resources.py.
+"""Prints the resources that Chalice would create for a project, as JSON; run by
+infra/aws/deploy/chalice_resources.py.
 
-It runs in a separate process because it imports the project's app.py and chalicelib, which must not mix with those of
-the caller. AWS is not called.
+It runs in a separate process because it imports the project's app.py and chalicelib, which must not
+mix with those of the caller. AWS is not called.
 """
 
 from __future__ import annotations
@@ -78,14 +79,17 @@ _TOLD: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     ),
     models.LogGroup: (
         "log_groups",
-        lambda model: {"resource_name": model.resource_name, "log_group_name": model.log_group_name},
+        lambda model: {
+            "resource_name": model.resource_name,
+            "log_group_name": model.log_group_name,
+        },
     ),
 }
 
 
 def main(project: str, stage: str) -> None:
-    """Write the resources of a project's stage, and the path where Chalice looks for the package, to standard
-    output."""
+    """Write the resources of a project's stage, and the path where Chalice looks for the
+    package, to standard output."""
     factory: Any = CLIFactory(project, environ=os.environ)
     config = factory.create_config_obj(chalice_stage_name=stage)
     graphs: Any = ApplicationGraphBuilder()

@@ -1,6 +1,7 @@
 """Asks Chalice for the names and settings of the resources it deploys.
 
-Chalice's naming rules are not repeated here, because a second copy could be wrong after the next release of Chalice.
+Chalice's naming rules are not repeated here, because a second copy could be wrong after the
+next release of Chalice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class ChaliceFunction(msgspec.Struct, frozen=True):
 
 
 class ChaliceEventSource(msgspec.Struct, frozen=True):
-    """A queue that triggers a function. queue: its SQS name. function: resource name of the function."""
+    """A queue that triggers a function. queue: its SQS name. function:
+    resource name of the function."""
 
     resource_name: str
     queue: str
@@ -81,7 +83,8 @@ class LogGroup(msgspec.Struct, frozen=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """Everything that Chalice deploys for one stage. package: the file in which it looks for a prebuilt zip."""
+    """Everything that Chalice deploys for one stage. package: the file in which it
+    looks for a prebuilt zip."""
 
     roles: tuple[Role, ...]
     functions: tuple[ChaliceFunction, ...]
@@ -100,7 +103,9 @@ def graph_of(project: Path, stage: str) -> Graph:
     """Read a project with Chalice. Raises PackagingFailed with Chalice's message."""
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     command: list[Any] = [sys.executable, str(_SCRIPT), str(project.resolve()), stage]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, cwd=project
+    )
     if done.returncode:
         raise PackagingFailed(f"chalice cannot read {project}:\n{done.stderr}")
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Graph)
@@ -112,7 +117,10 @@ def deployed(stage: Stage, graph: Graph, api: str, session: Any) -> Json:
     resources = [
         *_roles(graph, session.client("iam")),
         *_log_groups(graph, session.client("logs")),
-        *({"name": name, "resource_type": "lambda_function", "lambda_arn": arn} for name, arn in functions.items()),
+        *(
+            {"name": name, "resource_type": "lambda_function", "lambda_arn": arn}
+            for name, arn in functions.items()
+        ),
         *_rules(graph, session.client("events")),
         *_mappings(graph, functions, session.client("lambda")),
         *_apis(stage, graph, api),
@@ -131,13 +139,15 @@ def function_arns(graph: Graph, client: Any) -> Iterator[tuple[str, str]]:
 
 
 def mappings_of(client: Any, function: str, queue: str) -> list[Json]:
-    """Return the mappings of the function with this name from the queue with that SQS name, oldest first."""
+    """Return the mappings of the function with this name from the queue with
+    that SQS name, oldest first."""
     pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=function)
     found = [
         one
         for page in pages
         for one in page["EventSourceMappings"]
-        if str(one.get("EventSourceArn", "")).rpartition(":")[2] == queue and one.get("State") != "Deleting"
+        if str(one.get("EventSourceArn", "")).rpartition(":")[2] == queue
+        and one.get("State") != "Deleting"
     ]
     return sorted(found, key=lambda one: (str(one.get("LastModified", "")), one["UUID"]))
 
@@ -160,7 +170,11 @@ def _log_groups(graph: Graph, client: Any) -> Iterator[Json]:
     for group in graph.log_groups:
         found = client.describe_log_groups(logGroupNamePrefix=group.log_group_name)["logGroups"]
         if any(one["logGroupName"] == group.log_group_name for one in found):
-            yield {"name": group.resource_name, "resource_type": "log_group", "log_group_name": group.log_group_name}
+            yield {
+                "name": group.resource_name,
+                "resource_type": "log_group",
+                "log_group_name": group.log_group_name,
+            }
 
 
 def _rules(graph: Graph, client: Any) -> Iterator[Json]:
@@ -169,14 +183,20 @@ def _rules(graph: Graph, client: Any) -> Iterator[Json]:
             client.describe_rule(Name=rule.rule_name)
         except client.exceptions.ResourceNotFoundException:
             continue
-        yield {"name": rule.resource_name, "resource_type": "cloudwatch_event", "rule_name": rule.rule_name}
+        yield {
+            "name": rule.resource_name,
+            "resource_type": "cloudwatch_event",
+            "rule_name": rule.rule_name,
+        }
 
 
 def _mappings(graph: Graph, functions: dict[str, str], client: Any) -> Iterator[Json]:
     for source in graph.sources:
         if source.function not in functions:
             continue
-        for found in mappings_of(client, graph.function(source.function).function_name, source.queue)[:1]:
+        for found in mappings_of(
+            client, graph.function(source.function).function_name, source.queue
+        )[:1]:
             yield {
                 "name": source.resource_name,
                 "resource_type": "sqs_event",

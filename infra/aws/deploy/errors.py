@@ -6,5 +6,5 @@ from chalicelib.model.errors import OutscalerError
 
 
 class DeployFailed(OutscalerError):
-    """A deployment step failed. The message names the resource. Running the same command again continues the
-    deployment."""
+    """A deployment step failed. The message names the resource. Running the same command again
+    continues the deployment."""

@@ -1,9 +1,10 @@
 """The stack below the functions: tables, queues and dead-letter queues.
 
-`outscaler-<stage>-foundation` contains what must outlive a deployment and what Chalice does not support.
+`outscaler-<stage>-foundation` contains what must outlive a deployment and what
+Chalice does not support.
 
-A table that already exists outside the stack is used as it is. A stack cannot adopt it in an update, and it is the only
-resource here that cannot be recreated.
+A table that already exists outside the stack is used as it is. A stack cannot adopt it in an
+update, and it is the only resource here that cannot be recreated.
 """
 
 from __future__ import annotations
@@ -29,8 +30,15 @@ Sleep = Callable[[float], None]
 
 LARGEST_BODY = 51_200
 """Maximum size in bytes of a template in a request to CloudFormation."""
-_POLL, _PATIENCE = 3.0, 900.0  # seconds between polls of a stack, and until polling ends with an error
-_EMPTY = ("ROLLBACK_COMPLETE", "CREATE_FAILED", "ROLLBACK_FAILED", "REVIEW_IN_PROGRESS", "DELETE_FAILED")
+# seconds between polls of a stack, and until polling ends with an error
+_POLL, _PATIENCE = 3.0, 900.0
+_EMPTY = (
+    "ROLLBACK_COMPLETE",
+    "CREATE_FAILED",
+    "ROLLBACK_FAILED",
+    "REVIEW_IN_PROGRESS",
+    "DELETE_FAILED",
+)
 _GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
 
 
@@ -40,8 +48,13 @@ def stack_name(stage: Stage) -> str:
 
 
 def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> Json:
-    """Return the stack's template. rule: name of the schedule's rule. absent: logical ids of tables to leave out."""
-    arn = {"Fn::Sub": f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"}
+    """Return the stack's template. rule: name of the schedule's rule. absent: logical
+    ids of tables to leave out."""
+    arn = {
+        "Fn::Sub": (
+            f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"
+        )
+    }
     made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
     if stage.options.alarm_topic_arn:
         made |= alarm_resources(stage.options.alarm_topic_arn, names(stage))
@@ -50,7 +63,9 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
     key = stage.options.kms_key_arn
     encryption = by_default("aws:kms", key) if key else by_default("AES256")
     if stage.options.decisions_days:
-        made |= bucket_resources(BUCKET, stage.options.decisions_days, decisions_bucket(stage), encryption)
+        made |= bucket_resources(
+            BUCKET, stage.options.decisions_days, decisions_bucket(stage), encryption
+        )
     if stage.options.share_lists:
         made |= bucket_resources(LISTS_BUCKET, LISTS_DAYS, lists_bucket(stage), encryption)
     for resource in made.values():
@@ -59,20 +74,24 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
             resource["Properties"]["Tags"] = tags(stage)
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
+        "Description": (
+            f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)"
+        ),
         "Resources": made,
     }
 
 
 def decisions_bucket(stage: Stage) -> str:
-    """Return the name of the bucket of recorded decisions, "" where there is none. Names of buckets are global, so it
-    contains account and region."""
+    """Return the name of the bucket of recorded decisions, "" where there is none. Names of buckets
+    are global, so it contains account and region."""
     return f"{stage.prefix}-{stage.account}-{stage.region}" if stage.options.decisions_days else ""
 
 
 def lists_bucket(stage: Stage) -> str:
     """Return the name of the bucket of shared lists, "" where there is none."""
-    return f"{stage.prefix}-{stage.account}-{stage.region}-list" if stage.options.share_lists else ""
+    return (
+        f"{stage.prefix}-{stage.account}-{stage.region}-list" if stage.options.share_lists else ""
+    )
 
 
 def names(stage: Stage) -> Names:
@@ -95,21 +114,33 @@ def names(stage: Stage) -> Names:
 
 def tags(stage: Stage) -> list[dict[str, str]]:
     """Return the stage's tags in CloudFormation's format."""
-    return [{"Key": key, "Value": value} for key, value in sorted(stage.config.get("tags", {}).items())]
+    return [
+        {"Key": key, "Value": value} for key, value in sorted(stage.config.get("tags", {}).items())
+    ]
 
 
 def _encrypt(resource: Json, stage: Stage) -> None:
     key = stage.options.kms_key_arn
     if key and resource["Type"] == "AWS::DynamoDB::Table":
-        resource["Properties"]["SSESpecification"] = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
-    # EventBridge cannot write to a queue that is encrypted with a key whose policy does not allow EventBridge.
-    if key and resource["Type"] == "AWS::SQS::Queue" and "-tick-" not in resource["Properties"]["QueueName"]:
+        resource["Properties"]["SSESpecification"] = {
+            "SSEEnabled": True,
+            "SSEType": "KMS",
+            "KMSMasterKeyId": key,
+        }
+    # EventBridge cannot write to a queue that is encrypted with a key whose policy
+    # does not allow EventBridge.
+    if (
+        key
+        and resource["Type"] == "AWS::SQS::Queue"
+        and "-tick-" not in resource["Properties"]["QueueName"]
+    ):
         del resource["Properties"]["SqsManagedSseEnabled"]
         resource["Properties"]["KmsMasterKeyId"] = key
 
 
 def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> None:
-    """Create or update the stack. Raises DeployFailed, and BadInput if an existing table has another schema."""
+    """Create or update the stack. Raises DeployFailed, and BadInput if an existing
+    table has another schema."""
     cloud = session.client("cloudformation")
     name = stack_name(stage)
     status = settled(cloud, name, sleep)
@@ -124,7 +155,9 @@ def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> N
     )
     body = json.dumps(template(stage, rule, absent), separators=(",", ":"))
     if len(body) > LARGEST_BODY:
-        raise DeployFailed(f"stack {name}: the template has {len(body)} bytes, more than {LARGEST_BODY}")
+        raise DeployFailed(
+            f"stack {name}: the template has {len(body)} bytes, more than {LARGEST_BODY}"
+        )
     _write(cloud, name, body, exists=bool(status))
     status = settled(cloud, name, sleep)
     if status not in _GOOD or status == "UPDATE_ROLLBACK_COMPLETE":
@@ -160,15 +193,17 @@ def _write(cloud: Any, name: str, body: str, *, exists: bool) -> None:
 
 
 def settled(cloud: Any, name: str, sleep: Sleep) -> str:
-    """Wait until no change of the stack is in progress and return its status, "" if it does not exist. Raises
-    DeployFailed after a timeout."""
+    """Wait until no change of the stack is in progress and return its status, "" if it does not
+    exist. Raises DeployFailed after a timeout."""
     waited = 0.0
     while True:
         status = status_of(cloud, name)
         if not status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS":
             return "" if status == "DELETE_COMPLETE" else status
         if waited >= _PATIENCE:
-            raise DeployFailed(f"stack {name}: still {status} after {_PATIENCE:.0f} s; run the command again later")
+            raise DeployFailed(
+                f"stack {name}: still {status} after {_PATIENCE:.0f} s; run the command again later"
+            )
         sleep(_POLL)
         waited += _POLL
 

@@ -1,9 +1,9 @@
 """The roles' policies without references, because Chalice passes the policy files to IAM unchanged.
 
-The policies are stated once, in infra/aws/policies, where they refer to resources of a CloudFormation stack. In a
-deployment with Chalice every name follows from the stage, so each reference becomes an ARN with that name. Partition,
-region and account are wildcards: a role and the resources it uses are always in one account, and the files are the same
-wherever they are written.
+The policies are stated once, in infra/aws/policies, where they refer to resources of a
+CloudFormation stack. In a deployment with Chalice every name follows from the stage, so each
+reference becomes an ARN with that name. Partition, region and account are wildcards: a role and the
+resources it uses are always in one account, and the files are the same wherever they are written.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ def documents(stage: Stage, graph: Graph) -> dict[str, Document]:
 
 
 def document(stage: Stage, graph: Graph, role: Role) -> Document:
-    """Return one role's policy with every reference replaced, and with the permissions that this stage's settings
-    need."""
+    """Return one role's policy with every reference replaced, and with the permissions that
+    this stage's settings need."""
     function = next(one for one in graph.functions if one.role == role.role_name)
-    given: Document = json.loads((POLICIES / f"{source_of(Path(role.policy_file).name)}.json").read_text("utf-8"))
+    given: Document = json.loads(
+        (POLICIES / f"{source_of(Path(role.policy_file).name)}.json").read_text("utf-8")
+    )
     names = _names(stage, graph)
     statements = [_with_queue_url(one) for one in given["Statement"]]
     if function.resource_name == "tick":
@@ -89,15 +91,16 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
 
 
 def _with_queue_url(statement: Document) -> Document:
-    """Add the permission to look up queue URLs. A sender with fixed names needs it; in a stack, variables contain the
-    URLs."""
+    """Add the permission to look up queue URLs. A sender with fixed names needs it; in a stack,
+    variables contain the URLs."""
     if "sqs:SendMessage" not in statement["Action"]:
         return statement
     return statement | {"Action": [*statement["Action"], "sqs:GetQueueUrl"]}
 
 
 def _with_wildcards(statement: Document) -> Document:
-    """Use a condition operator with wildcards. StringEquals treats a wildcard as a plain character."""
+    """Use a condition operator with wildcards. StringEquals treats a
+    wildcard as a plain character."""
     equal = statement.get("Condition", {}).get("StringEquals")
     if equal is None or "*" not in json.dumps(equal):
         return statement
@@ -106,7 +109,8 @@ def _with_wildcards(statement: Document) -> Document:
 
 
 def source_of(file: str) -> str:
-    """Return the policy in infra/aws/policies for a file of .chalice: `policy-dev-tick.json` is `tick`."""
+    """Return the policy in infra/aws/policies for a file of .chalice:
+    `policy-dev-tick.json` is `tick`."""
     found = _FILE.match(file)
     if found is None:
         raise ValueError(f"{file}: expected policy-STAGE-FUNCTION.json")
@@ -115,7 +119,9 @@ def source_of(file: str) -> str:
 
 def page_secret(stage: Stage) -> str:
     """Return the name of the secret with the keys of the stage's hosted page."""
-    prefix = stage.config["environment_variables"].get("OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix))
+    prefix = stage.config["environment_variables"].get(
+        "OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix)
+    )
     return f"{prefix}page-key"
 
 
@@ -129,10 +135,16 @@ def _names(stage: Stage, graph: Graph) -> dict[str, str]:
     }
     for name in QUEUES:
         arns[f"{logical_id(name)}Queue"] = _queue(queue_name(stage.prefix, name))
-        arns[f"{logical_id(name)}DeadLetters"] = _queue(dead_letters(queue_name(stage.prefix, name)))
+        arns[f"{logical_id(name)}DeadLetters"] = _queue(
+            dead_letters(queue_name(stage.prefix, name))
+        )
     for function in graph.functions:
-        arns[logical_id(function.resource_name)] = f"arn:*:lambda:*:*:function:{function.function_name}"
-    prefix = stage.config["environment_variables"].get("OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix))
+        arns[logical_id(function.resource_name)] = (
+            f"arn:*:lambda:*:*:function:{function.function_name}"
+        )
+    prefix = stage.config["environment_variables"].get(
+        "OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix)
+    )
     return arns | {
         "AWS::Partition": "*",
         "AWS::Region": "*",
@@ -140,7 +152,9 @@ def _names(stage: Stage, graph: Graph) -> dict[str, str]:
         "AWS::URLSuffix": "*",
         "SecretPrefix": prefix,
         "KmsKeyArn": stage.options.kms_key_arn,
-        "EksClusters": stage.config.get("environment_variables", {}).get("OUTSCALER_EKS_CLUSTERS", "*"),
+        "EksClusters": stage.config.get("environment_variables", {}).get(
+            "OUTSCALER_EKS_CLUSTERS", "*"
+        ),
     }
 
 

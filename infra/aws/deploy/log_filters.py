@@ -1,7 +1,7 @@
 """The metric filters of the functions' logs, which alarms need (infra/aws/alarms.py).
 
-A filter needs its log group, and Chalice's functions have none before their first line. The filters are therefore not
-part of the foundation's stack; they are set after the log groups.
+A filter needs its log group, and Chalice's functions have none before their first line. The filters
+are therefore not part of the foundation's stack; they are set after the log groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _PREFIX = "outscaler-"
 
 
 def settings(stage: Stage, logs: Any) -> Iterator[Setting]:
-    """Return the filters to compare; without a topic for alarms there are none. logs: a client of CloudWatch Logs."""
+    """Return the filters to compare; without a topic for alarms there are none. logs: a
+    client of CloudWatch Logs."""
     wanted: dict[str, dict[str, Json]] = {}
     for name, properties in filters(foundation.names(stage)):
         of_group = wanted.setdefault(properties["LogGroupName"], {})
@@ -36,26 +37,33 @@ def settings(stage: Stage, logs: Any) -> Iterator[Setting]:
                 if name in by_name
                 else partial(logs.delete_metric_filter, **named)
             )
-            yield Setting(f"log group {group}: filter {name}", by_name.get(name), found.get(name), write)
+            yield Setting(
+                f"log group {group}: filter {name}", by_name.get(name), found.get(name), write
+            )
 
 
 def _filter(properties: Json) -> Json:
     transformations = [
-        {key[0].lower() + key[1:]: value for key, value in one.items()} for one in properties["MetricTransformations"]
+        {key[0].lower() + key[1:]: value for key, value in one.items()}
+        for one in properties["MetricTransformations"]
     ]
     return {"filterPattern": properties["FilterPattern"], "metricTransformations": transformations}
 
 
 def _found(group: str, logs: Any) -> dict[str, Json]:
     try:
-        found = logs.describe_metric_filters(logGroupName=group, filterNamePrefix=_PREFIX)["metricFilters"]
+        found = logs.describe_metric_filters(logGroupName=group, filterNamePrefix=_PREFIX)[
+            "metricFilters"
+        ]
     except logs.exceptions.ResourceNotFoundException:
         return {}
     kept = ("metricName", "metricNamespace", "metricValue")
     return {
         one["filterName"]: {
             "filterPattern": one["filterPattern"],
-            "metricTransformations": [{key: each[key] for key in kept} for each in one["metricTransformations"]],
+            "metricTransformations": [
+                {key: each[key] for key in kept} for each in one["metricTransformations"]
+            ],
         }
         for one in found
     }

@@ -1,8 +1,10 @@
-"""The folder in which `chalice deploy` runs, with our package where Chalice looks for a prebuilt one.
+"""The folder in which `chalice deploy` runs, with our package where Chalice
+looks for a prebuilt one.
 
-Chalice names a package after a hash of the sources, including bytecode files, and builds a new package if no file has
-that name. Its own package is larger and starts ten times slower. Therefore the folder is a copy without bytecode,
-nothing may write bytecode to it, and our zip has the name that Chalice expects.
+Chalice names a package after a hash of the sources, including bytecode files, and builds a new
+package if no file has that name. Its own package is larger and starts ten times slower. Therefore
+the folder is a copy without bytecode, nothing may write bytecode to it, and our zip has the name
+that Chalice expects.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ _PLACEHOLDER = {"Version": "2012-10-17", "Statement": []}
 
 
 def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) -> Graph:
-    """Copy the sources to `folder` with the roles' policies and return the resources that Chalice would create.
+    """Copy the sources to `folder` with the roles' policies and return the resources
+    that Chalice would create.
 
-    stopped: resource names of functions whose concurrency a person has set to 0. They stay stopped, although Chalice
-    removes any limit that the configuration does not contain.
+    stopped: resource names of functions whose concurrency a person has set to 0. They stay stopped,
+    although Chalice removes any limit that the configuration does not contain.
     """
     copy_sources(folder)
     config: dict[str, Any] = json.loads((ROOT / CONFIG).read_text("utf-8"))
@@ -35,7 +38,9 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
     for name in stopped:
         functions[name]["reserved_concurrency"] = 0
     if stage.options.hosted_page:
-        functions["api_handler"].setdefault("environment_variables", {})[PAGE_KEY] = page_secret(stage)
+        functions["api_handler"].setdefault("environment_variables", {})[PAGE_KEY] = page_secret(
+            stage
+        )
     for variable, bucket, users in (
         (DECISIONS, decisions_bucket(stage), PASS_FUNCTIONS),
         (LISTS, lists_bucket(stage), (*PASS_FUNCTIONS, "api_handler")),
@@ -49,12 +54,14 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
 
 
 def with_policies(stage: Stage, folder: Path) -> Graph:
-    """Write the roles' literal policies to a project's .chalice and return the resources that Chalice would create."""
+    """Write the roles' literal policies to a project's .chalice and return the resources
+    that Chalice would create."""
     settings = folder / ".chalice"
     for function in stage.config["lambda_functions"].values():
         place = settings / function["iam_policy_file"]
         if not place.exists():
-            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")  # Chalice needs this file before it reports its name
+            # Chalice needs this file before it reports its name
+            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")
     graph = graph_of(folder, stage.name)
     for name, document in documents(stage, graph).items():
         (settings / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")

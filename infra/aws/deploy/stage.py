@@ -1,7 +1,8 @@
-"""The deployment target: a stage of .chalice/config.json, and the account and region of the credentials.
+"""The deployment target: a stage of .chalice/config.json, and the account and
+region of the credentials.
 
-Settings that Chalice supports (memory, architecture, subnets, X-Ray) are where Chalice reads them. The others are in
-the stage's section `outscaler`, which Chalice ignores.
+Settings that Chalice supports (memory, architecture, subnets, X-Ray) are where Chalice reads them.
+The others are in the stage's section `outscaler`, which Chalice ignores.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ _HERE = str(CONFIG)
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The section `outscaler` of a stage.
 
-    providers: providers whose queues are always polled, in addition to those that stored policies name. kms_key_arn:
-    the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
-    alarms. account_concurrency: Lambda's quota of concurrent executions, with which an alarm compares. dashboard:
-    whether there is a CloudWatch dashboard. decisions_days: how long recorded decisions are kept in a bucket, 0: there
-    is none. share_lists: whether processes share the lists of clusters in a bucket. hosted_page: whether the API serves
-    the status page; its key is the secret `page-key` under the stage's prefix. access_log: whether API Gateway logs
-    requests. events_rate, events_burst: requests per second, and burst size, of the events route.
+    providers: providers whose queues are always polled, in addition to those that stored policies
+    name. kms_key_arn: the key that encrypts tables, queues and variables; "" for AWS's own key.
+    alarm_topic_arn: the topic that receives alarms. account_concurrency: Lambda's quota of
+    concurrent executions, with which an alarm compares. dashboard: whether there is a CloudWatch
+    dashboard. decisions_days: how long recorded decisions are kept in a bucket, 0: there is none.
+    share_lists: whether processes share the lists of clusters in a bucket. hosted_page: whether the
+    API serves the status page; its key is the secret `page-key` under the stage's prefix.
+    access_log: whether API Gateway logs requests. events_rate, events_burst: requests per second,
+    and burst size, of the events route.
     """
 
     providers: tuple[str, ...] = ()
@@ -52,8 +55,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """name: of the stage. prefix: of the names of its tables, queues and functions. config: its section of the
-    configuration, unchanged. account, region, partition: where it is deployed."""
+    """name: of the stage. prefix: of the names of its tables, queues and functions. config: its
+    section of the configuration, unchanged. account, region, partition: where it is deployed."""
 
     name: str
     prefix: str
@@ -66,18 +69,23 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def load(name: str, root: Path = ROOT) -> Stage:
-    """Read the stage with this name, without an account. Raises BadInput that names the place in the configuration."""
+    """Read the stage with this name, without an account. Raises BadInput that names the
+    place in the configuration."""
     try:
         config = json.loads((root / CONFIG).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(_HERE, f"cannot be read ({error})", "restore it from the repository") from None
+        raise BadInput(
+            _HERE, f"cannot be read ({error})", "restore it from the repository"
+        ) from None
     stages = config.get("stages", {}) if isinstance(config, dict) else {}
     if name not in stages:
         near = get_close_matches(name, stages, n=1)
         raise BadInput(
             f"stage {name}",
             f"is not in {_HERE}",
-            f"did you mean {near[0]}?" if near else f"use one of {', '.join(stages)}, or add it there",
+            f"did you mean {near[0]}?"
+            if near
+            else f"use one of {', '.join(stages)}, or add it there",
         )
     place = f"{_HERE}: stages.{name}"
     variables = stages[name].get("environment_variables", {})
@@ -91,18 +99,22 @@ def load(name: str, root: Path = ROOT) -> Stage:
     passes = str(variables.get(PASS_CONCURRENCY, "20"))
     if not (passes.isascii() and passes.isdigit() and 2 <= int(passes[:6]) <= 1000):
         raise BadInput(
-            f"{place}.environment_variables.{PASS_CONCURRENCY}", f"is {passes[:20]!r}", "write a number from 2 to 1000"
+            f"{place}.environment_variables.{PASS_CONCURRENCY}",
+            f"is {passes[:20]!r}",
+            "write a number from 2 to 1000",
         )
     try:
         options = msgspec.convert(stages[name].get("outscaler", {}), Options)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{place}.outscaler", str(error), "see docs/deploy.md, Settings of a stage") from None
+        raise BadInput(
+            f"{place}.outscaler", str(error), "see docs/deploy.md, Settings of a stage"
+        ) from None
     return Stage(name, prefix, stages[name], options)
 
 
 def locate(stage: Stage, session: boto3.Session) -> Stage:
-    """Return the stage with the account, region and partition of the credentials. Raises BadInput without
-    credentials."""
+    """Return the stage with the account, region and partition of the credentials. Raises
+    BadInput without credentials."""
     region = session.region_name
     if not region:
         raise BadInput("AWS region", "is not set", "set AWS_REGION, or a region in the profile")

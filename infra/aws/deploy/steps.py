@@ -16,7 +16,15 @@ from typing import Any
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import state_table_of
 from chalicelib.store import Store
-from infra.aws.deploy import account_settings, chalice_resources, foundation, functions, gateway, log_filters, project
+from infra.aws.deploy import (
+    account_settings,
+    chalice_resources,
+    foundation,
+    functions,
+    gateway,
+    log_filters,
+    project,
+)
 from infra.aws.deploy.account_settings import Setting
 from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.errors import DeployFailed
@@ -41,20 +49,23 @@ class Deployment:
         self.api = ""
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
-        """Run all steps and return the settings that are still wrong. built: a prebuilt package. Raises
-        DeployFailed."""
+        """Run all steps and return the settings that are still wrong. built: a prebuilt
+        package. Raises DeployFailed."""
         with self._alone():
             return self._deploy(built)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock the folder, because two deployments in one folder would overwrite each other's files."""
+        """Lock the folder, because two deployments in one folder would
+        overwrite each other's files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise DeployFailed(f"{self.folder}: another deployment is running here; wait for its end") from None
+                raise DeployFailed(
+                    f"{self.folder}: another deployment is running here; wait for its end"
+                ) from None
             yield
 
     def _deploy(self, built: Path | None) -> list[Setting]:
@@ -83,23 +94,32 @@ class Deployment:
             self._say(f"  no access log: {error}")
 
     def check(self, graph: Graph) -> Iterator[Setting]:
-        """Return the settings that are wrong. A missing access log is not reported if the account does not permit
-        one."""
+        """Return the settings that are wrong. A missing access log is not reported if the
+        account does not permit one."""
         yield from (one for one in self._functions(graph) if not one.right)
-        yield from (one for one in self._gateway() if not one.right and not one.place.endswith("access log"))
+        yield from (
+            one for one in self._gateway() if not one.right and not one.place.endswith("access log")
+        )
 
     def graph(self) -> Graph:
-        """Return the resources that Chalice would create from the sources, and the existing REST API."""
+        """Return the resources that Chalice would create from the sources,
+        and the existing REST API."""
         graph = graph_only(self.stage)
         self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
         if not self.api:
-            raise DeployFailed(f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy")
+            raise DeployFailed(
+                f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy"
+            )
         return graph
 
     def webhook(self) -> str:
-        """Return the URL to which events of a cluster are posted. NAME stands for the cluster's name."""
+        """Return the URL to which events of a cluster are posted. NAME
+        stands for the cluster's name."""
         name = self.stage.config["api_gateway_stage"]
-        return f"https://{self.api}.execute-api.{self.stage.region}.{self.stage.suffix}/{name}/clusters/NAME/events"
+        return (
+            f"https://{self.api}.execute-api.{self.stage.region}.{self.stage.suffix}/{name}/"
+            "clusters/NAME/events"
+        )
 
     def _project(self, folder: Path, zipped: Path) -> Graph:
         graph = project.copied(self.stage, folder)
@@ -117,12 +137,17 @@ class Deployment:
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
             self._say(f"  {line}")
         for line in account_settings.apply(
-            account_settings.before_chalice(self.stage, graph, self._in_use(), self._session), self._sleep
+            account_settings.before_chalice(self.stage, graph, self._in_use(), self._session),
+            self._sleep,
         ):
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
-        project.remember(chalice_resources.deployed(self.stage, graph, self.api, self._session), self.stage, folder)
+        project.remember(
+            chalice_resources.deployed(self.stage, graph, self.api, self._session),
+            self.stage,
+            folder,
+        )
         return graph
 
     def _stopped(self, graph: Graph) -> frozenset[str]:
@@ -131,7 +156,8 @@ class Deployment:
         return frozenset(
             name
             for name, arn in chalice_resources.function_arns(graph, client)
-            if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions") == 0
+            if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions")
+            == 0
         )
 
     def _chalice(self, folder: Path) -> None:
@@ -147,8 +173,13 @@ class Deployment:
             "--connection-timeout",
             "300",
         ]
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "AWS_DEFAULT_REGION": self.stage.region}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=folder)
+        environment = os.environ | {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_DEFAULT_REGION": self.stage.region,
+        }
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, cwd=folder
+        )
         said = done.stdout + done.stderr
         for line in done.stdout.splitlines():
             self._say(f"  {line}")
@@ -162,16 +193,23 @@ class Deployment:
         yield from log_filters.settings(self.stage, self._session.client("logs"))
 
     def _gateway(self) -> Iterator[Setting]:
-        return gateway.settings(self.stage, self.api, self._session.client("apigateway"), self._session.client("logs"))
+        return gateway.settings(
+            self.stage, self.api, self._session.client("apigateway"), self._session.client("logs")
+        )
 
     def _in_use(self) -> frozenset[str]:
-        store = Store(state_table_of(self.stage.prefix), clock=time.time, client=self._session.client("dynamodb"))
+        store = Store(
+            state_table_of(self.stage.prefix),
+            clock=time.time,
+            client=self._session.client("dynamodb"),
+        )
         used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
         return used & frozenset(PROVIDERS)
 
 
 def graph_only(stage: Stage) -> Graph:
-    """Return the resources that Chalice would create from the sources, for commands that deploy nothing."""
+    """Return the resources that Chalice would create from the sources, for
+    commands that deploy nothing."""
     with tempfile.TemporaryDirectory() as folder:
         return project.copied(stage, Path(folder))
 

@@ -1,8 +1,8 @@
 """Removes a stage from the account. The tables stay unless the command says otherwise twice.
 
-Functions are deleted before queues, so that no function starts without a place to write to. Missing resources are
-skipped, so the command can be repeated. The tables keep every policy and timer, and the next `make deploy` of the stage
-uses them again.
+Functions are deleted before queues, so that no function starts without a place to write to. Missing
+resources are skipped, so the command can be repeated. The tables keep every policy and timer, and
+the next `make deploy` of the stage uses them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Sleep = Callable[[float], None]
 
 
 def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) -> Iterator[str]:
-    """Delete everything except the tables and return a line for each resource. Raises DeployFailed."""
+    """Delete everything except the tables and return a line for each
+    resource. Raises DeployFailed."""
     api = gateway.find(stage, graph.function(graph.apis[0].function).function_name, session)
     yield from _rules(graph, session.client("events"))
     client = session.client("lambda")
@@ -62,11 +63,16 @@ def remove_table(name: str, session: Any) -> None:
 
 
 def _gone(call: Callable[[], Any], *, really: bool = True) -> bool:
-    """Delete something that may not exist and return whether it was deleted. With really=False, only return whether it
-    is missing."""
+    """Delete something that may not exist and return whether it was deleted. With really=False,
+    only return whether it is missing."""
     from botocore.exceptions import ClientError
 
-    missing = ("ResourceNotFoundException", "NoSuchEntity", "NotFoundException", "NoSuchEntityException")
+    missing = (
+        "ResourceNotFoundException",
+        "NoSuchEntity",
+        "NotFoundException",
+        "NoSuchEntityException",
+    )
     try:
         call()
     except ClientError as error:
@@ -86,7 +92,9 @@ def _mappings(client: Any, function: str, queue: str) -> list[Json]:
 def _rules(graph: Graph, client: Any) -> Iterator[str]:
     for rule in graph.rules:
         try:
-            targets = [one["Id"] for one in client.list_targets_by_rule(Rule=rule.rule_name)["Targets"]]
+            targets = [
+                one["Id"] for one in client.list_targets_by_rule(Rule=rule.rule_name)["Targets"]
+            ]
         except client.exceptions.ResourceNotFoundException:
             continue
         if targets:
@@ -103,7 +111,9 @@ def _roles(graph: Graph, client: Any) -> Iterator[str]:
             continue
         for policy in policies:
             client.delete_role_policy(RoleName=role.role_name, PolicyName=policy)
-        for attached in client.list_attached_role_policies(RoleName=role.role_name)["AttachedPolicies"]:
+        for attached in client.list_attached_role_policies(RoleName=role.role_name)[
+            "AttachedPolicies"
+        ]:
             client.detach_role_policy(RoleName=role.role_name, PolicyArn=attached["PolicyArn"])
         client.delete_role(RoleName=role.role_name)
         yield f"role {role.role_name}"
@@ -111,16 +121,28 @@ def _roles(graph: Graph, client: Any) -> Iterator[str]:
 
 def _readers(stage: Stage, client: Any) -> Iterator[str]:
     name = f"{stage.prefix}-readers"
-    for plan in (one for page in client.get_paginator("get_usage_plans").paginate() for one in page["items"]):
+    for plan in (
+        one for page in client.get_paginator("get_usage_plans").paginate() for one in page["items"]
+    ):
         if plan["name"] == name:
             for one in plan.get("apiStages", []):
                 client.update_usage_plan(
                     usagePlanId=plan["id"],
-                    patchOperations=[{"op": "remove", "path": "/apiStages", "value": f"{one['apiId']}:{one['stage']}"}],
+                    patchOperations=[
+                        {
+                            "op": "remove",
+                            "path": "/apiStages",
+                            "value": f"{one['apiId']}:{one['stage']}",
+                        }
+                    ],
                 )
             client.delete_usage_plan(usagePlanId=plan["id"])
             yield f"usage plan {name}"
-    for key in (one for page in client.get_paginator("get_api_keys").paginate(nameQuery=name) for one in page["items"]):
+    for key in (
+        one
+        for page in client.get_paginator("get_api_keys").paginate(nameQuery=name)
+        for one in page["items"]
+    ):
         if key["name"] == name:
             client.delete_api_key(apiKey=key["id"])
             yield f"API key {name}"
@@ -128,7 +150,9 @@ def _readers(stage: Stage, client: Any) -> Iterator[str]:
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[str]:
     wanted = {f"/aws/lambda/{function.function_name}" for function in graph.functions}
-    wanted |= {group.log_group_name for group in graph.log_groups} | {f"/outscaler/{stage.name}/api-access"}
+    wanted |= {group.log_group_name for group in graph.log_groups} | {
+        f"/outscaler/{stage.name}/api-access"
+    }
     for name in sorted(wanted):
         if _gone(lambda name=name: client.delete_log_group(logGroupName=name)):  # type: ignore[misc]
             yield f"log group {name}"

@@ -1,7 +1,8 @@
 """Determines the providers that a deployment uses: those that stored policies name.
 
-Lambda polls the queue of an enabled mapping continuously, and every poll is charged, with or without messages.
-Therefore the mapping of a provider that no policy names is disabled. Its queue keeps messages sent to it.
+Lambda polls the queue of an enabled mapping continuously, and every poll is charged, with or
+without messages. Therefore the mapping of a provider that no policy names is disabled. Its queue
+keeps messages sent to it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _MOST = 1_000_000  # characters of a policy that are read; a policy of that size
 
 
 def providers_in_use(stage: Stage, texts: list[str]) -> frozenset[str]:
-    """Return the stage's own providers and those of the policies. If a policy cannot be parsed, it may name any
-    provider, so all are returned.
+    """Return the stage's own providers and those of the policies. If a policy cannot be parsed, it
+    may name any provider, so all are returned.
 
     texts: the stored policies in force.
     """
@@ -40,7 +41,8 @@ def _named(text: str) -> set[str] | None:
 
 
 def queue_length(sqs: Any, queue: str) -> int:
-    """Return the number of messages in a queue, including delayed and in-flight ones. queue: its SQS name."""
+    """Return the number of messages in a queue, including delayed and in-flight
+    ones. queue: its SQS name."""
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
     names = [
         "ApproximateNumberOfMessages",

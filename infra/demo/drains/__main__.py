@@ -1,7 +1,8 @@
-"""`python -m infra.demo.drains`: runs twenty drains while functions crash, and prints what happens, on virtual time.
+"""`python -m infra.demo.drains`: runs twenty drains while functions crash, and prints what
+happens, on virtual time.
 
-Exit code 0 if all expectations are met, 1 if not, 2 for an invalid argument. The same seed gives identical output.
-docs/recorded-drain.md contains one run; --record writes it there.
+Exit code 0 if all expectations are met, 1 if not, 2 for an invalid argument. The same seed gives
+identical output. docs/recorded-drain.md contains one run; --record writes it there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ HEAD, TAIL = 70, 90
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
-    # The logger reports a crashed function as a failure, so it is silenced; the output here describes the crash.
+    # The logger reports a crashed function as a failure, so it is silenced; the output
+    # here describes the crash.
     quiet = logging.getLogger(logger.name)
     level = quiet.level
     quiet.setLevel(logging.CRITICAL)
@@ -48,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = OneLineParser(prog="python -m infra.demo.drains", description="Drains while functions die.")
+    parser = OneLineParser(
+        prog="python -m infra.demo.drains", description="Drains while functions die."
+    )
     parser.add_argument(
         "--nodes",
         type=_nodes,
@@ -56,8 +60,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help=f"nodes that are to go, 1 to {MOST_NODES} (default {NODES})",
     )
-    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help=f"of the dice (default {SEED})")
-    parser.add_argument("--record", type=_document, metavar="FILE", help="a document to write the account into")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, metavar="N", help=f"of the dice (default {SEED})"
+    )
+    parser.add_argument(
+        "--record", type=_document, metavar="FILE", help="a document to write the account into"
+    )
     return parser.parse_args(argv)
 
 
@@ -77,7 +85,8 @@ def _document(text: str) -> Path:
 
 
 def recorded(document: str, lines: Sequence[str]) -> str:
-    """Return the document with its lines replaced by these. If there are many, the middle is left out."""
+    """Return the document with its lines replaced by these. If there are
+    many, the middle is left out."""
     left = len(lines) - HEAD - TAIL
     shown = [*lines[:HEAD], f"        … {left} lines …", *lines[-TAIL:]] if left > 1 else lines
     before, _, rest = document.partition(BEGIN)

@@ -1,7 +1,8 @@
-"""The cluster of the recorded run: old nodes that lose their big pod and keep small ones, and bigger new nodes.
+"""The cluster of the recorded run: old nodes that lose their big pod and keep small
+ones, and bigger new nodes.
 
-Sizes are chosen so that every small pod fits on the nodes that stay and no removal requires new nodes. The disruption
-budgets limit the speed of the drains.
+Sizes are chosen so that every small pod fits on the nodes that stay and no removal requires new
+nodes. The disruption budgets limit the speed of the drains.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ BIG, AGENT = "forecast", "node-agent"
 
 
 class App(msgspec.Struct, frozen=True):
-    """A Deployment of small pods. grace: seconds they take to terminate. may_miss: how many of them may be unavailable
-    at once."""
+    """A Deployment of small pods. grace: seconds they take to terminate. may_miss: how many of them
+    may be unavailable at once."""
 
     name: str
     replicas: int
@@ -46,7 +47,8 @@ def apps(nodes: int) -> tuple[App, ...]:
 
 
 def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
-    """Return the emptiest of the nodes without a soft taint, as the real scheduler's taint score prefers."""
+    """Return the emptiest of the nodes without a soft taint, as the real
+    scheduler's taint score prefers."""
 
     def against(node: NodeView) -> int:
         return sum(taint.effect == "PreferNoSchedule" for taint in node.taints)
@@ -86,7 +88,11 @@ def workloads(nodes: int) -> list[KubeObject]:
         for app in apps(nodes)
         for made in (
             objects.deployment(
-                app.name, replicas=app.replicas, cpu=app.cpu, memory="128Mi", terminationGracePeriodSeconds=app.grace
+                app.name,
+                replicas=app.replicas,
+                cpu=app.cpu,
+                memory="128Mi",
+                terminationGracePeriodSeconds=app.grace,
             ),
             objects.pdb(app.name, max_unavailable=app.may_miss),
         )
@@ -104,17 +110,18 @@ def new_nodes() -> KubeObject:
 
 
 DEADLY = 0.05
-"""The probability of a crash at a checkpoint: after an action and before its record, or after a write and before its
-message."""
+"""The probability of a crash at a checkpoint: after an action and before its record, or after a
+write and before its message."""
 TWICE = 0.15
-"""The probability that a message is delivered twice, the second time up to LATE seconds after the first."""
+"""The probability that a message is delivered twice, the second time up to LATE
+seconds after the first."""
 LATE = 40.0
 GRAIN = 10.0
 
 
 class RoughWorld(LocalWorld):
-    """rough: whether faults are active. seen: called whenever something may have happened. twice: messages delivered
-    twice. longest: virtual seconds of the longest invocation."""
+    """rough: whether faults are active. seen: called whenever something may have happened. twice:
+    messages delivered twice. longest: virtual seconds of the longest invocation."""
 
     def __init__(self, dice: Random) -> None:
         self._dice, self.rough = dice, False
@@ -140,7 +147,9 @@ class RoughWorld(LocalWorld):
         found = self.kube.get("deployments", name, "default", "apps")
         if found is None:
             raise KeyError(name)
-        self.kube.update("deployments", {**clone(found), "spec": {**found["spec"], "replicas": replicas}}, "apps")
+        self.kube.update(
+            "deployments", {**clone(found), "spec": {**found["spec"], "replicas": replicas}}, "apps"
+        )
         self.settle()
 
     def _dies_at(self, place: str) -> bool:

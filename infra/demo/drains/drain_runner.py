@@ -1,5 +1,5 @@
-"""Runs the recorded demonstration: a cluster starts, its nodes become unneeded, and functions crash until the nodes are
-gone."""
+"""Runs the recorded demonstration: a cluster starts, its nodes become unneeded, and functions crash
+until the nodes are gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from random import Random
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from infra.demo.drains import drain_fixture
-from infra.demo.drains.drain_fixture import BIG, DEADLY, NEW, OLD, PARALLEL, STAY, TWICE, App, RoughWorld, apps
+from infra.demo.drains.drain_fixture import (
+    BIG,
+    DEADLY,
+    NEW,
+    OLD,
+    PARALLEL,
+    STAY,
+    TWICE,
+    App,
+    RoughWorld,
+    apps,
+)
 from infra.demo.expectations import Expectation
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.object_writes import is_true
@@ -26,9 +37,10 @@ Say = Callable[[str, str], None]
 
 @dataclass
 class Notes:
-    """lowered, raised: machines by which the group's size went down and up. at_once: largest number of nodes tainted at
-    one time. room: smallest number of disruptions that the budgets allowed at any time. lost: pods that ended
-    without an eviction. ended: removals by result. sent_again: operations that the tick re-sent."""
+    """lowered, raised: machines by which the group's size went down and up. at_once: largest number
+    of nodes tainted at one time. room: smallest number of disruptions that the budgets allowed at
+    any time. lost: pods that ended without an eviction. ended: removals by result. sent_again:
+    operations that the tick re-sent."""
 
     lowered: int = 0
     raised: int = 0
@@ -73,24 +85,34 @@ class Watcher:
             self._say("killed", f"{made.function} at {made.killed_at}{self._about(made)}")
         if made.error or made.failed_messages:
             self.notes.failed.append(f"{made.function}: {made.error or 'gave its message back'}")
-        again = made.answer.get("swept", ()) if made.function == "tick" and isinstance(made.answer, dict) else ()
+        again = (
+            made.answer.get("swept", ())
+            if made.function == "tick" and isinstance(made.answer, dict)
+            else ()
+        )
         for operation in again:
             self.notes.sent_again += 1
             self._say(
                 "outscaler",
-                f"tick: no executor works on the removal of {self._planned.get(operation, operation)} "
+                "tick: no executor works on the removal of "
+                f"{self._planned.get(operation, operation)} "
                 "any more; its message is sent again",
             )
 
     def _about(self, made: Invocation) -> str:
         named = [json.loads(body).get("operation", "") for body in made.bodies]
-        return "".join(f", removing {self._planned[each]}" for each in named if each in self._planned)
+        return "".join(
+            f", removing {self._planned[each]}" for each in named if each in self._planned
+        )
 
     # -- table
 
     def _see_operations(self) -> None:
         for operation in self._world.operations():
-            if operation.spec.id in self._planned or operation.spec.kind is not OperationKind.DELETE_NODES:
+            if (
+                operation.spec.id in self._planned
+                or operation.spec.kind is not OperationKind.DELETE_NODES
+            ):
                 continue
             (target,) = operation.spec.targets
             self._planned[operation.spec.id] = target.node
@@ -127,7 +149,10 @@ class Watcher:
                 self.notes.refused += 1
                 self._say("cluster", f"{pod} may not be evicted now: its budget allows no more")
         if named := {app: number for app, number in sorted(granted.items()) if app}:
-            self._say("cluster", "evicted: " + ", ".join(f"{number} of {app}" for app, number in named.items()))
+            self._say(
+                "cluster",
+                "evicted: " + ", ".join(f"{number} of {app}" for app, number in named.items()),
+            )
 
     def _app(self, pod: str) -> str:
         return next((app.name for app in self._apps if pod.startswith(f"{app.name}-")), "")
@@ -173,7 +198,8 @@ def healthy(pods: Sequence[KubeObject], app: str) -> int:
     return sum(
         is_true(pod, "Ready")
         for pod in pods
-        if pod["metadata"].get("labels", {}).get("app") == app and "deletionTimestamp" not in pod["metadata"]
+        if pod["metadata"].get("labels", {}).get("app") == app
+        and "deletionTimestamp" not in pod["metadata"]
     )
 
 
@@ -214,7 +240,9 @@ def expectations(world: RoughWorld, notes: Notes, nodes: int) -> Iterator[Expect
         f"size lowered by {notes.lowered}, raised by {notes.raised}",
     )
     yield Expectation(
-        "no disruption budget was overrun", notes.room >= 0, "never" if notes.room >= 0 else f"by {-notes.room} pods"
+        "no disruption budget was overrun",
+        notes.room >= 0,
+        "never" if notes.room >= 0 else f"by {-notes.room} pods",
     )
     yield _is("no pod ended without having been evicted", notes.lost, [], f"{len(notes.lost)} did")
     run = {app.name: healthy(pods, app.name) for app in apps(nodes)}
@@ -222,9 +250,14 @@ def expectations(world: RoughWorld, notes: Notes, nodes: int) -> Iterator[Expect
         "every pod runs elsewhere",
         (run, world.pending(), healthy(pods, BIG)),
         ({app.name: app.replicas for app in apps(nodes)}, (), 0),
-        ", ".join(f"{number} of {name}" for name, number in run.items()) + f", {len(world.pending())} pending",
+        ", ".join(f"{number} of {name}" for name, number in run.items())
+        + f", {len(world.pending())} pending",
     )
-    yield Expectation(f"at most {PARALLEL} nodes were drained at once", notes.at_once <= PARALLEL, f"{notes.at_once}")
+    yield Expectation(
+        f"at most {PARALLEL} nodes were drained at once",
+        notes.at_once <= PARALLEL,
+        f"{notes.at_once}",
+    )
     left = leftovers(kube.list("nodes"))
     yield _is("no taint, cordon or annotation is left", left, [], f"{len(left)} nodes")
     yield _is("no operation is open", world.operations(), (), f"{len(world.operations())}")
@@ -247,8 +280,8 @@ def _is(words: str, found: object, right: object, seen: str) -> Expectation:
 
 
 def figures(world: RoughWorld, notes: Notes, seconds: float) -> Iterator[tuple[str, int, str]]:
-    """Return (name, amount, description). seconds: virtual ones, from the end of the big pods to the end of the last
-    node."""
+    """Return (name, amount, description). seconds: virtual ones, from the end of the big pods to
+    the end of the last node."""
     yield "minutes of virtual time", round(seconds / 60.0), ""
     yield (
         "functions killed",
@@ -278,8 +311,8 @@ Put = Callable[[str], None]
 
 
 def tell(nodes: int, seed: int, put: Put) -> int:
-    """Run it. Returns 0 if all expectations are met, otherwise 1. nodes: how many are to be removed. seed: of the
-    random faults."""
+    """Run it. Returns 0 if all expectations are met, otherwise 1. nodes: how many are to be
+    removed. seed: of the random faults."""
     with RoughWorld(Random(seed)) as world:
         began = world.clock()
 
@@ -311,13 +344,17 @@ def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> No
     )
     say(
         "cluster",
-        f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; also {small}",
+        (
+            f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of "
+            f"{drain_fixture.BIG}; also {small}"
+        ),
     )
     world.seed(drain_fixture.new_nodes())
     world.step(_START_UP)
     say(
         "cluster",
-        f"{drain_fixture.STAY} nodes of group {drain_fixture.NEW} have joined; {len(world.nodes())} nodes, "
+        f"{drain_fixture.STAY} nodes of group {drain_fixture.NEW} have joined; "
+        f"{len(world.nodes())} nodes, "
         f"{len(world.pending())} pods without one",
     )
     world.apply_policy(drain_fixture.POLICY)
@@ -329,7 +366,10 @@ def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str]
     say("you", f"kubectl scale {drain_fixture.BIG} to 0: {nodes} nodes are hardly used any more")
     say(
         "you",
-        f"from here on a function dies at a checkpoint with {DEADLY:.0%}, and a message comes twice with {TWICE:.0%}",
+        (
+            f"from here on a function dies at a checkpoint with {DEADLY:.0%}, and a message comes "
+            f"twice with {TWICE:.0%}"
+        ),
     )
     world.scale(drain_fixture.BIG, 0)
     world.rough = True
@@ -337,12 +377,16 @@ def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str]
 
 
 def _until_quiet(world: RoughWorld) -> None:
-    """Run until the nodes are gone and, for a while, no operation is running and no node is tainted; or until the time
-    limit."""
+    """Run until the nodes are gone and, for a while, no operation is running and no node is
+    tainted; or until the time limit."""
     end, quiet = world.clock() + LIMIT, 0.0
     while quiet < _QUIET and world.clock() < end:
         world.step(_QUIET / 3)
-        busy = world.size(drain_fixture.OLD) > 0 or world.operations() or leftovers(world.kube.list("nodes"))
+        busy = (
+            world.size(drain_fixture.OLD) > 0
+            or world.operations()
+            or leftovers(world.kube.list("nodes"))
+        )
         quiet = 0.0 if busy else quiet + _QUIET / 3
 
 

@@ -1,7 +1,8 @@
 """One emulated account with its scaling groups and stock, on a given clock.
 
-It has no HTTP: a test sets up and inspects the account with this object, while the program under test uses the API
-(server.py). Ids come from counters and nothing is random, so two runs are identical, including ids.
+It has no HTTP: a test sets up and inspects the account with this object, while the program under
+test uses the API (server.py). Ids come from counters and nothing is random, so two runs are
+identical, including ids.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ TYPES = (
 class AlicloudCloud:
     """The account, in one region. lock: acquire it to change anything while a server is running.
 
-    stock: (instance type, zone) -> number left; types that are not listed are unlimited. quota: machines in the
-    account, None for no limit. hides_inactive: queries by id omit groups that are not Active, as the vendor permits.
-    takes_empty_removals: a removal that lists only invalid instances is accepted instead of refused if they may be
-    ignored (the vendor does not document which). prices: instance type -> hourly price, by default of its size.
-    spot_prices: (instance type, zone) -> hourly price. currency: of all prices. price_answer: replaces the PriceInfo of
-    every answer. interruptions: (instance type, zone) -> the InterruptRateDesc of its preemptible instances, 0-3% if
-    not given; "" if none are offered. lag: queries for groups and instances return the state of that many seconds ago,
-    and up to half as much more; activities are up to date.
+    stock: (instance type, zone) -> number left; types that are not listed are unlimited. quota:
+    machines in the account, None for no limit. hides_inactive: queries by id omit groups that are
+    not Active, as the vendor permits. takes_empty_removals: a removal that lists only invalid
+    instances is accepted instead of refused if they may be ignored (the vendor does not document
+    which). prices: instance type -> hourly price, by default of its size.
+    spot_prices: (instance type, zone) -> hourly price. currency: of all prices. price_answer:
+    replaces the PriceInfo of
+    every answer. interruptions: (instance type, zone) -> the InterruptRateDesc of its preemptible
+    instances, 0-3% if not given; "" if none are offered. lag: queries for groups and instances
+    return the state of that many seconds ago, and up to half as much more; activities are up to
+    date.
     """
 
     def __init__(
@@ -59,7 +63,12 @@ class AlicloudCloud:
         account: str = ACCOUNT,
         times: AlicloudDurations | None = None,
     ) -> None:
-        self.clock, self.region, self.account, self.times = clock, region, account, times or AlicloudDurations()
+        self.clock, self.region, self.account, self.times = (
+            clock,
+            region,
+            account,
+            times or AlicloudDurations(),
+        )
         self.lock = threading.RLock()
         self.groups: dict[str, AlicloudGroup] = {}
         self.configurations: dict[str, Configuration] = {}
@@ -97,9 +106,9 @@ class AlicloudCloud:
         spot: str = "NoSpot",
         remedy: bool = False,
     ) -> AlicloudGroup:
-        """Add a group with `size` machines in service. template: machines use a launch template instead of a scaling
-        configuration. tags: of the group. machine_tags: of its configuration or template. remedy: its
-        SpotInstanceRemedy."""
+        """Add a group with `size` machines in service. template: machines use a launch template
+        instead of a scaling configuration. tags: of the group. machine_tags: of its configuration
+        or template. remedy: its SpotInstanceRemedy."""
         with self.lock:
             made = AlicloudGroup(
                 self.number("asg"),
@@ -113,12 +122,16 @@ class AlicloudCloud:
                 remedy=remedy,
             )
             if template:
-                first = AlicloudTemplate(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
+                first = AlicloudTemplate(
+                    self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {})
+                )
                 self.templates[first.id, 1] = first
                 made.template, made.template_version = first.id, "Default"
                 made.overrides = types if len(types) > 1 else ()
             else:
-                first_ = Configuration(self.number("asc"), made.id, types, disk, spot, dict(machine_tags or {}))
+                first_ = Configuration(
+                    self.number("asc"), made.id, types, disk, spot, dict(machine_tags or {})
+                )
                 self.configurations[first_.id] = first_
                 made.configuration = first_.id
             self.groups[made.id] = made
@@ -126,7 +139,13 @@ class AlicloudCloud:
             return made
 
     def add_machines(
-        self, group: str, count: int, *, state: str = "InService", creation: str = "AutoCreated", zone: str = ""
+        self,
+        group: str,
+        count: int,
+        *,
+        state: str = "InService",
+        creation: str = "AutoCreated",
+        zone: str = "",
     ) -> list[str]:
         """Add long-running machines without changing the desired capacity. Returns their ids."""
         with self.lock:
@@ -163,7 +182,8 @@ class AlicloudCloud:
             self.groups[group].fates += [fate] * times
 
     def delete_group(self, group: str) -> None:
-        """Delete the group with all its machines, as a person would. It is Deleting at once and gone a while later."""
+        """Delete the group with all its machines, as a person would. It is Deleting at
+        once and gone a while later."""
         with self.lock:
             held = self.groups[group]
             held.state, held.gone_at = "Deleting", self.clock() + self.times.delete_group
@@ -171,10 +191,12 @@ class AlicloudCloud:
                 machine.state = "Removing"
 
     def interrupt(self, machine: str) -> float:
-        """Announce that ECS takes back a preemptible machine. Returns when it does, in epoch seconds.
+        """Announce that ECS takes back a preemptible machine. Returns when
+        it does, in epoch seconds.
 
-        It is then gone at ECS, and ESS lists it until its next health check, which removes it and makes another. With
-        `remedy` ESS makes another at once, or when its running activity has ended."""
+        It is then gone at ECS, and ESS lists it until its next health check, which
+        removes it and makes another. With `remedy` ESS makes another at once, or when its
+        running activity has ended."""
         with self.lock:
             self.step()
             found, now = self.machine(machine), self.clock()
@@ -188,7 +210,8 @@ class AlicloudCloud:
             return found.released_at
 
     def sicken(self, machine: str, *, at_once: bool = False) -> None:
-        """Stop a machine behind the back of ESS, whose next health check replaces it. at_once: this check is now."""
+        """Stop a machine behind the back of ESS, whose next health check replaces it.
+        at_once: this check is now."""
         with self.lock:
             self.step()
             found = self.machine(machine)
@@ -199,8 +222,9 @@ class AlicloudCloud:
                 self.step()
 
     def sell_out(self, *, group: str = "", kind: str = "", zone: str = "") -> None:
-        """Let ECS have no more machines: of this group's types in its zones, of one type, in one zone, or of all.
-        Scale-outs that need them fail with OperationDenied.NoStock until restock()."""
+        """Let ECS have no more machines: of this group's types in its zones, of one type,
+        in one zone, or of all. Scale-outs that need them fail with
+        OperationDenied.NoStock until restock()."""
         with self.lock:
             self.stock |= dict.fromkeys(self._places(group, kind, zone), 0)
 
@@ -214,21 +238,39 @@ class AlicloudCloud:
         groups = [self.groups[group]] if group else list(self.groups.values())
         kinds = self.candidates(groups[0]) if group else tuple(self.types)
         zones = dict.fromkeys(name for each in groups for name in each.zones)
-        return [(each, name) for each in kinds for name in zones if kind in ("", each) and zone in ("", name)]
+        return [
+            (each, name)
+            for each in kinds
+            for name in zones
+            if kind in ("", each) and zone in ("", name)
+        ]
 
     def redefine(
-        self, group: str, *, types: tuple[str, ...] = (), spot: str = "", tags: Mapping[str, str] | None = None
+        self,
+        group: str,
+        *,
+        types: tuple[str, ...] = (),
+        spot: str = "",
+        tags: Mapping[str, str] | None = None,
     ) -> str:
-        """Give the group a new active scaling configuration, or its launch template a new default version, as a person
-        does; its machines stay as they are. What is not given stays. Returns the configuration's id, or the version."""
+        """Give the group a new active scaling configuration, or its launch template a new default
+        version, as a person does; its machines stay as they are. What is not given stays. Returns
+        the configuration's id, or the version."""
         with self.lock:
             held = self.groups[group]
             if held.template:
                 old = self.template(held.template, "Default")
-                number = max(version for name, version in self.templates if name == held.template) + 1
+                number = (
+                    max(version for name, version in self.templates if name == held.template) + 1
+                )
                 old.default = False
                 self.templates[held.template, number] = AlicloudTemplate(
-                    held.template, number, (*types, old.type)[0], old.disk, spot or old.spot, dict(tags or old.tags)
+                    held.template,
+                    number,
+                    (*types, old.type)[0],
+                    old.disk,
+                    spot or old.spot,
+                    dict(tags or old.tags),
                 )
                 return str(number)
             before = self.configurations[held.configuration]
@@ -281,17 +323,22 @@ class AlicloudCloud:
     def machines(self) -> list[AlicloudMachine]:
         """Return all machines of all groups."""
         with self.lock:
-            return [machine for group in self.groups.values() for machine in group.machines.values()]
+            return [
+                machine for group in self.groups.values() for machine in group.machines.values()
+            ]
 
     def template(self, id_: str, version: str) -> AlicloudTemplate:
-        """Return a version of a launch template by number, `Default` or `Latest` ("" is Default). Raises Refused if it
-        does not exist."""
+        """Return a version of a launch template by number, `Default` or `Latest` ("" is Default).
+        Raises Refused if it does not exist."""
         held = [each for (name, _), each in self.templates.items() if name == id_]
         by_name = {"Latest": held[-1:], "Default": [each for each in held if each.default]}
-        found = by_name.get(version or "Default", [each for each in held if str(each.version) == version])
+        found = by_name.get(
+            version or "Default", [each for each in held if str(each.version) == version]
+        )
         if not found:
             raise AlicloudRefusedError(
-                "InvalidLaunchTemplateId.NotFound", f"launch template {id_} version {version} does not exist"
+                "InvalidLaunchTemplateId.NotFound",
+                f"launch template {id_} version {version} does not exist",
             )
         return found[0]
 
@@ -302,15 +349,16 @@ class AlicloudCloud:
         return self.configurations[group.configuration].types
 
     def definition(self, group: AlicloudGroup) -> tuple[int, str]:
-        """Return the version of the launch template, 0 for a configuration, and the spot strategy of a new machine."""
+        """Return the version of the launch template, 0 for a configuration, and the spot
+        strategy of a new machine."""
         if group.template:
             made = self.template(group.template, group.template_version)
             return made.version, made.spot
         return 0, self.configurations[group.configuration].spot
 
     def price(self, kind: str, *, spot: bool = False, zone: str = "") -> float:
-        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth, unless spot_prices
-        has another price for the zone."""
+        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth,
+        unless spot_prices has another price for the zone."""
         if spot and (kind, zone) in self.spot_prices:
             return self.spot_prices[kind, zone]
         size = self.types[kind]

@@ -1,9 +1,11 @@
-"""An emulated Alibaba Cloud account attached to a simulated cluster, for LocalWorld and live emulations.
+"""An emulated Alibaba Cloud account attached to a simulated cluster, for
+LocalWorld and live emulations.
 
 account = AlicloudAccount()
 with LocalWorld(clouds=(account,)) as world:
     burst = account.cloud.add_group("burst", most=5)
-    world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider: alicloud, id: burst.id})
+    world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider:
+    alicloud, id: burst.id})
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from collections.abc import Callable
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.iam import Policy
 from infra.emulators.alicloud.models import AlicloudDurations
-from infra.emulators.alicloud.node_registration import AlicloudNodeRegistration, AlicloudRegistrationOptions
+from infra.emulators.alicloud.node_registration import (
+    AlicloudNodeRegistration,
+    AlicloudRegistrationOptions,
+)
 from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
@@ -26,7 +31,8 @@ KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-a
 
 
 class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
-    """One account with one key, served on loopback. policy: the permissions of the key, None for all.
+    """One account with one key, served on loopback. policy: the permissions
+    of the key, None for all.
 
     `cloud` and `server` exist once the account is attached to a clock.
     """
@@ -42,7 +48,8 @@ class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
         self._times, self._ways, self._tls, self._policy = times, ways, tls, policy
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Create the account on that clock. Returns the controller that makes its instances Nodes of that cluster."""
+        """Create the account on that clock. Returns the controller that makes its
+        instances Nodes of that cluster."""
         self._cloud = AlicloudCloud(clock, times=self._times)
         self._server = AlicloudServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
@@ -50,7 +57,9 @@ class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
 
     def secret(self, key: str = KEY_ID) -> str:
         """Return the text of the secret that `settings` names."""
-        return json.dumps({"accessKeyId": key, "accessKeySecret": self.server.ring.keys[key].secret})
+        return json.dumps(
+            {"accessKeyId": key, "accessKeySecret": self.server.ring.keys[key].secret}
+        )
 
     def secrets(self) -> dict[str, str]:
         """Return that secret by its name."""

@@ -1,6 +1,7 @@
 """Processes every call of the emulated API: authentication, throttling, permission, action, log.
 
-One host serves all products. The version in a call identifies the product; paths identify the metadata service.
+One host serves all products. The version in a call identifies the product; paths
+identify the metadata service.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import msgspec
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.authentication import AlicloudAuthenticator
 from infra.emulators.alicloud.errors import AlicloudRefusedError
-from infra.emulators.alicloud.fault_injection import OVER_LIMIT, REFUSALS, RETRY_MILLISECONDS, WRITES, milliseconds
+from infra.emulators.alicloud.fault_injection import (
+    OVER_LIMIT,
+    REFUSALS,
+    RETRY_MILLISECONDS,
+    WRITES,
+    milliseconds,
+)
 from infra.emulators.alicloud.handlers import OLD, STS, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing
 from infra.emulators.alicloud.metadata import Metadata
@@ -31,7 +38,13 @@ from infra.emulators.vendor_common.fault_injection import (
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 Json = dict[str, Any]
-_PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", "2016-04-28": "vpc", STS: "sts"}
+_PRODUCTS = {
+    "2014-08-28": "ess",
+    "2022-02-22": "ess",
+    "2014-05-26": "ecs",
+    "2016-04-28": "vpc",
+    STS: "sts",
+}
 
 
 class AlicloudLoggedRequest(msgspec.Struct, frozen=True):
@@ -59,7 +72,11 @@ class AlicloudLoggedRequest(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """Return it as a line without signature or token."""
-        parts = [f"{name}={value}" for name, value in sorted(self.parameters.items()) if name not in _SIGNING]
+        parts = [
+            f"{name}={value}"
+            for name, value in sorted(self.parameters.items())
+            if name not in _SIGNING
+        ]
         return " ".join((self.method, self.permission, *parts))
 
 
@@ -79,9 +96,10 @@ _SIGNING = frozenset(
 
 
 class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
-    """The API of an account. seen: confidential texts that were transmitted (signatures, tokens) and must not appear in
-    any output. text_values: numbers and booleans in responses are sent as text. unseen: how often DescribeInstances was
-    answered with an empty list because the key lacks the permission, as the vendor documents."""
+    """The API of an account. seen: confidential texts that were transmitted (signatures, tokens)
+    and must not appear in any output. text_values: numbers and booleans in responses are sent as
+    text. unseen: how often DescribeInstances was answered with an empty list because the key lacks
+    the permission, as the vendor documents."""
 
     def __init__(self, cloud: AlicloudCloud) -> None:
         super().__init__(
@@ -95,17 +113,24 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
         self.seen: set[str] = set()
         self.text_values = False
         self.unseen = 0
-        self._gate, self._sts = AlicloudAuthenticator(self.ring, cloud.clock), Sts(self.ring, cloud.clock)
+        self._gate, self._sts = (
+            AlicloudAuthenticator(self.ring, cloud.clock),
+            Sts(self.ring, cloud.clock),
+        )
         self._actions = AlicloudHandlers(cloud)
         self._served = 0
 
     def handle(self, incoming: Incoming) -> Answer:
         """Handle one parsed request."""
-        return self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)
+        return (
+            self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)
+        )
 
     def _metadata(self, incoming: Incoming) -> Answer:
         status, text = self.metadata.answer(incoming)
-        self._note(incoming, f"metadata {incoming.path}", "", {}, "" if status == 200 else str(status))
+        self._note(
+            incoming, f"metadata {incoming.path}", "", {}, "" if status == 200 else str(status)
+        )
         return Answer(status, text.encode(), {"Content-Type": "text/plain"})
 
     def _call(self, incoming: Incoming) -> Answer:
@@ -120,7 +145,10 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
             made = {} if fault in NEVER_RECEIVED else self._do(incoming, action, version, sent)
             answer = Answer(200, _bytes({"RequestId": request_id, **self._shaped(made, version)}))
         except VendorRefusedError as problem:
-            code, answer = problem.code, self.refusal(problem, request_id, incoming.headers.get("host", ""))
+            code, answer = (
+                problem.code,
+                self.refusal(problem, request_id, incoming.headers.get("host", "")),
+            )
         self._note(incoming, action, version, sent, code)
         return spoilt(answer, fault)
 
@@ -144,7 +172,10 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
     def _allow(self, key: AlicloudKey, action: str, version: str, sent: Mapping[str, str]) -> None:
         name, resource = f"{_PRODUCTS.get(version, '')}:{action}", "*"
         if action == "RebootInstance":
-            resource = f"acs:ecs:{self.cloud.region}:{self.cloud.account}:instance/{sent.get('InstanceId', '')}"
+            resource = (
+                f"acs:ecs:{self.cloud.region}:{self.cloud.account}:instance/"
+                f"{sent.get('InstanceId', '')}"
+            )
         elif action in WRITES:
             group = sent.get("ScalingGroupId", "")
             resource = f"acs:ess:{self.cloud.region}:{self.cloud.account}:scalinggroup/{group}"
@@ -158,7 +189,9 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
     def _shaped(self, made: Json, version: str) -> Json:
         return as_text(made) if self.text_values and version != STS else made
 
-    def refusal(self, problem: VendorRefusedError, request_id: str = "LOCAL", host: str = "") -> Answer:
+    def refusal(
+        self, problem: VendorRefusedError, request_id: str = "LOCAL", host: str = ""
+    ) -> Answer:
         """Return the response of an error."""
         body: Json = {
             "RequestId": request_id,
@@ -169,10 +202,14 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
         }
         if problem.status == 403:
             body["AccessDeniedDetail"] = {"NoPermissionType": "ImplicitDeny"}
-        after = {} if problem.retry_after is None else {"x-acs-retry-after": str(problem.retry_after)}
+        after = (
+            {} if problem.retry_after is None else {"x-acs-retry-after": str(problem.retry_after)}
+        )
         return Answer(problem.status, _bytes(body), after)
 
-    def _note(self, incoming: Incoming, action: str, version: str, sent: Mapping[str, str], code: str) -> None:
+    def _note(
+        self, incoming: Incoming, action: str, version: str, sent: Mapping[str, str], code: str
+    ) -> None:
         claimed = claim(incoming)
         if claimed is not None:
             self.seen |= {text for text in (claimed.signature, claimed.token) if text}

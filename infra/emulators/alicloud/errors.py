@@ -1,4 +1,6 @@
-"""Error responses of the emulated Alibaba Cloud: a code, and an HTTP status that clients should not rely on."""
+"""Error responses of the emulated Alibaba Cloud: a code, and an HTTP status that
+clients should not rely on.
+"""
 
 from __future__ import annotations
 

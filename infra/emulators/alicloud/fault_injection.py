@@ -1,5 +1,5 @@
-"""Errors that the emulated Alibaba Cloud returns: injected ones (vendor_common/fault_injection.py), and those of a rate
-limit (vendor_common/throttle.py).
+"""Errors that the emulated Alibaba Cloud returns: injected ones (vendor_common/fault_injection.py),
+and those of a rate limit (vendor_common/throttle.py).
 
 The vendor throttles with HTTP 400 and a code and, for newer products, a header in milliseconds.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusal
 
-WRITES = frozenset({"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances", "RebootInstance"})
+WRITES = frozenset(
+    {"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances", "RebootInstance"}
+)
 RETRY_MILLISECONDS = 7000
 REFUSALS = {
     VendorFault.UNAUTHORIZED: VendorRefusal(404, code="InvalidAccessKeyId.NotFound"),

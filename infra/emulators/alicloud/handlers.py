@@ -1,7 +1,8 @@
-"""The API's actions: map parameters to a response in the form of the newest version (`older` in serializers.py makes
-the older form).
+"""The API's actions: map parameters to a response in the form of the newest version (`older` in
+serializers.py makes the older form).
 
-Each checks its parameters as the vendor does: page sizes, numbers of ids, filters that exclude each other.
+Each checks its parameters as the vendor does: page sizes, numbers of ids, filters
+that exclude each other.
 """
 
 from __future__ import annotations
@@ -58,18 +59,22 @@ class Sent(msgspec.Struct, frozen=True):
         try:
             return int(text)
         except ValueError:
-            raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is no integer") from None
+            raise AlicloudRefusedError(
+                "InvalidParameter", f"{name}={text!r} is no integer"
+            ) from None
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return a boolean parameter, in any letter case."""
         text = self.values.get(name, str(default)).lower()
         if text not in {"true", "false"}:
-            raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is neither true nor false")
+            raise AlicloudRefusedError(
+                "InvalidParameter", f"{name}={text!r} is neither true nor false"
+            )
         return text == "true"
 
     def many(self, name: str, most: int) -> tuple[str, ...]:
-        """Return a list `Name.1`, `Name.2`. The old version of ESS uses singular names. Raises Refused if there are too
-        many."""
+        """Return a list `Name.1`, `Name.2`. The old version of ESS uses singular names. Raises
+        Refused if there are too many."""
         singular = name.removesuffix("s") if self.version == OLD else name
         found = sorted(
             (int(key.removeprefix(f"{singular}.")), value)
@@ -81,18 +86,27 @@ class Sent(msgspec.Struct, frozen=True):
         return tuple(value for _, value in found)
 
 
-def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json], most: int = 50) -> Json:
+def _page(
+    sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json], most: int = 50
+) -> Json:
     number, size = sent.number("PageNumber", 1), sent.number("PageSize", 10)
     if number < 1 or not 1 <= size <= most:
         raise AlicloudRefusedError(
-            "InvalidParameter", f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page"
+            "InvalidParameter",
+            f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page",
         )
     part = found[(number - 1) * size : number * size]
-    return {"TotalCount": len(found), "PageNumber": number, "PageSize": size, name: [shape(each) for each in part]}
+    return {
+        "TotalCount": len(found),
+        "PageNumber": number,
+        "PageSize": size,
+        name: [shape(each) for each in part],
+    }
 
 
 def _json_list(sent: Sent, name: str) -> frozenset[str] | None:
-    """Return a list of at most 100 texts that is sent as JSON; None if it is absent, which is no filter."""
+    """Return a list of at most 100 texts that is sent as JSON; None if it is
+    absent, which is no filter."""
     if not sent.text(name):
         return None
     try:
@@ -138,12 +152,19 @@ class AlicloudHandlers:
         """Return an action. Raises Refused if the product does not have it in that version."""
         found = self._table.get(version, {}).get(action)
         if found is None:
-            raise AlicloudRefusedError("InvalidAction.NotFound", f"Specified api is not found: {action} of {version}")
+            raise AlicloudRefusedError(
+                "InvalidAction.NotFound", f"Specified api is not found: {action} of {version}"
+            )
         return found
 
     def _here(self, sent: Sent) -> list[AlicloudGroup]:
-        """Return the groups of the requested region. For another region the vendor returns no groups and no error."""
-        return list(self._cloud.shown().values()) if sent.must("RegionId") == self._cloud.region else []
+        """Return the groups of the requested region. For another region the vendor
+        returns no groups and no error."""
+        return (
+            list(self._cloud.shown().values())
+            if sent.must("RegionId") == self._cloud.region
+            else []
+        )
 
     def _groups(self, sent: Sent) -> Json:
         ids, found = sent.many("ScalingGroupIds", 20), self._here(sent)
@@ -183,9 +204,15 @@ class AlicloudHandlers:
         return _page(sent, "ScalingConfigurations", found, configuration_json)
 
     def _activities(self, sent: Sent) -> Json:
-        group, ids, status = sent.text("ScalingGroupId"), sent.many("ScalingActivityIds", 20), sent.text("StatusCode")
+        group, ids, status = (
+            sent.text("ScalingGroupId"),
+            sent.many("ScalingActivityIds", 20),
+            sent.text("StatusCode"),
+        )
         if bool(group) == bool(ids):
-            raise AlicloudRefusedError("InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given")
+            raise AlicloudRefusedError(
+                "InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given"
+            )
         here = self._cloud.groups.values() if sent.must("RegionId") == self._cloud.region else ()
         found = [
             each
@@ -206,7 +233,9 @@ class AlicloudHandlers:
             sent.text("ActivityMetadata"),
             mode == "PlanOnly",
         )
-        return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.adjust(order))
+        return self._orders.once(
+            sent.text("ClientToken"), order, lambda: self._orders.adjust(order)
+        )
 
     def _modify(self, sent: Sent) -> Json:
         sent.must("DesiredCapacity")  # the only attribute that is emulated
@@ -220,49 +249,79 @@ class AlicloudHandlers:
             sent.flag("IgnoreInvalidInstance"),
             sent.text("RemovePolicy") == "recycle",
         )
-        return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.remove(order))
+        return self._orders.once(
+            sent.text("ClientToken"), order, lambda: self._orders.remove(order)
+        )
 
     def _types(self, sent: Sent) -> Json:
-        names = sent.many("InstanceTypes", 10)  # RegionId is missing in the current API model, but clients send it
+        # RegionId is missing in the current API model, but clients send it
+        names = sent.many("InstanceTypes", 10)
         known = [kind for kind in self._cloud.types.values() if not names or kind.id in names]
-        most, start = sent.number("MaxResults", 1600), sent.number("NextToken", 0) if sent.text("NextToken") else 0
+        most, start = (
+            sent.number("MaxResults", 1600),
+            sent.number("NextToken", 0) if sent.text("NextToken") else 0,
+        )
         if not 1 <= most <= 1600:
             raise AlicloudRefusedError("InvalidParameter", f"MaxResults={most}: 1 to 1600")
         more = str(start + most) if start + most < len(known) else ""
         return {
-            "InstanceTypes": {"InstanceType": [type_json(each) for each in known[start : start + most]]},
+            "InstanceTypes": {
+                "InstanceType": [type_json(each) for each in known[start : start + most]]
+            },
             "NextToken": more,
         }
 
     def _switches(self, sent: Sent) -> Json:
         here = sent.must("RegionId") == self._cloud.region
-        zones = sorted({zone for group in self._cloud.groups.values() for zone in group.zones}) if here else []
+        zones = (
+            sorted({zone for group in self._cloud.groups.values() for zone in group.zones})
+            if here
+            else []
+        )
         wanted = sent.text("VSwitchId")
         listed = [
             {"VSwitchId": f"vsw-{zone}", "ZoneId": zone, "Status": "Available"}
             for zone in zones
             if wanted in ("", f"vsw-{zone}")
         ]
-        return {"TotalCount": len(listed), "PageNumber": 1, "PageSize": 10, "VSwitches": {"VSwitch": listed[:10]}}
+        return {
+            "TotalCount": len(listed),
+            "PageNumber": 1,
+            "PageSize": 10,
+            "VSwitches": {"VSwitch": listed[:10]},
+        }
 
     def _price(self, sent: Sent) -> Json:
-        if sent.text("ResourceType") not in ("", "instance") or sent.text("PriceUnit") not in ("", "Hour"):
-            raise AlicloudRefusedError("InvalidParameter", "only hourly prices of instances are emulated")
+        if sent.text("ResourceType") not in ("", "instance") or sent.text("PriceUnit") not in (
+            "",
+            "Hour",
+        ):
+            raise AlicloudRefusedError(
+                "InvalidParameter", "only hourly prices of instances are emulated"
+            )
         sent.must("RegionId")
         name, strategy = sent.must("InstanceType"), sent.text("SpotStrategy") or "NoSpot"
         if name not in self._cloud.types:
-            raise AlicloudRefusedError("InvalidInstanceType.ValueNotSupported", f"InstanceType={name} is not supported")
+            raise AlicloudRefusedError(
+                "InvalidInstanceType.ValueNotSupported", f"InstanceType={name} is not supported"
+            )
         if strategy not in ("NoSpot", "SpotWithPriceLimit", "SpotAsPriceGo"):
             raise AlicloudRefusedError("InvalidParameter", f"SpotStrategy={strategy} is not valid")
         if self._cloud.price_answer is not None:
             return {"PriceInfo": self._cloud.price_answer}
         return price_json(
-            self._cloud.price(name, spot=strategy != "NoSpot", zone=sent.text("ZoneId")), self._cloud.currency
+            self._cloud.price(name, spot=strategy != "NoSpot", zone=sent.text("ZoneId")),
+            self._cloud.currency,
         )
 
     def _ecs_instances(self, sent: Sent) -> Json:
-        """Execute DescribeInstances for the machines of scaling groups, the only ones of the account."""
-        now, reason, ids = self._cloud.clock(), sent.text("LockReason"), _json_list(sent, "InstanceIds")
+        """Execute DescribeInstances for the machines of scaling groups, the
+        only ones of the account."""
+        now, reason, ids = (
+            self._cloud.clock(),
+            sent.text("LockReason"),
+            _json_list(sent, "InstanceIds"),
+        )
         here = self._cloud.machines() if sent.must("RegionId") == self._cloud.region else []
         found = [
             instance_json(machine, self._cloud.region, now)
@@ -272,8 +331,13 @@ class AlicloudHandlers:
             and (not reason or (machine.announced and reason == RECYCLING))
         ]
         if sent.flag("DryRun"):
-            raise AlicloudRefusedError("DryRunOperation", "Request validation has been passed with DryRun flag set.")
-        most, start = sent.number("MaxResults", 10), sent.number("NextToken", 0) if sent.text("NextToken") else 0
+            raise AlicloudRefusedError(
+                "DryRunOperation", "Request validation has been passed with DryRun flag set."
+            )
+        most, start = (
+            sent.number("MaxResults", 10),
+            sent.number("NextToken", 0) if sent.text("NextToken") else 0,
+        )
         most = min(100, max(10, most))
         more = str(start + most) if start + most < len(found) else ""
         return {
@@ -291,7 +355,8 @@ class AlicloudHandlers:
             name: {
                 kind: text
                 for kind in self._cloud.types
-                if (not kinds or kind in kinds) and (text := self._cloud.interruptions.get((kind, name), "0-3%"))
+                if (not kinds or kind in kinds)
+                and (text := self._cloud.interruptions.get((kind, name), "0-3%"))
             }
             for name in zones
             if zone in ("", name)
@@ -301,12 +366,17 @@ class AlicloudHandlers:
     def _reboot(self, sent: Sent) -> Json:
         id_ = sent.must("InstanceId")
         sent.flag("ForceStop")
-        machine = next((each for each in self._cloud.machines() if each.id == id_ and not each.released), None)
+        machine = next(
+            (each for each in self._cloud.machines() if each.id == id_ and not each.released), None
+        )
         if machine is None:
-            raise AlicloudRefusedError("InvalidInstanceId.NotFound", f"the instance {id_} does not exist")
+            raise AlicloudRefusedError(
+                "InvalidInstanceId.NotFound", f"the instance {id_} does not exist"
+            )
         if instance_status(machine, self._cloud.clock()) != "Running":
             raise AlicloudRefusedError(
-                "IncorrectInstanceStatus", "The current status of the resource does not support this operation."
+                "IncorrectInstanceStatus",
+                "The current status of the resource does not support this operation.",
             )
         self._cloud.reboot(id_)
         return {}
@@ -314,16 +384,25 @@ class AlicloudHandlers:
     def _templates(self, sent: Sent) -> Json:
         sent.must("RegionId")
         id_, versions = sent.must("LaunchTemplateId"), sent.many("LaunchTemplateVersion", 30)
-        held = [each for (name, _), each in sorted(self._cloud.templates.items(), reverse=True) if name == id_]
+        held = [
+            each
+            for (name, _), each in sorted(self._cloud.templates.items(), reverse=True)
+            if name == id_
+        ]
         if not held:
-            raise AlicloudRefusedError("InvalidLaunchTemplateId.NotFound", f"the launch template {id_} does not exist")
+            raise AlicloudRefusedError(
+                "InvalidLaunchTemplateId.NotFound", f"the launch template {id_} does not exist"
+            )
         if not all(each.isdigit() for each in versions):
             raise AlicloudRefusedError(
-                "InvalidParameter", "LaunchTemplateVersion: integers; DefaultVersion=true for the default"
+                "InvalidParameter",
+                "LaunchTemplateVersion: integers; DefaultVersion=true for the default",
             )
         default = sent.flag("DefaultVersion")
         found = [
-            each for each in held if (not versions or str(each.version) in versions) and (not default or each.default)
+            each
+            for each in held
+            if (not versions or str(each.version) in versions) and (not default or each.default)
         ]
         made = _page(sent, "Sets", found, template_json)
         return {**made, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": made.pop("Sets")}}

@@ -1,7 +1,7 @@
 """The account's RAM: access keys, sessions, and their permissions.
 
-Policy documents are evaluated as a customer would attach them (infra/alicloud/ram-policy.json is used), so tests prove
-that it grants enough and no more.
+Policy documents are evaluated as a customer would attach them (infra/alicloud/ram-policy.json is
+used), so tests prove that it grants enough and no more.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ class Policy(msgspec.Struct, frozen=True):
     statements: tuple[Statement, ...]
 
     def allows(self, action: str, resource: str) -> bool:
-        """Return whether the policy allows an action on a resource. action: `ess:RemoveInstances`. resource:
-        `acs:ess:region:account:scalinggroup/id`, or `*` if the action does not support resources; only a statement
-        for all resources covers `*`."""
-        fitting = [each for each in self.statements if _fits(each.actions, action) and _fits(each.resources, resource)]
+        """Return whether the policy allows an action on a resource. action: `ess:RemoveInstances`.
+        resource: `acs:ess:region:account:scalinggroup/id`, or `*` if the action does not support
+        resources; only a statement for all resources covers `*`."""
+        fitting = [
+            each
+            for each in self.statements
+            if _fits(each.actions, action) and _fits(each.resources, resource)
+        ]
         return bool(fitting) and all(each.allows for each in fitting)
 
 
@@ -48,7 +52,11 @@ def read_policy(text: str) -> Policy:
         raise ValueError(f'Version {document.get("Version")!r}: RAM knows "1"')
     return Policy(
         tuple(
-            Statement({"Allow": True, "Deny": False}[each["Effect"]], _many(each["Action"]), _many(each["Resource"]))
+            Statement(
+                {"Allow": True, "Deny": False}[each["Effect"]],
+                _many(each["Action"]),
+                _many(each["Resource"]),
+            )
             for each in document["Statement"]
         )
     )
@@ -72,10 +80,13 @@ class Role:
 
 
 class AlicloudKeyRing(VendorKeyRing[Policy]):
-    """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> valid tokens."""
+    """All keys, roles and identity tokens of the account. identities: OIDC
+    provider ARN -> valid tokens."""
 
     def __init__(self) -> None:
-        super().__init__(SessionTexts("STS.local{}", "local-session-secret-{}", "CAIS+local/session*{}~token=="))
+        super().__init__(
+            SessionTexts("STS.local{}", "local-session-secret-{}", "CAIS+local/session*{}~token==")
+        )
         self.roles: dict[str, Role] = {}
         self.identities: dict[str, set[str]] = {}
 

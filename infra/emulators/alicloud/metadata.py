@@ -35,7 +35,9 @@ class Metadata:
             return self._token(incoming.headers.get(_TTL, ""))
         if incoming.method != "GET" or not incoming.path.startswith(_PREFIX):
             return 404, "Not Found"
-        if self.hardened and self._clock() >= self._tokens.get(incoming.headers.get(_TOKEN, ""), 0.0):
+        if self.hardened and self._clock() >= self._tokens.get(
+            incoming.headers.get(_TOKEN, ""), 0.0
+        ):
             return 403, "Forbidden"
         return self._read(incoming.path.removeprefix(_PREFIX))
 
@@ -62,4 +64,6 @@ class Metadata:
         now = self._clock()
         if self._session is None or self._session.expires - now < 1800.0:
             self._session = self._ring.session(role.policy, now + _SESSION_SECONDS)
-        return 200, json.dumps({"Code": "Success", "LastUpdated": stamp(now), **credentials_json(self._session)})
+        return 200, json.dumps(
+            {"Code": "Success", "LastUpdated": stamp(now), **credentials_json(self._session)}
+        )

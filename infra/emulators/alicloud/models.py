@@ -1,7 +1,7 @@
 """Records of an emulated account: groups, machines, activities, and the configurations of machines.
 
-They are mutable; only the simulation (simulation.py) and the setup of tests change them. serializers.py converts them
-to responses. Times are epoch seconds of the given clock.
+They are mutable; only the simulation (simulation.py) and the setup of tests change them.
+serializers.py converts them to responses. Times are epoch seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ RUNNING = frozenset({"InService", "Protected", "Standby"})
 
 
 class AlicloudDurations(msgspec.Struct, frozen=True):
-    """Durations in seconds: creation and removal of a machine, time until a creation fails, interval at which ESS
-    compares a group with its desired capacity, time until a deleted group is gone; time from the notice until a
-    preemptible machine is released, time until a health check finds a machine that does not run, duration of a
-    restart."""
+    """Durations in seconds: creation and removal of a machine, time until a creation fails,
+    interval at which ESS compares a group with its desired capacity, time until a deleted group is
+    gone; time from the notice until a preemptible machine is released, time until a health check
+    finds a machine that does not run, duration of a restart."""
 
     create: float = 40.0
     remove: float = 20.0
@@ -31,8 +31,8 @@ class AlicloudDurations(msgspec.Struct, frozen=True):
 
 
 class AlicloudProvisioningFate(msgspec.Struct, frozen=True):
-    """An injected failure of a requested machine: error code and message of the activity. late: the machine exists for
-    a while and then disappears, like one that does not start."""
+    """An injected failure of a requested machine: error code and message of the activity. late: the
+    machine exists for a while and then disappears, like one that does not start."""
 
     code: str
     message: str = "the machine cannot be created"
@@ -42,7 +42,9 @@ class AlicloudProvisioningFate(msgspec.Struct, frozen=True):
 NO_STOCK = AlicloudProvisioningFate(
     "OperationDenied.NoStock", "The requested resource is sold out in the specified zone."
 )
-QUOTA = AlicloudProvisioningFate("QuotaExceed.ElasticQuota", "The number of vCPUs exceeds the quota of the account.")
+QUOTA = AlicloudProvisioningFate(
+    "QuotaExceed.ElasticQuota", "The number of vCPUs exceeds the quota of the account."
+)
 NOT_STARTING = AlicloudProvisioningFate(
     "InvalidImageId.NotFound", "The image of the scaling configuration does not exist.", late=True
 )
@@ -50,10 +52,11 @@ NOT_STARTING = AlicloudProvisioningFate(
 
 @dataclass(slots=True)
 class AlicloudMachine:
-    """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: time at which it came
-    into service, infinity before. template_version: of the launch template it was made of, 0 for a configuration.
-    released_at: when ECS takes it back, infinity if that is not announced; released: ECS has taken it back, and ESS
-    still lists it. running_at: when its last restart ends. reboots: how many it had."""
+    """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: time
+    at which it came into service, infinity before. template_version: of the launch template it was
+    made of, 0 for a configuration. released_at: when ECS takes it back, infinity if that is not
+    announced; released: ECS has taken it back, and ESS still lists it. running_at: when its last
+    restart ends. reboots: how many it had."""
 
     id: str
     group: str
@@ -82,8 +85,8 @@ class AlicloudMachine:
 
 @dataclass(slots=True)
 class Activity:
-    """A scaling activity. machines: the machines it creates or removes. waiting: a lifecycle hook blocks its machines.
-    trigger: APIs or Ess."""
+    """A scaling activity. machines: the machines it creates or removes. waiting: a lifecycle hook
+    blocks its machines. trigger: APIs or Ess."""
 
     id: str
     group: str
@@ -154,10 +157,11 @@ class MachineType:
 
 @dataclass(slots=True)
 class AlicloudGroup:
-    """A scaling group. desired: None for a group without desired capacity. hook_in, hook_out: seconds for which
-    lifecycle hooks block machines that are added or removed. fates: of the next requested machines. check_at: time
-    of ESS's next check. remedy: ESS makes another machine when ECS announces that it takes one back. health_check: NONE
-    or ECS. health_at: time of the next health check that finds something."""
+    """A scaling group. desired: None for a group without desired capacity. hook_in, hook_out:
+    seconds for which lifecycle hooks block machines that are added or removed. fates: of the next
+    requested machines. check_at: time of ESS's next check. remedy: ESS makes another machine when
+    ECS announces that it takes one back. health_check: NONE or ECS. health_at: time of the next
+    health check that finds something."""
 
     id: str
     name: str
@@ -204,8 +208,11 @@ class AlicloudGroup:
 
     @property
     def staying(self) -> int:
-        """Return TotalCapacity without the machines for which ESS makes others before they are gone."""
-        return self.total - sum(machine.announced for machine in self.machines.values() if self.remedy)
+        """Return TotalCapacity without the machines for which ESS makes
+        others before they are gone."""
+        return self.total - sum(
+            machine.announced for machine in self.machines.values() if self.remedy
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The requests that change a scaling group, with all checks of ESS before it accepts them.
 
-An accepted request may still fail; its activity reports that (simulation.py). A repeated request with the same
-ClientToken and parameters gets the same response and has no effect.
+An accepted request may still fail; its activity reports that (simulation.py). A repeated request
+with the same ClientToken and parameters gets the same response and has no effect.
 """
 
 from __future__ import annotations
@@ -56,16 +56,21 @@ class AlicloudMutations:
         self._given: dict[str, tuple[float, object, Json]] = {}
 
     def once(self, token: str, order: object, carry_out: Callable[[], Json]) -> Json:
-        """Execute the request once per token and return the result of its first execution. Token "": always execute."""
+        """Execute the request once per token and return the result of its first execution.
+        Token "": always execute."""
         if not token:
             return carry_out()
         if len(token) > 64 or not token.isascii():
-            raise AlicloudRefusedError("InvalidParameter", "ClientToken: at most 64 ASCII characters")
+            raise AlicloudRefusedError(
+                "InvalidParameter", "ClientToken: at most 64 ASCII characters"
+            )
         now = self._cloud.clock()
         at, before, answer = self._given.get(token, (0.0, None, {}))
         if before is not None and now - at < _TOKEN_SECONDS:
             if before != order:
-                raise AlicloudRefusedError("IdempotentParameterMismatch", "the token was used with other parameters")
+                raise AlicloudRefusedError(
+                    "IdempotentParameterMismatch", "the token was used with other parameters"
+                )
             return answer
         answer = carry_out()
         self._given[token] = (now, order, answer)
@@ -76,7 +81,8 @@ class AlicloudMutations:
         least, most = _RANGES.get(order.kind, (1, 0))
         if not least <= order.value <= most:
             raise AlicloudRefusedError(
-                "InvalidParameter", f"AdjustmentType {order.kind} with AdjustmentValue {order.value}"
+                "InvalidParameter",
+                f"AdjustmentType {order.kind} with AdjustmentValue {order.value}",
             )
         group = self._ready(order.group)
         base = group.total if group.desired is None else group.desired
@@ -87,7 +93,9 @@ class AlicloudMutations:
         }[order.kind]
         wanted = min(max(asked, group.min), group.max)
         if abs(wanted - base) > _MOST_AT_ONCE:
-            raise AlicloudRefusedError("InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step")
+            raise AlicloudRefusedError(
+                "InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step"
+            )
         if order.plan_only:
             return {"PlanResult": {"ResourceAllocations": []}}
         if group.desired is not None and not order.at_once:
@@ -112,18 +120,23 @@ class AlicloudMutations:
                 return {"ActivityType": "CapacityChange"}
         cause = f"A user changed the capacity from {total} to {wanted}."
         if wanted > total:
-            made = simulation.grow(self._cloud, group, wanted - total, now, cause, metadata=metadata)
+            made = simulation.grow(
+                self._cloud, group, wanted - total, now, cause, metadata=metadata
+            )
         else:
             chosen = simulation.victims(group, total - wanted)
             made = simulation.shrink(self._cloud, group, chosen, now, cause, metadata=metadata)
         return {"ScalingActivityId": made.id, "ActivityType": "ScalingActivity"}
 
     def modify(self, id_: str, desired: int) -> Json:
-        """Execute ModifyScalingGroup for the desired capacity. ESS then compares the group with it, and the activity
-        that follows is its own; without a token, a repeated request is a new one. An activity may be running."""
+        """Execute ModifyScalingGroup for the desired capacity. ESS then compares the group with it,
+        and the activity that follows is its own; without a token, a repeated request is a new one.
+        An activity may be running."""
         group = self._group(id_)
         if group.state not in ("Active", "Inactive"):
-            raise AlicloudRefusedError("IncorrectScalingGroupStatus", f"the scaling group {id_} is {group.state}")
+            raise AlicloudRefusedError(
+                "IncorrectScalingGroupStatus", f"the scaling group {id_} is {group.state}"
+            )
         if group.desired is None or not group.min <= desired <= group.max:
             raise AlicloudRefusedError("InvalidParameter", f"DesiredCapacity {desired}")
         group.desired, group.check_at = desired, self._cloud.clock()
@@ -132,16 +145,23 @@ class AlicloudMutations:
     def remove(self, order: Removal) -> Json:
         """Execute RemoveInstances."""
         if not 1 <= len(order.instances) <= MOST_REMOVED:
-            raise AlicloudRefusedError("InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them")
+            raise AlicloudRefusedError(
+                "InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them"
+            )
         group = self._ready(order.group)
         invalid = [_problem(group, each) for each in order.instances]
         bad = [each for each in invalid if each is not None]
-        good = list(dict.fromkeys(each for each, why in zip(order.instances, invalid, strict=True) if why is None))
+        good = list(
+            dict.fromkeys(
+                each for each, why in zip(order.instances, invalid, strict=True) if why is None
+            )
+        )
         if bad and not (order.ignore_invalid and (good or self._cloud.takes_empty_removals)):
             raise AlicloudRefusedError(bad[0]["Code"], bad[0]["Message"])
         if group.total - len(good) < group.min:
             raise AlicloudRefusedError(
-                "IncorrectCapacity.MinSize", f"the group would have fewer than {group.min} instances"
+                "IncorrectCapacity.MinSize",
+                f"the group would have fewer than {group.min} instances",
             )
         if group.desired is not None and order.decrease:
             group.desired = max(group.min, group.desired - len(good))
@@ -159,23 +179,33 @@ class AlicloudMutations:
     def _group(self, id_: str) -> AlicloudGroup:
         group = self._cloud.groups.get(id_)
         if group is None:
-            raise AlicloudRefusedError("InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist")
+            raise AlicloudRefusedError(
+                "InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist"
+            )
         return group
 
     def _ready(self, id_: str) -> AlicloudGroup:
         group = self._group(id_)
         if group.state != "Active" or group.system_suspended:
-            raise AlicloudRefusedError("IncorrectScalingGroupStatus", f"the scaling group {id_} is not active")
+            raise AlicloudRefusedError(
+                "IncorrectScalingGroupStatus", f"the scaling group {id_} is not active"
+            )
         if group.running is not None:
-            raise AlicloudRefusedError("ScalingActivityInProgress", f"a scaling activity of {id_} is in progress")
+            raise AlicloudRefusedError(
+                "ScalingActivityInProgress", f"a scaling activity of {id_} is in progress"
+            )
         return group
 
 
 def _no_change(asked: int, wanted: int, base: int) -> AlicloudRefusedError:
     if asked > wanted:
-        return AlicloudRefusedError("IncorrectCapacity.MaxSize", "the group has its maximum of instances")
+        return AlicloudRefusedError(
+            "IncorrectCapacity.MaxSize", "the group has its maximum of instances"
+        )
     if asked < wanted:
-        return AlicloudRefusedError("IncorrectCapacity.MinSize", "the group has its minimum of instances")
+        return AlicloudRefusedError(
+            "IncorrectCapacity.MinSize", "the group has its minimum of instances"
+        )
     return AlicloudRefusedError("IncorrectCapacity.NoChange", f"the capacity is {base} already")
 
 
@@ -195,5 +225,9 @@ def _problem(group: AlicloudGroup, id_: str) -> Json | None:
             "Message": f"the instance {id_} is {machine.state}",
         }
     if machine.health == "Locked":
-        return {"InstanceId": id_, "Code": "OperationDenied.Locked", "Message": f"the instance {id_} is locked"}
+        return {
+            "InstanceId": id_,
+            "Code": "OperationDenied.Locked",
+            "Message": f"the instance {id_} is locked",
+        }
     return None

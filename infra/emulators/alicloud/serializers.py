@@ -1,7 +1,8 @@
-"""Serializes the account's objects as responses. Functions return the form of ESS 2022-02-22; `older` converts it to
-2014-08-28 by wrapping its lists.
+"""Serializes the account's objects as responses. Functions return the form of ESS 2022-02-22;
+`older` converts it to 2014-08-28 by wrapping its lists.
 
-ECS still wraps its lists. `as_text` returns numbers and booleans as text, which the API is known to do.
+ECS still wraps its lists. `as_text` returns numbers and booleans as text,
+which the API is known to do.
 """
 
 from __future__ import annotations
@@ -40,15 +41,26 @@ _WRAPPED: Mapping[str, str] = MappingProxyType(
 
 def stamp(at: float, *, seconds: bool = True) -> str:
     """Format a time as `2026-01-15T08:20:11Z`, or without the seconds as in activities."""
-    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ")
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime(
+        "%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ"
+    )
 
 
 def price_json(price: float, currency: str, disk: float = 0.01) -> Json:
-    """The response of DescribePrice: the price of an instance, and of its system disk. disk: its price."""
+    """The response of DescribePrice: the price of an instance, and of its
+    system disk. disk: its price."""
     parts = {"instanceType": price, "systemDisk": disk, "bandwidth": 0.0, "image": 0.0}
-    details = [{"Resource": name, **_amounts(part), "SubRules": {"Rule": []}} for name, part in parts.items()]
+    details = [
+        {"Resource": name, **_amounts(part), "SubRules": {"Rule": []}}
+        for name, part in parts.items()
+    ]
     total = {**_amounts(price + disk), "ReservedInstanceHourPrice": 0.0, "Currency": currency}
-    return {"PriceInfo": {"Price": {**total, "DetailInfos": {"DetailInfo": details}}, "Rules": {"Rule": []}}}
+    return {
+        "PriceInfo": {
+            "Price": {**total, "DetailInfos": {"DetailInfo": details}},
+            "Rules": {"Rule": []},
+        }
+    }
 
 
 def _amounts(price: float) -> Json:
@@ -201,7 +213,9 @@ def activity_json(activity: Activity) -> Json:
             made |= {
                 "ErrorCode": first.code,
                 "ErrorMessage": first.message,
-                "ErrorMessages": [{"Code": each.code, "Message": each.message} for each in codes.values()],
+                "ErrorMessages": [
+                    {"Code": each.code, "Message": each.message} for each in codes.values()
+                ],
             }
     return made
 
@@ -264,13 +278,16 @@ def template_json(template: AlicloudTemplate) -> Json:
 
 
 def older(value: Any) -> Any:
-    """Convert a response to the form of 2014-08-28: every list in a wrapper that names its elements."""
+    """Convert a response to the form of 2014-08-28: every list in a wrapper
+    that names its elements."""
     if isinstance(value, list):
         return [older(each) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: {_WRAPPED[key]: older(each)} if key in _WRAPPED and isinstance(each, list) else older(each)
+        key: {_WRAPPED[key]: older(each)}
+        if key in _WRAPPED and isinstance(each, list)
+        else older(each)
         for key, each in value.items()
     }
 

@@ -1,4 +1,5 @@
-"""The emulated Alibaba Cloud on a loopback port: ESS, ECS, STS and the metadata service, over HTTP or TLS.
+"""The emulated Alibaba Cloud on a loopback port: ESS, ECS, STS and the metadata
+service, over HTTP or TLS.
 
 with AlicloudServer(Cloud(clock)) as server:
     server.ring.add("LTAI-LOCAL", "secret")
@@ -17,9 +18,12 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class AlicloudServer(VendorServer[AlicloudDispatcher, AlicloudLoggedRequest]):
-    """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
+    """Serves an account. As a context manager it starts on entry and stops on
+    exit; the account stays."""
 
-    def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+    def __init__(
+        self, cloud: AlicloudCloud, *, tls: Pair | None = None, in_process: bool = False
+    ) -> None:
         super().__init__(AlicloudDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 

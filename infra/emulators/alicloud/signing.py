@@ -1,7 +1,7 @@
 """Computes Alibaba Cloud's two signatures, to verify those that clients send.
 
-It is written from the documentation and not shared with the client under test, because a shared error would not be
-found. Keys, times and nonces are not checked here but in authentication.py.
+It is written from the documentation and not shared with the client under test, because a shared
+error would not be found. Keys, times and nonces are not checked here but in authentication.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ def acs3_signature(incoming: Incoming, signed: Sequence[str], secret: str) -> st
 
 def rpc_text(incoming: Incoming) -> str:
     """Return the string to sign of RPC signature version 1.0."""
-    pairs = [(name, value) for name, value in (*incoming.query(), *incoming.form()) if name != "Signature"]
+    pairs = [
+        (name, value)
+        for name, value in (*incoming.query(), *incoming.form())
+        if name != "Signature"
+    ]
     return f"{incoming.method}&{encoded('/')}&{encoded(canonical_query(pairs))}"
 
 

@@ -1,7 +1,8 @@
-"""Simulates scaling groups: one activity at a time, machines with start-up times, and failures that appear later.
+"""Simulates scaling groups: one activity at a time, machines with start-up times, and
+failures that appear later.
 
-The rules follow the vendor's documentation. The result of a request is visible only in its activity. A failed activity
-leaves the desired capacity unchanged, and ESS retries by itself.
+The rules follow the vendor's documentation. The result of a request is visible only in its
+activity. A failed activity leaves the desired capacity unchanged, and ESS retries by itself.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from infra.emulators.alicloud.models import (
 )
 
 _MOST_EVENTS = 100_000
-_REJECTED = AlicloudProvisioningFate("ProcessSuspended", "the process is suspended for the scaling group")
+_REJECTED = AlicloudProvisioningFate(
+    "ProcessSuspended", "the process is suspended for the scaling group"
+)
 
 
 class SimulatedAccount(Protocol):
-    """The part of an AlicloudCloud that the simulation reads and changes; its fields have their meaning there."""
+    """The part of an AlicloudCloud that the simulation reads and changes; its fields
+    have their meaning there."""
 
     groups: dict[str, AlicloudGroup]
     stock: dict[tuple[str, str], int]
@@ -41,7 +45,8 @@ class SimulatedAccount(Protocol):
         """Instance types that the group may make."""
 
     def definition(self, group: AlicloudGroup) -> tuple[int, str]:
-        """The version of the launch template, 0 for a configuration, and the spot strategy of a new machine."""
+        """The version of the launch template, 0 for a configuration, and the spot
+        strategy of a new machine."""
 
 
 def advance(cloud: SimulatedAccount, now: float) -> None:
@@ -58,7 +63,11 @@ def _next(group: AlicloudGroup) -> float | None:
     if group.gone_at is not None:
         return group.gone_at
     activity = group.running
-    checks = [activity.due] if activity is not None else [each for each in (group.check_at, group.health_at) if each]
+    checks = (
+        [activity.due]
+        if activity is not None
+        else [each for each in (group.check_at, group.health_at) if each]
+    )
     return min((*checks, *(machine.released_at for machine in _to_release(group))), default=None)
 
 
@@ -91,7 +100,9 @@ def _drop(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
         _release(cloud, machine, at)
 
 
-def sicken(cloud: SimulatedAccount, group: AlicloudGroup, machine: AlicloudMachine, at: float) -> None:
+def sicken(
+    cloud: SimulatedAccount, group: AlicloudGroup, machine: AlicloudMachine, at: float
+) -> None:
     """Let a machine not run any more. The next health check of its group finds it."""
     machine.health = "Unhealthy"
     if group.health_at is None:
@@ -99,9 +110,13 @@ def sicken(cloud: SimulatedAccount, group: AlicloudGroup, machine: AlicloudMachi
 
 
 def _replace(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
-    """Remove the machines that do not run, as a health check does; ESS makes others where the group has a desired
-    capacity."""
-    sick = [each.id for each in group.machines.values() if each.health == "Unhealthy" and each.state == "InService"]
+    """Remove the machines that do not run, as a health check does; ESS makes others where the
+    group has a desired capacity."""
+    sick = [
+        each.id
+        for each in group.machines.values()
+        if each.health == "Unhealthy" and each.state == "InService"
+    ]
     if not sick or group.health_check == "NONE" or "HealthCheck" in group.suspended:
         return
     cause = f"{len(sick)} ECS instance(s) were found unhealthy."
@@ -110,8 +125,8 @@ def _replace(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
 
 
 def balance(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
-    """Perform ESS's own check: create or remove machines up to the desired capacity, if the group has one and is
-    active."""
+    """Perform ESS's own check: create or remove machines up to the desired capacity, if the
+    group has one and is active."""
     if group.desired is None or group.state != "Active" or group.system_suspended:
         return
     total = group.staying
@@ -135,7 +150,9 @@ def _new(
     trigger: str,
     metadata: str,
 ) -> Activity:
-    activity = Activity(cloud.number("asa"), group.id, grows, wanted, at, at, trigger, cause, metadata)
+    activity = Activity(
+        cloud.number("asa"), group.id, grows, wanted, at, at, trigger, cause, metadata
+    )
     group.activities.append(activity)
     if ("ScaleOut" if grows else "ScaleIn") in group.suspended:
         activity.problems.append(_REJECTED)
@@ -153,9 +170,11 @@ def grow(
     trigger: str = "APIs",
     metadata: str = "",
 ) -> Activity:
-    """Start to add machines. Available ones are Pending at once; the reason for missing ones is reported when the
-    activity ends."""
-    activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
+    """Start to add machines. Available ones are Pending at once; the reason for missing ones is
+    reported when the activity ends."""
+    activity = _new(
+        cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata
+    )
     if not activity.running:
         return activity
     version, spot = cloud.definition(group)
@@ -184,9 +203,14 @@ def grow(
     return activity
 
 
-def _place(cloud: SimulatedAccount, group: AlicloudGroup) -> tuple[str, str] | AlicloudProvisioningFate:
+def _place(
+    cloud: SimulatedAccount, group: AlicloudGroup
+) -> tuple[str, str] | AlicloudProvisioningFate:
     """Take the first instance type and zone in stock, or return the reason why there is none."""
-    if cloud.quota is not None and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota:
+    if (
+        cloud.quota is not None
+        and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota
+    ):
         return QUOTA
     for kind in cloud.candidates(group):
         for zone in group.zones:
@@ -199,10 +223,13 @@ def _place(cloud: SimulatedAccount, group: AlicloudGroup) -> tuple[str, str] | A
 
 
 def victims(group: AlicloudGroup, count: int) -> list[str]:
-    """Return the machines that ESS itself selects for removal: the oldest that are neither protected nor on standby."""
-    return [each.id for each in group.machines.values() if each.state in {"InService", "Pending", "Pending:Wait"}][
-        :count
-    ]
+    """Return the machines that ESS itself selects for removal: the oldest that are neither
+    protected nor on standby."""
+    return [
+        each.id
+        for each in group.machines.values()
+        if each.state in {"InService", "Pending", "Pending:Wait"}
+    ][:count]
 
 
 def shrink(
@@ -218,7 +245,16 @@ def shrink(
     keeps: bool = False,
 ) -> Activity:
     """Start to remove these machines."""
-    activity = _new(cloud, group, at, grows=False, wanted=len(ids), cause=cause, trigger=trigger, metadata=metadata)
+    activity = _new(
+        cloud,
+        group,
+        at,
+        grows=False,
+        wanted=len(ids),
+        cause=cause,
+        trigger=trigger,
+        metadata=metadata,
+    )
     if not activity.running:
         return activity
     activity.machines, activity.ignored, activity.keeps = list(ids), ignored, keeps
@@ -250,7 +286,11 @@ def _into(machines: Sequence[AlicloudMachine], state: str) -> None:
 
 
 def _grown(
-    cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+    cloud: SimulatedAccount,
+    group: AlicloudGroup,
+    activity: Activity,
+    present: Sequence[AlicloudMachine],
+    at: float,
 ) -> None:
     for machine in present:
         if machine.fate is not None:
@@ -265,7 +305,11 @@ def _grown(
 
 
 def _shrunk(
-    cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+    cloud: SimulatedAccount,
+    group: AlicloudGroup,
+    activity: Activity,
+    present: Sequence[AlicloudMachine],
+    at: float,
 ) -> None:
     for machine in present:
         if activity.keeps:
@@ -276,7 +320,9 @@ def _shrunk(
     _close(cloud, group, activity, at, "Warning" if activity.ignored else "Successful")
 
 
-def _close(cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, at: float, status: str) -> None:
+def _close(
+    cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, at: float, status: str
+) -> None:
     activity.status, activity.ended, activity.total_after = status, at, group.total
     if group.desired is not None and group.staying != group.desired:
         group.check_at = at + (0.0 if activity.replaces else cloud.times.check)

@@ -23,26 +23,38 @@ class Sts:
         role = self._role(sent)
         if caller.id not in role.trusts:
             raise AlicloudRefusedError(
-                "NoPermission", "You are not authorized to do this action. You should be authorized by RAM."
+                "NoPermission",
+                "You are not authorized to do this action. You should be authorized by RAM.",
             )
         return self._session(role, sent)
 
     def assume_role_with_oidc(self, sent: Mapping[str, str]) -> Json:
         """AssumeRoleWithOIDC: not signed; the identity token authenticates the caller."""
-        role, provider, token = self._role(sent), sent.get("OIDCProviderArn", ""), sent.get("OIDCToken", "")
+        role, provider, token = (
+            self._role(sent),
+            sent.get("OIDCProviderArn", ""),
+            sent.get("OIDCToken", ""),
+        )
         if not 4 <= len(token) <= 20000:
             raise AlicloudRefusedError(
-                "InvalidParameter.OIDCToken", "The length of OIDCToken must be 4 to 20000 characters."
+                "InvalidParameter.OIDCToken",
+                "The length of OIDCToken must be 4 to 20000 characters.",
             )
         if token not in self._ring.identities.get(provider, set()):
-            raise AlicloudRefusedError("AuthenticationFail.OIDCToken.Invalid", "The OIDC token is invalid.")
+            raise AlicloudRefusedError(
+                "AuthenticationFail.OIDCToken.Invalid", "The OIDC token is invalid."
+            )
         if provider not in role.trusts:
-            raise AlicloudRefusedError("AuthenticationFail.NoPermission", "The role does not trust the OIDC provider.")
+            raise AlicloudRefusedError(
+                "AuthenticationFail.NoPermission", "The role does not trust the OIDC provider."
+            )
         return self._session(role, sent)
 
     def _role(self, sent: Mapping[str, str]) -> Role:
         if not sent.get("RoleSessionName"):
-            raise AlicloudRefusedError("MissingRoleSessionName", "RoleSessionName is mandatory for this action.")
+            raise AlicloudRefusedError(
+                "MissingRoleSessionName", "RoleSessionName is mandatory for this action."
+            )
         role = self._ring.roles.get(sent.get("RoleArn", ""))
         if role is None:
             raise AlicloudRefusedError("EntityNotExist.Role", "The role does not exist.")
@@ -52,10 +64,14 @@ class Sts:
         text = sent.get("DurationSeconds", "3600")
         if not text.isdigit() or not 900 <= int(text) <= role.longest:
             raise AlicloudRefusedError(
-                "InvalidParameter.DurationSeconds", f"DurationSeconds must be 900 to {role.longest:.0f}."
+                "InvalidParameter.DurationSeconds",
+                f"DurationSeconds must be 900 to {role.longest:.0f}.",
             )
         made = self._ring.session(role.policy, self._clock() + int(text))
-        user = {"Arn": f"{role.arn}/{sent['RoleSessionName']}", "AssumedRoleId": f"local:{sent['RoleSessionName']}"}
+        user = {
+            "Arn": f"{role.arn}/{sent['RoleSessionName']}",
+            "AssumedRoleId": f"local:{sent['RoleSessionName']}",
+        }
         return {"Credentials": credentials_json(made), "AssumedRoleUser": user}
 
 

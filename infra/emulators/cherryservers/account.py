@@ -1,7 +1,8 @@
 """One emulated Cherry Servers account with its servers and stock, on a given clock.
 
-It has no HTTP: a test sets up and inspects the account with this object, while the program under test uses the API
-(server.py). Ids come from counters and nothing is random, so two runs are identical.
+It has no HTTP: a test sets up and inspects the account with this object, while the
+program under test uses the API (server.py). Ids come from counters and nothing is random,
+so two runs are identical.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ NOTICE = 120.0  # seconds before a spot server is taken back, as the vendor's pa
 class CherryCloud:
     """The account. lock: acquire it to change anything while a server is running.
 
-    stock: (plan, region) -> number left; spot_stock: the same for spot machines. credit: number of servers that can
-    still be paid for. quota: servers in a project, None for no limit. unique_hostnames: an order with a hostname in use
-    is refused. lag: seconds until lists show a new server. delete_lag: seconds for which lists show a deleted server
-    unchanged. dropped: servers that no longer exist, oldest first. Reads of a single server are never delayed.
+    stock: (plan, region) -> number left; spot_stock: the same for spot machines. credit: number of
+    servers that can still be paid for. quota: servers in a project, None for no limit.
+    unique_hostnames: an order with a hostname in use is refused. lag: seconds until lists show a
+    new server. delete_lag: seconds for which lists show a deleted server unchanged. dropped:
+    servers that no longer exist, oldest first. Reads of a single server are never delayed.
     """
 
     def __init__(self, clock: Callable[[], float], *, times: CherryDurations | None = None) -> None:
@@ -62,7 +64,11 @@ class CherryCloud:
         self.regions = {region.slug: region for region in REGIONS}
         self.keys = {key.id: key for key in KEYS}
         self.stock = {(plan.slug, region): STOCK for plan in PLANS for region in plan.regions}
-        self.spot_stock = {(plan.slug, region): STOCK if plan.spot else 0 for plan in PLANS for region in plan.regions}
+        self.spot_stock = {
+            (plan.slug, region): STOCK if plan.spot else 0
+            for plan in PLANS
+            for region in plan.regions
+        }
         self.servers: dict[int, CherryServer] = {}
         self.dropped: list[CherryServer] = []
         self.projects = {PROJECT: "example", FOREIGN: "somebody else's"}
@@ -88,8 +94,8 @@ class CherryCloud:
         user_data: str = "",
         spot: bool = False,
     ) -> CherryServer:
-        """Add a server that has been running for long. pool, cluster: its two tags, unless `tags` is given; a server
-        without a pool has no tags."""
+        """Add a server that has been running for long. pool, cluster: its two tags, unless `tags`
+        is given; a server without a pool has no tags."""
         with self.lock:
             number = next(self._numbers)
             held = {CLUSTER: cluster, POOL: pool} if pool else {}
@@ -124,7 +130,8 @@ class CherryCloud:
             self._drop(self.servers[server])
 
     def give_notice(self, server: int, seconds: float = NOTICE) -> None:
-        """Announce that the vendor takes a spot server back: it is terminated after that many seconds."""
+        """Announce that the vendor takes a spot server back: it is terminated
+        after that many seconds."""
         with self.lock:
             assert self.servers[server].order.spot, f"server {server} is no spot server"
             self.servers[server].reclaimed = self.clock() + seconds
@@ -135,7 +142,8 @@ class CherryCloud:
             self.servers[server].reclaimed = NEVER
 
     def sell_out(self, plan: str, region: str = "eu_nord_1") -> None:
-        """Leave nothing of a plan in a region, on the spot market neither; its orders are refused."""
+        """Leave nothing of a plan in a region, on the spot market neither; its orders are
+        refused."""
         with self.lock:
             self.stock[plan, region] = self.spot_stock[plan, region] = 0
 
@@ -150,10 +158,14 @@ class CherryCloud:
     # -- requests of clients
 
     def plan(self, name: str) -> CherryPlan | None:
-        return self.plans.get(name) or next((plan for plan in self.plans.values() if str(plan.id) == name), None)
+        return self.plans.get(name) or next(
+            (plan for plan in self.plans.values() if str(plan.id) == name), None
+        )
 
     def region(self, name: str) -> Region | None:
-        return self.regions.get(name) or next((each for each in self.regions.values() if str(each.id) == name), None)
+        return self.regions.get(name) or next(
+            (each for each in self.regions.values() if str(each.id) == name), None
+        )
 
     def listed(self, project: int) -> list[tuple[CherryServer, str, str]]:
         """Return a project's servers as a list shows them, with state and status."""
@@ -161,7 +173,9 @@ class CherryCloud:
         return [
             (each, *(each.before if now < each.hidden else (each.state, each.status)))
             for each in (*self.servers.values(), *self.dropped)
-            if each.project == project and each.listed <= now and (now < each.hidden or each.id in self.servers)
+            if each.project == project
+            and each.listed <= now
+            and (now < each.hidden or each.id in self.servers)
         ]
 
     def order(self, project: int, order: Order) -> CherryServer:
@@ -183,7 +197,13 @@ class CherryCloud:
         stock[key] -= 1
         self.credit = None if self.credit is None else self.credit - 1
         number, now = next(self._numbers), self.clock()
-        takes = self.times.fail if fate.fails else self.times.virtual if plan.virtual else self.times.deploy
+        takes = (
+            self.times.fail
+            if fate.fails
+            else self.times.virtual
+            if plan.virtual
+            else self.times.deploy
+        )
         made = CherryServer(
             number,
             project,
@@ -200,12 +220,14 @@ class CherryCloud:
         return made
 
     def act(self, server: CherryServer, action: str) -> None:
-        """Carry out an action on a server. Raises VendorRefusedError for one that is unknown or not emulated, and for a
-        server that is not deployed."""
+        """Carry out an action on a server. Raises VendorRefusedError for one that is unknown or not
+        emulated, and for a server that is not deployed."""
         if action != "reboot":
             raise bad(f"Bad request: type {action} is not valid.")
         if server.leaving or server.status == DEPLOYING:
-            raise bad("This action is not available while the server is being deployed or terminated.")
+            raise bad(
+                "This action is not available while the server is being deployed or terminated."
+            )
         server.reboots.append(self.clock())
 
     def terminate(self, server: CherryServer, at: float | None = None) -> None:
@@ -263,6 +285,9 @@ class CherryCloud:
         self.dropped.append(server)
         plan, region = self.plan(server.order.plan), self.region(server.order.region)
         if plan is not None and region is not None:
-            stock, key = self.spot_stock if server.order.spot else self.stock, (plan.slug, region.slug)
+            stock, key = (
+                self.spot_stock if server.order.spot else self.stock,
+                (plan.slug, region.slug),
+            )
             stock[key] = stock.get(key, 0) + 1
         server.gone = min(server.gone, self.clock()) if server.gone == NEVER else server.gone

@@ -1,4 +1,5 @@
-"""An emulated Cherry Servers account attached to a simulated cluster, for LocalWorld and live emulations.
+"""An emulated Cherry Servers account attached to a simulated cluster, for
+LocalWorld and live emulations.
 
 account = CherryAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -20,13 +21,24 @@ import msgspec
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.certificates import Pair
 from infra.emulators.cherryservers.account import CLUSTER, POOL, PROJECT, CherryCloud
-from infra.emulators.cherryservers.models import ACTIVE, DEPLOYED, TERMINATING, CherryDurations, CherryServer, Disk
+from infra.emulators.cherryservers.models import (
+    ACTIVE,
+    DEPLOYED,
+    TERMINATING,
+    CherryDurations,
+    CherryServer,
+    Disk,
+)
 from infra.emulators.cherryservers.server import CherryHttpServer
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.controllers.object_writes import write
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
+from infra.emulators.vendor_common.node_registration import (
+    Due,
+    VendorNodeRegistration,
+    kubernetes_node,
+)
 from infra.emulators.vendor_common.server import AttachedAccount
 
 KIND, NAMESPACE = "bootstrap.kubernetes.io/token", "kube-system"
@@ -75,21 +87,29 @@ def _opens(held: KubeObject, token_id: str, secret: str, now: float) -> bool:
 
 
 def _data(held: KubeObject) -> Mapping[str, str]:
-    """Return a Secret's decoded values. The server stores them as base64, in whichever form they were sent."""
-    found = {key: base64.b64decode(value).decode() for key, value in (held.get("data") or {}).items()}
+    """Return a Secret's decoded values. The server stores them as base64, in
+    whichever form they were sent."""
+    found = {
+        key: base64.b64decode(value).decode() for key, value in (held.get("data") or {}).items()
+    }
     return {**found, **(held.get("stringData") or {})}
 
 
-UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+UNINITIALIZED = {
+    "key": "node.cloudprovider.kubernetes.io/uninitialized",
+    "value": "true",
+    "effect": "NoSchedule",
+}
 PREFIX = "cherryservers://"
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
 class CherryRegistrationOptions(msgspec.Struct, frozen=True):
-    """Settings of node registration. cluster: its tag. prefix: of a providerID, "" for a bare number. boot: seconds
-    from deployed until the Node exists. adopt: seconds from then until the cloud controller sets providerID and
-    labels. reserve: part of the capacity that the kubelet reserves. check_token: only servers with a bootstrap token
-    known to the cluster join. pool_label: a Node has its pool as a label even if its cloud-init does not set it."""
+    """Settings of node registration. cluster: its tag. prefix: of a providerID, "" for a bare
+    number. boot: seconds from deployed until the Node exists. adopt: seconds from then until the
+    cloud controller sets providerID and labels. reserve: part of the capacity that the kubelet
+    reserves. check_token: only servers with a bootstrap token known to the cluster join.
+    pool_label: a Node has its pool as a label even if its cloud-init does not set it."""
 
     cluster: str = "ours"
     prefix: str = PREFIX
@@ -121,18 +141,31 @@ class CherryNodeRegistration(VendorNodeRegistration):
             for name, server in found.items():
                 held = self._store.peek("nodes", name)
                 if held is not None and not held["spec"].get("providerID"):
-                    write(self._store, "nodes", adopted(held, node_object(self._cloud, server, self._ways)))
+                    write(
+                        self._store,
+                        "nodes",
+                        adopted(held, node_object(self._cloud, server, self._ways)),
+                    )
 
     def _due_at(self, now: float) -> Due:
         found = joined(self._cloud, now, self._ways)
-        return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
+        return Due(
+            {
+                name: partial(self._made, server)
+                for name, server in found.items()
+                if self._admits(server)
+            }
+        )
 
     def _admits(self, server: CherryServer) -> bool:
-        """Return whether the cluster admits a server. Checked once, when it tries to join: a token may expire later."""
+        """Return whether the cluster admits a server. Checked once, when it tries to join:
+        a token may expire later."""
         if not self._ways.check_token or server.listed == float("-inf"):
             return True
         if server.id not in self._let_in:
-            self._let_in[server.id] = admitted(server.order.user_data, self._store, self._cloud.clock())
+            self._let_in[server.id] = admitted(
+                server.order.user_data, self._store, self._cloud.clock()
+            )
         return self._let_in[server.id]
 
     def _made(self, server: CherryServer) -> KubeObject:
@@ -140,13 +173,20 @@ class CherryNodeRegistration(VendorNodeRegistration):
         return registered(made) if self._ways.adopt else made
 
 
-def joined(cloud: CherryCloud, now: float, ways: CherryRegistrationOptions) -> dict[str, CherryServer]:
-    """Return the servers that are Nodes now, by hostname: servers of the cluster that have run long enough, including
-    those being deleted. Of two with one hostname, the older one is the Node."""
+def joined(
+    cloud: CherryCloud, now: float, ways: CherryRegistrationOptions
+) -> dict[str, CherryServer]:
+    """Return the servers that are Nodes now, by hostname: servers of the cluster that have run long
+    enough, including those being deleted. Of two with one hostname, the older one is the Node."""
     found: dict[str, CherryServer] = {}
     for server in cloud.servers.values():
         up = server.status == DEPLOYED and server.state in (ACTIVE, TERMINATING)
-        if up and server.fate.joins and server.tags.get(CLUSTER) == ways.cluster and now - _since(server) >= ways.boot:
+        if (
+            up
+            and server.fate.joins
+            and server.tags.get(CLUSTER) == ways.cluster
+            and now - _since(server) >= ways.boot
+        ):
             found.setdefault(server.hostname, server)
     return found
 
@@ -156,8 +196,11 @@ def _since(server: CherryServer) -> float:
     return float("-inf") if server.listed == float("-inf") else server.deployed
 
 
-def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrationOptions) -> KubeObject:
-    """Return the Node after its kubelet has registered it and the cloud controller has completed it."""
+def node_object(
+    cloud: CherryCloud, server: CherryServer, ways: CherryRegistrationOptions
+) -> KubeObject:
+    """Return the Node after its kubelet has registered it and the cloud
+    controller has completed it."""
     plan, region = cloud.plan(server.order.plan), cloud.region(server.order.region)
     assert plan is not None
     assert region is not None
@@ -201,7 +244,9 @@ def registered(node: KubeObject) -> KubeObject:
 
 
 def adopted(held: KubeObject, whole: KubeObject) -> KubeObject:
-    taints = [taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]]
+    taints = [
+        taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]
+    ]
     labels = {**whole["metadata"]["labels"], **held["metadata"].get("labels", {})}
     return {
         **held,
@@ -214,7 +259,10 @@ def _bytes(disk: Disk) -> float:
     return disk.size * _UNITS[disk.unit]
 
 
-SECRET_NAME, BOOTSTRAP_NAME = "outscaler/shared/cherryservers", "outscaler/shared/cherryservers-bootstrap"
+SECRET_NAME, BOOTSTRAP_NAME = (
+    "outscaler/shared/cherryservers",
+    "outscaler/shared/cherryservers-bootstrap",
+)
 TOKEN = "CHERRY-EXAMPLE-TOKEN-0000-0000"
 TOKEN_ID, TOKEN_SECRET = "nf8atf", "kwfs1t15pjmhk7n4"
 CLOUD_INIT = """#!/bin/bash
@@ -231,8 +279,9 @@ DEFINITION: Mapping[str, object] = {
 
 
 class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
-    """One account with one token, served on loopback. cloud_init: of all pools, a Go template. create_tokens: the
-    provider creates bootstrap tokens itself instead of reading one from the account's secrets.
+    """One account with one token, served on loopback. cloud_init: of all pools, a Go
+    template. create_tokens: the provider creates bootstrap tokens itself instead of reading
+    one from the account's secrets.
 
     `cloud` and `server` exist once the account is attached to a clock.
     """
@@ -250,7 +299,8 @@ class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
         self._cloud_init, self._create = cloud_init, create_tokens
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Create the account on that clock. Returns the controller that makes its servers Nodes of that cluster."""
+        """Create the account on that clock. Returns the controller that makes its
+        servers Nodes of that cluster."""
         self._cloud = CherryCloud(clock, times=self._times)
         self._server = CherryHttpServer(self._cloud, tls=self._tls)
         self._server.add_token(TOKEN)
@@ -258,7 +308,10 @@ class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
 
     def secrets(self) -> dict[str, str]:
         """Return the texts of the secrets that `settings` names."""
-        return {SECRET_NAME: TOKEN, BOOTSTRAP_NAME: json.dumps({"tokenId": TOKEN_ID, "tokenSecret": TOKEN_SECRET})}
+        return {
+            SECRET_NAME: TOKEN,
+            BOOTSTRAP_NAME: json.dumps({"tokenId": TOKEN_ID, "tokenSecret": TOKEN_SECRET}),
+        }
 
     def definitions(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> str:
         """Return a gcfg file: the definition of all pools, and additions for single pools."""
@@ -267,7 +320,11 @@ class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
 
     def settings(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> dict[str, str]:
         """Return the policy's section `providers.cherryservers` for this account."""
-        bootstrap = {"createBootstrapTokens": "true"} if self._create else {"bootstrapTokenSecret": BOOTSTRAP_NAME}
+        bootstrap = (
+            {"createBootstrapTokens": "true"}
+            if self._create
+            else {"bootstrapTokenSecret": BOOTSTRAP_NAME}
+        )
         return {
             "credentialsSecret": SECRET_NAME,
             "clusterName": self._ways.cluster,
@@ -282,5 +339,7 @@ def gcfg(pools: Mapping[str, Mapping[str, object]]) -> str:
     for name, values in pools.items():
         lines.append(f'[nodegroupdef "{name}"]')
         for key, value in values.items():
-            lines += [f"{key}={each}" for each in (value if isinstance(value, list | tuple) else (value,))]
+            lines += [
+                f"{key}={each}" for each in (value if isinstance(value, list | tuple) else (value,))
+            ]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Records of an emulated Cherry Servers account: plans, regions, keys and servers.
 
-Only the account (account.py) and the setup of tests change them. serializers.py converts them to responses. Times are
-epoch seconds of the given clock; ids are numbers as the vendor has them.
+Only the account (account.py) and the setup of tests change them. serializers.py converts them to
+responses. Times are epoch seconds of the given clock; ids are numbers as the vendor has them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ NEVER = float("inf")
 
 
 class CherryDurations(msgspec.Struct, frozen=True):
-    """Durations in seconds: until an order is processed, until a bare metal or virtual server is deployed, until a
-    deployment fails, until a terminated server is gone."""
+    """Durations in seconds: until an order is processed, until a bare metal or virtual server is
+    deployed, until a deployment fails, until a terminated server is gone."""
 
     accept: float = 5.0
     deploy: float = 480.0
@@ -27,8 +27,9 @@ class CherryDurations(msgspec.Struct, frozen=True):
 
 
 class CherryProvisioningFate(msgspec.Struct, frozen=True):
-    """The fate of a requested server. refusal: of the order, as (HTTP status, text). fails: the order is accepted and
-    the deployment fails. state: the server's state then. joins: whether it becomes a node of its cluster."""
+    """The fate of a requested server. refusal: of the order, as (HTTP status, text). fails: the
+    order is accepted and the deployment fails. state: the server's state then. joins: whether it
+    becomes a node of its cluster."""
 
     refusal: tuple[int, str] | None = None
     fails: bool = False
@@ -54,7 +55,8 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class CherryPlan(msgspec.Struct, frozen=True):
-    """A plan of the catalogue. memory in `unit`. prices in EUR per hour; spot 0.0 if there is none. regions by slug."""
+    """A plan of the catalogue. memory in `unit`. prices in EUR per hour; spot 0.0 if there
+    is none. regions by slug."""
 
     id: int
     slug: str
@@ -111,9 +113,10 @@ class Order(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CherryServer:
-    """A server. deployed: when it was, or will be, deployed. listed: when lists begin to show it. gone: when it no
-    longer exists. hidden: until when lists show `before`, its state before the deletion. reclaimed: when the vendor
-    takes a spot server back. reboots: times of accepted reboots."""
+    """A server. deployed: when it was, or will be, deployed. listed: when lists begin to show it.
+    gone: when it no longer exists. hidden: until when lists show `before`, its state before the
+    deletion. reclaimed: when the vendor takes a spot server back. reboots: times of accepted
+    reboots."""
 
     id: int
     project: int

@@ -1,6 +1,8 @@
-"""Serializes objects of the emulated Cherry Servers API, with the documented keys and those that the live API sends.
+"""Serializes objects of the emulated Cherry Servers API, with the documented keys and those
+that the live API sends.
 
-Rows of lists have fewer fields than the response about one server, like the contract's recorded row.
+Rows of lists have fewer fields than the response about one server, like the
+contract's recorded row.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.models import IMAGES, NEVER, CherryPlan, CherryServer, Region, SshKey
+from infra.emulators.cherryservers.models import (
+    IMAGES,
+    NEVER,
+    CherryPlan,
+    CherryServer,
+    Region,
+    SshKey,
+)
 
 Json = dict[str, Any]
 PASSWORD = "example-root-password-0000"
@@ -60,9 +69,20 @@ def specs(plan: CherryPlan) -> Json:
             "frequency": plan.frequency,
             "unit": "GHz",
         },
-        "memory": {"count": 1, "total": plan.memory, "unit": plan.unit, "name": f"{plan.memory}{plan.unit}"},
+        "memory": {
+            "count": 1,
+            "total": plan.memory,
+            "unit": plan.unit,
+            "name": f"{plan.memory}{plan.unit}",
+        },
         "storage": [
-            {"count": disk.count, "name": disk.name, "size": disk.size, "unit": disk.unit, "type": disk.type}
+            {
+                "count": disk.count,
+                "name": disk.name,
+                "size": disk.size,
+                "unit": disk.unit,
+                "type": disk.type,
+            }
             for disk in plan.disks
         ],
         "raid": {"name": "RAID 0/1"},
@@ -72,7 +92,8 @@ def specs(plan: CherryPlan) -> Json:
 
 
 def pricing(plan: CherryPlan) -> list[Json]:
-    """Prices before tax: per hour, per hour as a spot machine if available, and for longer periods."""
+    """Prices before tax: per hour, per hour as a spot machine if available, and for longer
+    periods."""
     prices = [
         ("Hourly", plan.hourly),
         *([("Spot hourly", plan.spot)] if plan.spot else []),
@@ -92,7 +113,13 @@ def pricing(plan: CherryPlan) -> list[Json]:
 
 
 def plan_row(plan: CherryPlan) -> Json:
-    return {"id": plan.id, "slug": plan.slug, "name": plan.name, "type": plan.type, "specs": specs(plan)}
+    return {
+        "id": plan.id,
+        "slug": plan.slug,
+        "name": plan.name,
+        "type": plan.type,
+        "specs": specs(plan),
+    }
 
 
 def plan_whole(cloud: CherryCloud, plan: CherryPlan) -> Json:
@@ -161,7 +188,12 @@ class Servers:
             "username": "root",
             "password": PASSWORD,
             "ip_addresses": [
-                {"id": f"{server.id:08x}", "address": _address(server.id), "address_family": 4, "type": "private-ip"}
+                {
+                    "id": f"{server.id:08x}",
+                    "address": _address(server.id),
+                    "address_family": 4,
+                    "type": "private-ip",
+                }
             ],
         }
 
@@ -230,7 +262,15 @@ def _address_whole(cloud: CherryCloud, server: CherryServer, where: Json) -> Jso
 
 
 def _bgp(server: CherryServer) -> Json:
-    routes = [{"subnet": "203.0.113.64/28", "active": True, "router": "br1", "age": "1d", "updated": stamp(0.0)}]
+    routes = [
+        {
+            "subnet": "203.0.113.64/28",
+            "active": True,
+            "router": "br1",
+            "age": "1d",
+            "updated": stamp(0.0),
+        }
+    ]
     return {
         "enabled": server.bgp,
         "available": True,
@@ -266,4 +306,8 @@ def _volume(server: CherryServer, where: Json) -> Json:
 def trimmed(rows: Iterable[Json], fields: str) -> list[Json]:
     """Reduce rows to these keys, `a,b`. Without keys, return complete rows."""
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    return [{name: row[name] for name in names if name in row} for row in rows] if names else list(rows)
+    return (
+        [{name: row[name] for name in names if name in row} for row in rows]
+        if names
+        else list(rows)
+    )

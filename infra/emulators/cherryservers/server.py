@@ -1,4 +1,5 @@
-"""The emulated Cherry Servers API: tokens, the rate limit, calls and checks; on a loopback port, over HTTP or TLS.
+"""The emulated Cherry Servers API: tokens, the rate limit, calls and checks; on a
+loopback port, over HTTP or TLS.
 
 with CherryHttpServer(Cloud(clock)) as server:
     server.add_token("CHERRY-EXAMPLE-TOKEN")
@@ -59,7 +60,8 @@ _HOSTNAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?", re.ASCI
 
 
 def order(body: Mapping[str, Any]) -> Order:
-    """Parse the body of a creation. It accepts plan_id and numbers as text, which other clients of the vendor send."""
+    """Parse the body of a creation. It accepts plan_id and numbers as text, which other
+    clients of the vendor send."""
     return Order(
         plan=_name(body.get("plan") or body.get("plan_id"), "plan"),
         region=_name(body.get("region"), "region"),
@@ -86,7 +88,9 @@ def hostname(value: object) -> str:
 
 
 def string_map(value: object, name: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for pair in value.items() for each in pair):
+    if not isinstance(value, dict) or not all(
+        isinstance(each, str) for pair in value.items() for each in pair
+    ):
         raise bad(f"Bad request: {name} must be an object of strings.")
     return dict(value)
 
@@ -98,7 +102,11 @@ def _text(value: object, name: str) -> str:
 
 
 def _name(value: object, name: str) -> str:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value or "", name)
+    text = (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else _text(value or "", name)
+    )
     if not text:
         raise bad(f"Bad request: {name} is required.")
     return text
@@ -142,7 +150,8 @@ _UPDATES = frozenset({"name", "hostname", "tags", "bgp"})
 
 
 class CherryRequest(msgspec.Struct, frozen=True):
-    """An authenticated call. names: ids and names in the path, in order. query: as received, including `type[]`."""
+    """An authenticated call. names: ids and names in the path, in order. query: as
+    received, including `type[]`."""
 
     names: tuple[str, ...]
     query: Sequence[tuple[str, str]]
@@ -173,8 +182,8 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class CherryHandlers:
-    """The calls on one account. cap: maximum number of rows of a response, whatever `limit` says; None for no
-    maximum."""
+    """The calls on one account. cap: maximum number of rows of a response, whatever `limit`
+    says; None for no maximum."""
 
     def __init__(self, cloud: CherryCloud) -> None:
         self._cloud = cloud
@@ -199,11 +208,15 @@ class CherryHandlers:
             ("GET", "/ssh-keys", "list_ssh_keys", self._list_ssh_keys),
             ("GET", r"/ssh-keys/(\d+)", "get_ssh_key", self._get_ssh_key),
         ]
-        self._routes = [(method, re.compile(pattern), name, does) for method, pattern, name, does in routes]
+        self._routes = [
+            (method, re.compile(pattern), name, does) for method, pattern, name, does in routes
+        ]
 
-    def find(self, method: str, path: str) -> tuple[str, tuple[str, ...], Callable[[CherryRequest], Told]] | None:
-        """Return a call's name, the ids in its path and its function, None for an unknown call. path: without the
-        version."""
+    def find(
+        self, method: str, path: str
+    ) -> tuple[str, tuple[str, ...], Callable[[CherryRequest], Told]] | None:
+        """Return a call's name, the ids in its path and its function, None for an unknown call.
+        path: without the version."""
         for each, pattern, name, does in self._routes:
             found = pattern.fullmatch(path.rstrip("/") or "/")
             if found is not None and each == method:
@@ -211,7 +224,8 @@ class CherryHandlers:
         return None
 
     def about(self, action: str, asked: CherryRequest) -> str:
-        """Return what a change refers to, for the log, whether or not it is permitted: hostname and tags."""
+        """Return what a change refers to, for the log, whether or not it
+        is permitted: hostname and tags."""
         try:
             if action == "create_server":
                 wanted = order(asked.json())
@@ -238,7 +252,9 @@ class CherryHandlers:
         number, body = self._project(asked.names[0]), asked.json()
         if project_of(body, number) != number:
             raise bad("Bad request: project_id is of another project.")
-        return Told(201, serializers.Servers(self._cloud).whole(self._cloud.order(number, order(body))))
+        return Told(
+            201, serializers.Servers(self._cloud).whole(self._cloud.order(number, order(body)))
+        )
 
     def _update_server(self, asked: CherryRequest) -> Told:
         server, body = self._server(asked), asked.json()
@@ -295,7 +311,9 @@ class CherryHandlers:
 
     def _list_plans(self, asked: CherryRequest) -> Told:
         return self._page(
-            asked, self._plans(asked), lambda page: [serializers.plan_whole(self._cloud, each) for each in page]
+            asked,
+            self._plans(asked),
+            lambda page: [serializers.plan_whole(self._cloud, each) for each in page],
         )
 
     def _list_team_plans(self, asked: CherryRequest) -> Told:
@@ -306,7 +324,12 @@ class CherryHandlers:
         found = self._cloud.plan(asked.names[0])
         if found is None:
             raise missing("Plan")
-        return Told(200, serializers.trimmed([serializers.plan_whole(self._cloud, found)], asked.one("fields"))[0])
+        return Told(
+            200,
+            serializers.trimmed([serializers.plan_whole(self._cloud, found)], asked.one("fields"))[
+                0
+            ],
+        )
 
     def _list_images(self, asked: CherryRequest) -> Told:
         if self._cloud.plan(asked.names[0]) is None:
@@ -315,7 +338,10 @@ class CherryHandlers:
         return self._page(
             asked,
             rows,
-            lambda page: [{"id": number, "name": name, "slug": slug, "pricing": []} for number, (slug, name) in page],
+            lambda page: [
+                {"id": number, "name": name, "slug": slug, "pricing": []}
+                for number, (slug, name) in page
+            ],
         )
 
     # -- account
@@ -326,13 +352,19 @@ class CherryHandlers:
 
     def _list_teams(self, asked: CherryRequest) -> Told:
         return self._page(
-            asked, [TEAM], lambda page: [{"id": each, "name": "example", "href": f"/teams/{each}"} for each in page]
+            asked,
+            [TEAM],
+            lambda page: [
+                {"id": each, "name": "example", "href": f"/teams/{each}"} for each in page
+            ],
         )
 
     def _list_projects(self, asked: CherryRequest) -> Told:
         self._team(asked)
         ours = [each for each in self._cloud.projects if each != FOREIGN]
-        return self._page(asked, ours, lambda page: [serializers.project(self._cloud, each) for each in page])
+        return self._page(
+            asked, ours, lambda page: [serializers.project(self._cloud, each) for each in page]
+        )
 
     def _get_project(self, asked: CherryRequest) -> Told:
         return Told(200, serializers.project(self._cloud, self._project(asked.names[0])))
@@ -349,7 +381,9 @@ class CherryHandlers:
 
     def _list_ssh_keys(self, asked: CherryRequest) -> Told:
         return self._page(
-            asked, list(self._cloud.keys.values()), lambda page: [serializers.ssh_key(each) for each in page]
+            asked,
+            list(self._cloud.keys.values()),
+            lambda page: [serializers.ssh_key(each) for each in page],
         )
 
     def _get_ssh_key(self, asked: CherryRequest) -> Told:
@@ -360,9 +394,14 @@ class CherryHandlers:
 
     # -- lists
 
-    def _page(self, asked: CherryRequest, rows: Sequence[T], shown: Callable[[Sequence[T]], Iterable[Json]]) -> Told:
-        """Return the rows selected by limit and offset. 0 or no limit: all rows, or as many as one response
-        contains."""
+    def _page(
+        self,
+        asked: CherryRequest,
+        rows: Sequence[T],
+        shown: Callable[[Sequence[T]], Iterable[Json]],
+    ) -> Told:
+        """Return the rows selected by limit and offset. 0 or no limit: all rows, or as many
+        as one response contains."""
         limit, offset = (_number(asked.one(name), name) for name in ("limit", "offset"))
         most = min(each for each in (limit or len(rows), self.cap or len(rows), len(rows)))
         page = rows[offset : offset + most]
@@ -386,8 +425,8 @@ class Token(msgspec.Struct):
 
 
 class CherryLoggedRequest(msgspec.Struct, frozen=True):
-    """One call. path: without version and query. about: the subject of a change. at: epoch seconds. It contains nothing
-    of the credential."""
+    """One call. path: without version and query. about: the subject of a change. at: epoch seconds.
+    It contains nothing of the credential."""
 
     method: str
     path: str
@@ -405,17 +444,24 @@ class CherryLoggedRequest(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         return " ".join(
-            part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about) if part
+            part
+            for part in (
+                self.method,
+                self.path + (f"?{self.query}" if self.query else ""),
+                self.about,
+            )
+            if part
         )
 
 
 class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
     """The API of an account.
 
-    tokens: text -> permissions. arrived: notified of each call. bodies: bodies of creations, unchanged. redirect:
-    target to which all reads are redirected, "" for none. counts: lists contain their total length. wordy: errors have
-    the form `errors`/`error` that upstream decodes. typed: empty responses have a content type. hidden: rows that lists
-    count but do not show. shaped: transforms successful responses.
+    tokens: text -> permissions. arrived: notified of each call. bodies: bodies of creations,
+    unchanged. redirect: target to which all reads are redirected, "" for none. counts: lists
+    contain their total length. wordy: errors have the form `errors`/`error` that upstream decodes.
+    typed: empty responses have a content type. hidden: rows that lists count but do not show.
+    shaped: transforms successful responses.
     """
 
     def __init__(self, cloud: CherryCloud) -> None:
@@ -436,9 +482,16 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
 
     def handle(self, incoming: Incoming) -> Answer:
         path = incoming.path.removeprefix(VERSION)
-        found = self.actions.find(incoming.method, path) if incoming.path.startswith(f"{VERSION}/") else None
+        found = (
+            self.actions.find(incoming.method, path)
+            if incoming.path.startswith(f"{VERSION}/")
+            else None
+        )
         action, names, does = found or ("", (), _nothing)
-        asked, fault = CherryRequest(names, incoming.query(), incoming.body), self.faults.take(action)
+        asked, fault = (
+            CherryRequest(names, incoming.query(), incoming.body),
+            self.faults.take(action),
+        )
         about = self.actions.about(action, asked) if action in WRITES else ""
         if action == "create_server":
             self.bodies.append(incoming.body)
@@ -461,9 +514,14 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
         with self.arrived:
             self.arrived.notify_all()
         # A response without a body cannot be truncated, so it is not sent at all.
-        return spoilt(answer, VendorFault.LOST_ANSWER if fault is VendorFault.CUT_OFF and not answer.body else fault)
+        return spoilt(
+            answer,
+            VendorFault.LOST_ANSWER if fault is VendorFault.CUT_OFF and not answer.body else fault,
+        )
 
-    def _answer(self, incoming: Incoming, action: str, fault: VendorFault | None, does: Callable[[], Told]) -> Answer:
+    def _answer(
+        self, incoming: Incoming, action: str, fault: VendorFault | None, does: Callable[[], Told]
+    ) -> Answer:
         self.faults.refuse(fault)
         if fault in NEVER_RECEIVED:
             return Answer(200, b"")
@@ -473,7 +531,8 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
         return self._told(does())
 
     def _admit(self, authorization: str, action: str) -> None:
-        """Admit the call. Raises Refused if the token is invalid, exceeds the rate limit, or lacks the permission."""
+        """Admit the call. Raises Refused if the token is invalid, exceeds the rate limit,
+        or lacks the permission."""
         kind, _, text = authorization.partition(" ")
         token = self.tokens.get(text) if kind == "Bearer" else None
         if token is None or not token.active:
@@ -486,7 +545,9 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
         total = None if told.total is None or not self.counts else told.total + self.hidden
         headers = {} if total is None else {"X-Total-Count": str(total)}
         if told.body is None:
-            return Answer(told.status, b"", headers if self.typed else {**headers, "Content-Type": ""})
+            return Answer(
+                told.status, b"", headers if self.typed else {**headers, "Content-Type": ""}
+            )
         return Answer(told.status, json.dumps(self.shaped(told.body)).encode(), headers)
 
     def refusal(self, problem: VendorRefusedError) -> Answer:
@@ -503,9 +564,12 @@ def _nothing(asked: CherryRequest) -> Told:
 
 
 class CherryHttpServer(VendorServer[CherryDispatcher, CherryLoggedRequest]):
-    """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
+    """Serves an account. As a context manager it starts on entry and stops on
+    exit; the account stays."""
 
-    def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+    def __init__(
+        self, cloud: CherryCloud, *, tls: Pair | None = None, in_process: bool = False
+    ) -> None:
         super().__init__(CherryDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 

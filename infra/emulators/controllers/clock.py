@@ -1,8 +1,8 @@
 """Clocks for the simulated cluster: an accelerated one, or a manual one.
 
-A node takes minutes to boot and ten more to become unneeded, which is too long to wait for. Every part of the
-simulation gets one of these two clocks and never reads the wall clock itself. The same code therefore serves the live
-emulation and scenarios without real time.
+A node takes minutes to boot and ten more to become unneeded, which is too long to wait for. Every
+part of the simulation gets one of these two clocks and never reads the wall clock itself. The same
+code therefore serves the live emulation and scenarios without real time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _CELLS = struct.Struct("<6dQ")
-"""What processes share: virtual and wall seconds of the last change of speed, the speed since then, the full speed, the
-wall seconds of the beginning, the real time at the beginning, and the number of changes (odd while one is written)."""
+"""What processes share: virtual and wall seconds of the last change of speed, the speed since then,
+the full speed, the wall seconds of the beginning, the real time at the beginning, and the number of
+changes (odd while one is written)."""
 _SHORTEST = 0.005  # wall seconds of a wait
 
 
 class Clock:
-    """Epoch seconds that begin at `start` and advance `speed` times as fast as `wall` (which must not go backwards).
+    """Epoch seconds that begin at `start` and advance `speed` times as fast as `wall`
+    (which must not go backwards).
 
-    present: epoch seconds of the real time at the beginning. The clock does not pass the real time: as soon as it
-    reaches it, it is it. at_work: its speed within `working`, where the length of a computation counts, so that a busy
-    machine takes little virtual time; `speed` if not given. path: a file in which other processes read it (`shared`).
+    present: epoch seconds of the real time at the beginning. The clock does not pass the real time:
+    as soon as it reaches it, it is it. at_work: its speed within `working`, where the length of a
+    computation counts, so that a busy machine takes little virtual time; `speed` if not given.
+    path: a file in which other processes read it (`shared`).
     """
 
     def __init__(
@@ -52,14 +55,15 @@ class Clock:
             self.share(path)
 
     def share(self, path: Path) -> None:
-        """Put the clock into a file, where other processes read it (`shared`). Nothing may work yet."""
+        """Put the clock into a file, where other processes read it
+        (`shared`). Nothing may work yet."""
         path.write_bytes(self._cells)
         self._cells = _mapped(path)
 
     @classmethod
     def shared(cls, path: Path) -> Clock:
-        """Return the clock that another process has put there. `wall` of both is the monotonic clock, which counts from
-        the machine's start and is therefore the same in all processes."""
+        """Return the clock that another process has put there. `wall` of both is the monotonic
+        clock, which counts from the machine's start and is therefore the same in all processes."""
         clock = cls(0.0, 1.0)
         clock._cells = _mapped(path)
         return clock
@@ -108,8 +112,8 @@ class Clock:
         struct.pack_into("<Q", self._cells, _CELLS.size - 8, count + 2)
 
     def jump(self, to: float) -> None:
-        """Advance at once to that virtual time, epoch seconds, as soon as nothing works: no computation lasts for the
-        time between. It neither goes back nor passes the real time."""
+        """Advance at once to that virtual time, epoch seconds, as soon as nothing works: no
+        computation lasts for the time between. It neither goes back nor passes the real time."""
         with self._idle:
             self._idle.wait_for(lambda: not self._workers)
             _, _, speed, full, began, present = self._read()
@@ -124,15 +128,16 @@ class Clock:
         return max((due - ahead) / full, due - real)
 
     def sleep(self, virtual_seconds: float, wait: Callable[[float], object] = time.sleep) -> None:
-        """Return when they have passed, or `wait` (given wall seconds) returns True, as an Event's does when set."""
+        """Return when they have passed, or `wait` (given wall seconds) returns True, as
+        an Event's does when set."""
         due = self.now() + virtual_seconds
         while (left := due - self.now()) > 0.0:
             if wait(max(_SHORTEST, self.wall_seconds(left))) is True:
                 return
 
     def until_present(self) -> float:
-        """Return the real seconds until the clock shows the real time if nothing works: 0.0 if it does, infinity if it
-        never will."""
+        """Return the real seconds until the clock shows the real time if nothing works: 0.0 if it
+        does, infinity if it never will."""
         _, _, _, speed, began, present = self._read()
         behind = present + self._wall() - began - self.now()
         if behind <= 0.0:
@@ -176,8 +181,8 @@ class ManualClock:
 
     @contextmanager
     def repeat(self, seconds: float, work: Callable[[], bool]) -> Iterator[None]:
-        """Call `work` whenever so many seconds have passed inside the context, until it returns False: what a thread
-        that waits does beside code that advances the clock."""
+        """Call `work` whenever so many seconds have passed inside the context, until it returns
+        False: what a thread that waits does beside code that advances the clock."""
         number = 1 + max(self._repeated, default=0)
 
         def due() -> None:

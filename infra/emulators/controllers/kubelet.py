@@ -1,8 +1,8 @@
 """Simulates the kubelets of all nodes and the related parts of the node controllers.
 
-Nodes become ready, pods on ready nodes start and stop after some time, and what a removed node leaves behind is
-deleted. There are no containers; only time causes transitions. All state is read from the objects' own timestamps, so a
-restarted simulation continues where it was.
+Nodes become ready, pods on ready nodes start and stop after some time, and what a removed node
+leaves behind is deleted. There are no containers; only time causes transitions. All state is read
+from the objects' own timestamps, so a restarted simulation continues where it was.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.timestamps import format_time, parse_time
-from infra.emulators.controllers.object_writes import changed, condition, erase, is_true, with_conditions, write
+from infra.emulators.controllers.object_writes import (
+    changed,
+    condition,
+    erase,
+    is_true,
+    with_conditions,
+    write,
+)
 from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-RUN_SECONDS = "local.outscaler/run-seconds"  # annotation: a pod with it terminates by itself, like that of a job
+# annotation: a pod with it terminates by itself, like that of a job
+RUN_SECONDS = "local.outscaler/run-seconds"
 _PRESSURE = (
     ("MemoryPressure", "KubeletHasSufficientMemory"),
     ("DiskPressure", "KubeletHasNoDiskPressure"),
@@ -32,8 +40,9 @@ _PRESSURE = (
 class KubeletTimes(msgspec.Struct, frozen=True):
     """Durations in seconds.
 
-    boot: from a node's creation until it is ready; start: from a pod's binding until it is ready; stop: the longest
-    time a pod takes to terminate, whatever its grace period; heartbeat: between status reports of an idle node
+    boot: from a node's creation until it is ready; start: from a pod's binding until it is ready;
+    stop: the longest time a pod takes to terminate, whatever its grace period; heartbeat: between
+    status reports of an idle node
     """
 
     boot: float = 20.0
@@ -59,7 +68,9 @@ def _address(uid: str) -> str:
 class Kubelets:
     """All kubelets of one store; step() does what is due now."""
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], times: KubeletTimes | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, clock: Callable[[], float], times: KubeletTimes | None = None
+    ) -> None:
         self._store, self._clock, self._times = store, clock, times or KubeletTimes()
         self._silent: set[str] = set()
         # Objects that need no action until they are replaced; for a Node, with its last heartbeat.
@@ -67,7 +78,8 @@ class Kubelets:
         self._calm: dict[int, KubeObject] = {}
 
     def silence(self, node: str) -> None:
-        """Stop a node's kubelet: the node becomes unreachable and its pods no longer start or stop."""
+        """Stop a node's kubelet: the node becomes unreachable and its pods
+        no longer start or stop."""
         self._silent.add(node)
 
     def revive(self, node: str) -> None:
@@ -85,7 +97,9 @@ class Kubelets:
                 ready.add(name)
                 continue
             self._tend_node(node, now)
-            if name not in self._silent and is_true(self._store.peek("nodes", name) or node, "Ready"):
+            if name not in self._silent and is_true(
+                self._store.peek("nodes", name) or node, "Ready"
+            ):
                 ready.add(name)
         calm, self._calm = self._calm, {}
         for pod in self._store.list("pods"):
@@ -132,7 +146,12 @@ class Kubelets:
 
     def _report(self, node: KubeObject, now: float, *, up: bool) -> None:
         ready = (
-            condition("Ready", value=True, reason="KubeletReady", message="kubelet is posting ready status")
+            condition(
+                "Ready",
+                value=True,
+                reason="KubeletReady",
+                message="kubelet is posting ready status",
+            )
             if up
             else condition(
                 "Ready",
@@ -149,16 +168,23 @@ class Kubelets:
 
     def _lose(self, node: KubeObject, now: float) -> None:
         lost = condition(
-            "Ready", value="Unknown", reason="NodeStatusUnknown", message="Kubelet stopped posting node status."
+            "Ready",
+            value="Unknown",
+            reason="NodeStatusUnknown",
+            message="Kubelet stopped posting node status.",
         )
         taints = with_taint(node["spec"].get("taints") or [], UNREACHABLE, present=True)
         self._write_node(node, taints, with_conditions(node, now, lost))
 
-    def _write_node(self, node: KubeObject, taints: list[KubeObject], conditions: list[KubeObject]) -> None:
+    def _write_node(
+        self, node: KubeObject, taints: list[KubeObject], conditions: list[KubeObject]
+    ) -> None:
         spec = {key: value for key, value in node["spec"].items() if key != "taints"}
         if taints:
             spec["taints"] = taints
-        write(self._store, "nodes", changed({**node, "spec": spec}, "status", conditions=conditions))
+        write(
+            self._store, "nodes", changed({**node, "spec": spec}, "status", conditions=conditions)
+        )
 
     # -- pods
 
@@ -178,7 +204,8 @@ class Kubelets:
                 self._write_pod(pod, _succeeded(pod, now))
 
     def _stop(self, pod: KubeObject, now: float) -> None:
-        """Stop a pod. deletionTimestamp is the end of the grace period, so termination began that much earlier."""
+        """Stop a pod. deletionTimestamp is the end of the grace period, so termination
+        began that much earlier."""
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds", 0))
         told = parse_time(meta["deletionTimestamp"]) - grace
@@ -218,7 +245,13 @@ def _running(pod: KubeObject, now: float) -> KubeObject:
     address = _address(uid)
     done = [
         condition(type_, value=True)
-        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+        for type_ in (
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled",
+        )
     ]
     return {
         "phase": "Running",
@@ -226,15 +259,22 @@ def _running(pod: KubeObject, now: float) -> KubeObject:
         "podIP": address,
         "podIPs": [{"ip": address}],
         "conditions": with_conditions(pod, now, *done),
-        "containerStatuses": [_container(c, now, uid, running=True) for c in pod["spec"].get("containers") or ()],
+        "containerStatuses": [
+            _container(c, now, uid, running=True) for c in pod["spec"].get("containers") or ()
+        ],
     }
 
 
 def _succeeded(pod: KubeObject, now: float) -> KubeObject:
     uid = pod["metadata"]["uid"]
-    over = [condition(type_, value=False, reason="PodCompleted") for type_ in ("Ready", "ContainersReady")]
+    over = [
+        condition(type_, value=False, reason="PodCompleted")
+        for type_ in ("Ready", "ContainersReady")
+    ]
     return {
         "phase": "Succeeded",
         "conditions": with_conditions(pod, now, *over),
-        "containerStatuses": [_container(c, now, uid, running=False) for c in pod["spec"].get("containers") or ()],
+        "containerStatuses": [
+            _container(c, now, uid, running=False) for c in pod["spec"].get("containers") or ()
+        ],
     }

@@ -1,8 +1,8 @@
 """Runs all controllers of a simulated cluster together in a fixed order.
 
-A scenario needs to run everything to a steady state and then advance the time by a minute, and two runs of the same
-scenario must be identical. The order, the store's seed and the clock determine everything; nothing here is random or
-reads the wall clock.
+A scenario needs to run everything to a steady state and then advance the time by a minute, and two
+runs of the same scenario must be identical. The order, the store's seed and the clock determine
+everything; nothing here is random or reads the wall clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from infra.emulators.controllers.capi.controller import CapiControllerSettings, 
 from infra.emulators.controllers.kubelet import Kubelets, KubeletTimes
 from infra.emulators.controllers.object_writes import Changes, Moved
 from infra.emulators.controllers.scheduler.scheduler import Pick, SchedulerLoop, least_used
-from infra.emulators.controllers.workloads import DaemonSets, Deployments, Garbage, Jobs, ReplicaSets
+from infra.emulators.controllers.workloads import (
+    DaemonSets,
+    Deployments,
+    Garbage,
+    Jobs,
+    ReplicaSets,
+)
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.objects import dig
 from infra.emulators.kube.status import ApiError
@@ -40,8 +46,8 @@ class Controller(Protocol):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """Behaviour of the simulated cluster: times of kubelets, machines and their classes, node choice and
-    speed of the scheduler."""
+    """Behaviour of the simulated cluster: times of kubelets, machines and their classes, node
+    choice and speed of the scheduler."""
 
     kubelets: KubeletTimes = KubeletTimes()
     machines: CapiControllerSettings = CapiControllerSettings()
@@ -51,7 +57,8 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class _Budgets:
-    """Runs the disruption controller when it may have work: after a change, and periodically for its timers."""
+    """Runs the disruption controller when it may have work: after a change, and
+    periodically for its timers."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock, self._last = store, clock, float("-inf")
@@ -73,8 +80,8 @@ class _Budgets:
             reconcile_budgets(self._store)
 
     def _waits(self) -> bool:
-        """Return whether time alone can change a budget: an eviction was granted, but its pod is not terminating
-        yet."""
+        """Return whether time alone can change a budget: an eviction was granted, but its
+        pod is not terminating yet."""
         return any(
             dig(budget, "status", "disruptedPods")
             for budget in self._store.list("poddisruptionbudgets", group="policy")
@@ -82,8 +89,8 @@ class _Budgets:
 
 
 class ClusterSimulation:
-    """The controllers of one store. more: further controllers, such as those of a vendor's account attached to the
-    cluster; they run before the kubelets."""
+    """The controllers of one store. more: further controllers, such as those of a vendor's account
+    attached to the cluster; they run before the kubelets."""
 
     def __init__(
         self,
@@ -97,16 +104,26 @@ class ClusterSimulation:
         self.capi = ClusterApi(store, clock, pace.machines)
         self.kubelets = Kubelets(store, clock, pace.kubelets)
         self.scheduler = SchedulerLoop(
-            store, clock, pick=pace.pick, retry_seconds=pace.retry_seconds, pods_per_second=pace.pods_per_second
+            store,
+            clock,
+            pick=pace.pick,
+            retry_seconds=pace.retry_seconds,
+            pods_per_second=pace.pods_per_second,
         )
         self._controllers: tuple[Controller, ...] = (
             Garbage(store, clock),
             self.capi,
             *more,
             self.kubelets,
-            Moved(Deployments(store, clock).step, store, (("deployments", "apps"), ("replicasets", "apps"))),
+            Moved(
+                Deployments(store, clock).step,
+                store,
+                (("deployments", "apps"), ("replicasets", "apps")),
+            ),
             Moved(ReplicaSets(store).step, store, (("replicasets", "apps"), ("pods", ""))),
-            Moved(DaemonSets(store).step, store, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
+            Moved(
+                DaemonSets(store).step, store, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))
+            ),
             Moved(Jobs(store, clock).step, store, (("jobs", "batch"), ("pods", ""))),
             _Budgets(store, clock),
             self.scheduler,
@@ -115,7 +132,8 @@ class ClusterSimulation:
     def step(self) -> int:
         """Run every controller until none of them changes anything. Returns the number of rounds.
 
-        Raises RuntimeError if they do not reach a steady state, because two of them undo each other's work.
+        Raises RuntimeError if they do not reach a steady state, because two of
+        them undo each other's work.
         """
         for rounds in range(_ROUNDS):
             before = self._store.version
@@ -131,11 +149,11 @@ class ClusterSimulation:
         interval: float,
         working: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        """Step every `interval` wall seconds until stopped, each step within `working`; for a thread of the live
-        emulation.
+        """Step every `interval` wall seconds until stopped, each step within `working`; for a
+        thread of the live emulation.
 
-        Other threads write to the store in the meantime, so a refused write or an unfinished round is repeated in the
-        next step.
+        Other threads write to the store in the meantime, so a refused write or an unfinished round
+        is repeated in the next step.
         """
         while not stop.wait(interval):
             try:

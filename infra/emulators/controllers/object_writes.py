@@ -1,7 +1,8 @@
-"""Operations on objects that all simulated controllers share: conflict-safe writes, ownership, conditions.
+"""Operations on objects that all simulated controllers share: conflict-safe
+writes, ownership, conditions.
 
-Controllers evaluate the whole state repeatedly, and clients of the API may write at the same time. A refused write is
-therefore not an error; the next step evaluates the state again.
+Controllers evaluate the whole state repeatedly, and clients of the API may write at the same time.
+A refused write is therefore not an error; the next step evaluates the state again.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ Json = Mapping[str, Any]
 _KEPT = ("lastProbeTime", "lastHeartbeatTime", "lastUpdateTime")  # of a condition, by others
 
 
-def listed(store: ObjectStore, plural: str, group: str = "", namespace: str | None = None) -> list[KubeObject]:
-    """Return store.list (READ ONLY), empty if the resource is not served, like custom resources before their CRD
-    exists."""
+def listed(
+    store: ObjectStore, plural: str, group: str = "", namespace: str | None = None
+) -> list[KubeObject]:
+    """Return store.list (READ ONLY), empty if the resource is not served, like custom resources
+    before their CRD exists."""
     return store.list(plural, namespace, group) if store.resources.find(plural, group) else []
 
 
 def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> bool:
-    """Replace the object that was read. Returns False, without writing, if it was changed or deleted in the meantime.
-    The argument must not be changed afterwards."""
+    """Replace the object that was read. Returns False, without writing, if it was changed or
+    deleted in the meantime. The argument must not be changed afterwards."""
     try:
         store.replace(plural, obj, group)
     except ApiError as error:
@@ -37,20 +40,27 @@ def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> 
 
 
 def changed(obj: KubeObject, part: str, **fields: Any) -> KubeObject:
-    """Return the object with these fields of `metadata`, `spec` or `status`. The rest is shared with the argument."""
+    """Return the object with these fields of `metadata`, `spec` or `status`. The rest is
+    shared with the argument."""
     return {**obj, part: {**(obj.get(part) or {}), **fields}}
 
 
-def write_status(store: ObjectStore, plural: str, obj: KubeObject, status: KubeObject, group: str = "") -> bool:
-    """Merge fields into an object's status. Nothing is written if they are present already (absent counts as 0)."""
+def write_status(
+    store: ObjectStore, plural: str, obj: KubeObject, status: KubeObject, group: str = ""
+) -> bool:
+    """Merge fields into an object's status. Nothing is written if they are present
+    already (absent counts as 0)."""
     before = obj.get("status") or {}
     if all(before.get(key, 0 if value == 0 else None) == value for key, value in status.items()):
         return False
     return write(store, plural, changed(obj, "status", **status), group)
 
 
-def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", grace: int | None = None) -> None:
-    """Delete as a user would. grace: seconds for a pod. An object that is gone already is not an error."""
+def erase(
+    store: ObjectStore, plural: str, obj: KubeObject, group: str = "", grace: int | None = None
+) -> None:
+    """Delete as a user would. grace: seconds for a pod. An object that is gone
+    already is not an error."""
     meta = obj["metadata"]
     try:
         store.delete(plural, meta["name"], meta.get("namespace", ""), group, grace)
@@ -61,7 +71,8 @@ def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", gra
 
 def controller_of(obj: Json) -> KubeObject | None:
     """Return the owner reference that controls the object, or None."""
-    for ref in obj["metadata"].get("ownerReferences") or ():  # a loop, because it is called too often for a generator
+    # a loop, because it is called too often for a generator
+    for ref in obj["metadata"].get("ownerReferences") or ():
         if ref.get("controller"):
             found: KubeObject = ref
             return found
@@ -94,7 +105,7 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 
 def is_true(obj: Json, condition: str) -> bool:
-    for each in conditions_of(obj):  # noqa: SIM110 - asked too often for a generator
+    for each in conditions_of(obj):  # asked too often for a generator
         if each.get("type") == condition and each.get("status") == "True":
             return True
     return False
@@ -111,13 +122,17 @@ def condition(type_: str, *, value: bool | str, reason: str = "", message: str =
 
 
 def with_conditions(obj: Json, now: float, *wanted: KubeObject) -> list[KubeObject]:
-    """Return status.conditions with these added or replaced. lastTransitionTime changes only if the status changes."""
+    """Return status.conditions with these added or replaced. lastTransitionTime changes
+    only if the status changes."""
     conditions: list[KubeObject] = list(conditions_of(obj))
     for each in wanted:
         at = next((i for i, old in enumerate(conditions) if old.get("type") == each["type"]), None)
         old = conditions[at] if at is not None else {}
         moved = old.get("status") != each["status"] or not old.get("lastTransitionTime")
-        made = {**each, "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"]}
+        made = {
+            **each,
+            "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"],
+        }
         kept = {key: old[key] for key in _KEPT if key in old and key not in made}
         if at is None:
             conditions.append(made)
@@ -127,7 +142,8 @@ def with_conditions(obj: Json, now: float, *wanted: KubeObject) -> list[KubeObje
 
 
 class Changes:
-    """Observes some resources of a store, each (plural, group). The first check always reports a change."""
+    """Observes some resources of a store, each (plural, group). The first check
+    always reports a change."""
 
     def __init__(self, store: ObjectStore, watched: Iterable[tuple[str, str]]) -> None:
         self._store, self._watched = store, tuple(watched)
@@ -150,11 +166,13 @@ class Changes:
 class Moved:
     """A controller that runs only after changes of some resources of a store.
 
-    step: one run of it. It must not depend on the clock, except to record the time, and must not defer work to a later
-    run.
+    step: one run of it. It must not depend on the clock, except to record the time, and must not
+    defer work to a later run.
     """
 
-    def __init__(self, step: Callable[[], None], store: ObjectStore, watched: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, step: Callable[[], None], store: ObjectStore, watched: Iterable[tuple[str, str]]
+    ) -> None:
         self._step, self._changes = step, Changes(store, watched)
 
     def step(self) -> None:

@@ -1,6 +1,8 @@
-"""Objects with which a simulated cluster starts, as a person would apply them, and a function to apply them.
+"""Objects with which a simulated cluster starts, as a person would apply them, and
+a function to apply them.
 
-They contain only what a user writes. Defaults, owners and status are added by the API server and the controllers.
+They contain only what a user writes. Defaults, owners and status are added by the API
+server and the controllers.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ WHERE = {
 
 
 def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
-    """Create objects in order and return them as stored. Missing namespaces are created, and CRDs when they are first
-    needed.
+    """Create objects in order and return them as stored. Missing namespaces are created, and CRDs
+    when they are first needed.
 
     Raises KeyError for a kind that the controllers do not support.
     """
@@ -62,7 +64,8 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
 
 
 def apply_shipped(store: ObjectStore) -> None:
-    """Apply the ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person applies before anything else."""
+    """Apply the ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person
+    applies before anything else."""
     for document in _shipped():
         name = document["metadata"]["name"]
         metadata = {**document["metadata"], "uid": f"uid-of-{name}"}
@@ -77,12 +80,24 @@ def _shipped() -> list[KubeObject]:
 
 def _pod_template(name: str, cpu: str, memory: str, spec: Mapping[str, Any]) -> KubeObject:
     requests = {"cpu": cpu, "memory": memory}
-    container = {"name": "main", "image": f"registry.example/{name}:1.0", "resources": {"requests": requests}}
-    return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **clone(dict(spec))}}
+    container = {
+        "name": "main",
+        "image": f"registry.example/{name}:1.0",
+        "resources": {"requests": requests},
+    }
+    return {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [container], **clone(dict(spec))},
+    }
 
 
 def deployment(
-    name: str, namespace: str = "default", replicas: int = 1, cpu: str = "100m", memory: str = "128Mi", **spec: Any
+    name: str,
+    namespace: str = "default",
+    replicas: int = 1,
+    cpu: str = "100m",
+    memory: str = "128Mi",
+    **spec: Any,
 ) -> KubeObject:
     """Return an apps/v1 Deployment labelled app=name. spec: further fields of the pod's spec."""
     return {
@@ -105,7 +120,10 @@ def daemonset(
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": _pod_template(name, cpu, memory, spec)},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": _pod_template(name, cpu, memory, spec),
+        },
     }
 
 
@@ -117,7 +135,11 @@ def pdb(
     max_unavailable: int | str | None = None,
 ) -> KubeObject:
     """Return a policy/v1 PodDisruptionBudget for app=name. Pass one of the two bounds."""
-    bound = {"minAvailable": min_available} if min_available is not None else {"maxUnavailable": max_unavailable}
+    bound = (
+        {"minAvailable": min_available}
+        if min_available is not None
+        else {"maxUnavailable": max_unavailable}
+    )
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -141,7 +163,12 @@ def node(
     status: KubeObject = {"capacity": amounts, "allocatable": dict(amounts)}
     if ready:
         status["conditions"] = [
-            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+            }
         ]
     return {
         "apiVersion": "v1",
@@ -180,11 +207,16 @@ def machine_deployment(
 ) -> KubeObject:
     """Return a node group: a MachineDeployment with size bounds and the capacity of its Nodes.
 
-    labels, taints: of its Nodes; a taint is `key=value:Effect`. capacity: further capacity annotations by their last
-    part: `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`. interruptible: its Machines are spot instances.
-    strategy: of its rollouts, RollingUpdate if empty.
+    labels, taints: of its Nodes; a taint is `key=value:Effect`. capacity: further capacity
+    annotations by their last part: `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`.
+    interruptible: its Machines are spot instances. strategy: of its rollouts, RollingUpdate if
+    empty.
     """
-    zones = {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone.rstrip("abc")} if zone else {}
+    zones = (
+        {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone.rstrip("abc")}
+        if zone
+        else {}
+    )
     carried = {**zones, **(labels or {})}
     said = {"cpu": cpu, "memory": memory, **(capacity or {})}
     if carried:
@@ -193,7 +225,11 @@ def machine_deployment(
         said["taints"] = ",".join(taints)
     infra = "infrastructure.cluster.x-k8s.io"
     ref = {"kind": "LocalMachineTemplate", "name": name}
-    ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
+    ref |= (
+        {"apiVersion": f"{infra}/v1beta1", "namespace": namespace}
+        if version == "v1beta1"
+        else {"apiGroup": infra}
+    )
     told = {"strategy": {"type": strategy}} if strategy else {}
     return {
         "apiVersion": f"{fields.GROUP}/{version}",
@@ -237,10 +273,12 @@ def machine_health_check(
     cluster: str = "local",
     version: str = "v1beta2",
 ) -> KubeObject:
-    """Return a MachineHealthCheck that deletes Machines whose Node has the condition in that status for so long.
-    labels: of the Machines, by default all of the cluster."""
+    """Return a MachineHealthCheck that deletes Machines whose Node has the condition in that status
+    for so long. labels: of the Machines, by default all of the cluster."""
     unhealthy: KubeObject = {"type": condition, "status": status}
-    checks: KubeObject = {"checks": {"unhealthyNodeConditions": [{**unhealthy, "timeoutSeconds": seconds}]}}
+    checks: KubeObject = {
+        "checks": {"unhealthyNodeConditions": [{**unhealthy, "timeoutSeconds": seconds}]}
+    }
     if version == "v1beta1":
         checks = {"unhealthyConditions": [{**unhealthy, "timeout": f"{seconds}s"}]}
     return {
@@ -258,22 +296,32 @@ def machine_health_check(
 def machine_pool(
     name: str, replicas: int, min_size: int, max_size: int, *, machines: bool = False, **more: Any
 ) -> KubeObject:
-    """Return a node group: a MachinePool, with a Machine for every instance or without Machines. more: as for
-    machine_deployment."""
+    """Return a node group: a MachinePool, with a Machine for every instance or without Machines.
+    more: as for machine_deployment."""
     made = machine_deployment(name, replicas, min_size, max_size, **more)
     del made["spec"]["selector"]
     made["spec"]["template"]["spec"]["infrastructureRef"]["kind"] = "LocalMachinePool"
-    made["metadata"]["annotations"]["local.outscaler/pool"] = "machines" if machines else "instances"
+    made["metadata"]["annotations"]["local.outscaler/pool"] = (
+        "machines" if machines else "instances"
+    )
     return {**made, "kind": "MachinePool"}
 
 
 def cluster(
-    name: str = "local", namespace: str = "default", *, paused: bool = False, version: str = "v1beta2"
+    name: str = "local",
+    namespace: str = "default",
+    *,
+    paused: bool = False,
+    version: str = "v1beta2",
 ) -> KubeObject:
     """Return the Cluster that the groups belong to. paused: none of them is reconciled."""
     infra = "infrastructure.cluster.x-k8s.io"
     ref = {"kind": "LocalCluster", "name": name}
-    ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
+    ref |= (
+        {"apiVersion": f"{infra}/v1beta1", "namespace": namespace}
+        if version == "v1beta1"
+        else {"apiGroup": infra}
+    )
     return {
         "apiVersion": f"{fields.GROUP}/{version}",
         "kind": "Cluster",

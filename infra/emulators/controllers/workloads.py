@@ -1,4 +1,5 @@
-"""Controllers of workloads: Deployments with their ReplicaSets, DaemonSets, Jobs, and the garbage collector.
+"""Controllers of workloads: Deployments with their ReplicaSets, DaemonSets, Jobs,
+and the garbage collector.
 
 The arithmetic of rollouts is shared with MachineDeployments.
 """
@@ -25,7 +26,13 @@ from infra.emulators.controllers.object_writes import (
     write,
     write_status,
 )
-from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    InfoReader,
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
 from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
 from infra.emulators.controllers.scheduler.selectors import untolerated
 from infra.emulators.kube.objects import KubeObject, clone, dig
@@ -42,16 +49,19 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 def share(value: int | str, of: int, *, up: bool) -> int:
-    """Return maxSurge or maxUnavailable: an absolute number, or a percentage of the replicas, rounded up or down."""
+    """Return maxSurge or maxUnavailable: an absolute number, or a percentage of the
+    replicas, rounded up or down."""
     if isinstance(value, int):
         return value
     part = int(value.rstrip("%")) * of / 100
     return math.ceil(part) if up else math.floor(part)
 
 
-def exchange(size: int, surge: int, unavailable: int, new: SetSize, old: Sequence[SetSize]) -> dict[str, int]:
-    """Return the sizes to set now, by name: the new set grows as far as surge allows, old sets shrink as far as
-    availability allows. Unavailable old replicas can always be removed."""
+def exchange(
+    size: int, surge: int, unavailable: int, new: SetSize, old: Sequence[SetSize]
+) -> dict[str, int]:
+    """Return the sizes to set now, by name: the new set grows as far as surge allows, old sets
+    shrink as far as availability allows. Unavailable old replicas can always be removed."""
     if not old:
         return {new.name: size}
     asked = new.asked + sum(each.asked for each in old)
@@ -77,12 +87,18 @@ def template_hash(template: KubeObject) -> str:
 
 def without_label(template: KubeObject, label: str) -> KubeObject:
     meta = dict(template.get("metadata") or {})
-    meta["labels"] = {key: value for key, value in (meta.get("labels") or {}).items() if key != label}
+    meta["labels"] = {
+        key: value for key, value in (meta.get("labels") or {}).items() if key != label
+    }
     return {**template, "metadata": meta}
 
 
 def _size(one: KubeObject) -> SetSize:
-    return SetSize(one["metadata"]["name"], one["spec"]["replicas"], dig(one, "status", "availableReplicas") or 0)
+    return SetSize(
+        one["metadata"]["name"],
+        one["spec"]["replicas"],
+        dig(one, "status", "availableReplicas") or 0,
+    )
 
 
 def _sum(sets: list[KubeObject], field: str) -> int:
@@ -106,7 +122,9 @@ class Deployments:
 
     def _roll(self, deployment: KubeObject, sets: list[KubeObject]) -> None:
         wanted = without_label(deployment["spec"]["template"], _HASH)
-        current = next((s for s in sets if without_label(s["spec"]["template"], _HASH) == wanted), None)
+        current = next(
+            (s for s in sets if without_label(s["spec"]["template"], _HASH) == wanted), None
+        )
         if current is None:
             self._store.create("replicasets", self._new_set(deployment, sets), "apps")
             return
@@ -121,16 +139,30 @@ class Deployments:
             self._exchange(deployment, current, old)
 
     def _exchange(self, deployment: KubeObject, current: KubeObject, old: list[KubeObject]) -> None:
-        size, rolling = deployment["spec"]["replicas"], deployment["spec"]["strategy"].get("rollingUpdate") or {}
+        size, rolling = (
+            deployment["spec"]["replicas"],
+            deployment["spec"]["strategy"].get("rollingUpdate") or {},
+        )
         surge = share(rolling.get("maxSurge", "25%"), size, up=True)
         unavailable = share(rolling.get("maxUnavailable", "25%"), size, up=False)
-        sizes = exchange(size, surge, unavailable if surge or unavailable else 1, _size(current), list(map(_size, old)))
+        sizes = exchange(
+            size,
+            surge,
+            unavailable if surge or unavailable else 1,
+            _size(current),
+            list(map(_size, old)),
+        )
         for each in (current, *old):
             self._resize(each, sizes[each["metadata"]["name"]])
 
     def _resize(self, one: KubeObject, replicas: int) -> None:
         if one["spec"]["replicas"] != replicas:
-            write(self._store, "replicasets", {**one, "spec": {**one["spec"], "replicas": replicas}}, "apps")
+            write(
+                self._store,
+                "replicasets",
+                {**one, "spec": {**one["spec"], "replicas": replicas}},
+                "apps",
+            )
 
     def _new_set(self, deployment: KubeObject, sets: list[KubeObject]) -> KubeObject:
         meta, spec = deployment["metadata"], deployment["spec"]
@@ -139,7 +171,10 @@ class Deployments:
         template.setdefault("metadata", {}).setdefault("labels", {})[_HASH] = short
         selector = clone(spec["selector"])
         selector.setdefault("matchLabels", {})[_HASH] = short
-        revision = 1 + max((int((s["metadata"].get("annotations") or {}).get(_REVISION, 0)) for s in sets), default=0)
+        revision = 1 + max(
+            (int((s["metadata"].get("annotations") or {}).get(_REVISION, 0)) for s in sets),
+            default=0,
+        )
         first = spec["replicas"] if not sets else 0
         return {
             "metadata": {
@@ -156,8 +191,13 @@ class Deployments:
         spec = deployment["spec"]
         wanted = without_label(spec["template"], _HASH)
         newest = [s for s in sets if without_label(s["spec"]["template"], _HASH) == wanted]
-        available, rolling = _sum(sets, "availableReplicas"), spec["strategy"].get("rollingUpdate") or {}
-        enough = available >= spec["replicas"] - share(rolling.get("maxUnavailable", 0), spec["replicas"], up=False)
+        available, rolling = (
+            _sum(sets, "availableReplicas"),
+            spec["strategy"].get("rollingUpdate") or {},
+        )
+        enough = available >= spec["replicas"] - share(
+            rolling.get("maxUnavailable", 0), spec["replicas"], up=False
+        )
         word, text = ("Available", "has") if enough else ("Unavailable", "does not have")
         state = condition(
             "Available",
@@ -187,7 +227,10 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def is_active(pod: KubeObject) -> bool:
-    return "deletionTimestamp" not in pod["metadata"] and dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
+    return "deletionTimestamp" not in pod["metadata"] and dig(pod, "status", "phase") not in {
+        "Succeeded",
+        "Failed",
+    }
 
 
 def new_pod(owner: KubeObject, template: KubeObject) -> KubeObject:
@@ -208,8 +251,8 @@ def new_pod(owner: KubeObject, template: KubeObject) -> KubeObject:
 
 
 def least_useful_first(pods: Sequence[KubeObject]) -> list[KubeObject]:
-    """Sort pods as the real controller deletes them: unbound, pending, not ready, low deletion cost, crowded, newest
-    first."""
+    """Sort pods as the real controller deletes them: unbound, pending, not ready, low deletion
+    cost, crowded, newest first."""
     crowd = Counter(pod["spec"].get("nodeName") for pod in pods)
 
     def rank(pod: KubeObject) -> tuple[bool, int, bool, int, int, float, str]:
@@ -282,8 +325,8 @@ _HOST_NETWORK = (("network-unavailable", "NoSchedule"),)
 
 
 def daemon_pod(owner: KubeObject, node: str) -> KubeObject:
-    """Return the set's pod for one node: with required affinity to its name instead of any other, and with the
-    tolerations."""
+    """Return the set's pod for one node: with required affinity to its name instead of any other,
+    and with the tolerations."""
     pod = new_pod(owner, owner["spec"]["template"])
     spec = pod["spec"]
     affinity = spec.setdefault("affinity", {})
@@ -336,13 +379,19 @@ class DaemonSets:
         nodes = self._nodes.views(self._store.list("nodes"))
         for owner in sets:
             if "deletionTimestamp" not in owner["metadata"]:
-                self._match(owner, nodes, [p for p in pods.get(owner["metadata"]["uid"], ()) if is_active(p)])
+                self._match(
+                    owner,
+                    nodes,
+                    [p for p in pods.get(owner["metadata"]["uid"], ()) if is_active(p)],
+                )
 
     def _match(self, owner: KubeObject, nodes: list[NodeView], active: list[KubeObject]) -> None:
         raw = daemon_pod(owner, "")
         own = dig(owner, "spec", "template", "spec", "affinity")
         raw["spec"]["affinity"] = own or {}
-        sample = read_pod({**raw, "metadata": {**raw["metadata"], "name": owner["metadata"]["name"]}})
+        sample = read_pod(
+            {**raw, "metadata": {**raw["metadata"], "name": owner["metadata"]["name"]}}
+        )
         wanted = {node.name for node in nodes if _wants(sample, node)}
         there: dict[str, KubeObject] = {}
         for pod in active:
@@ -373,7 +422,8 @@ class DaemonSets:
 
 
 class Jobs:
-    """The Job controller of one store. Its pods terminate by the kubelet's run-seconds annotation."""
+    """The Job controller of one store. Its pods terminate by the kubelet's run-seconds
+    annotation."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
@@ -438,7 +488,9 @@ class Garbage:
             if not gone:
                 continue
             for child in listed(self._store, plural, group):
-                if (controller_of(child) or {}).get("uid") in gone and "deletionTimestamp" not in child["metadata"]:
+                if (controller_of(child) or {}).get(
+                    "uid"
+                ) in gone and "deletionTimestamp" not in child["metadata"]:
                     erase(self._store, plural, child, group)
 
     def _removed(self, plural: str, group: str) -> set[str]:
@@ -463,4 +515,6 @@ class Garbage:
         for event in self._store.list("events"):
             last = event.get("lastTimestamp")
             if last and now - parse_time(last) > _EVENT_SECONDS:
-                self._store.remove("events", event["metadata"]["name"], event["metadata"]["namespace"])
+                self._store.remove(
+                    "events", event["metadata"]["name"], event["metadata"]["namespace"]
+                )

@@ -1,7 +1,9 @@
-"""One emulated zone of one organisation, with Instance Pools, SKS clusters and their contents, on a given clock.
+"""One emulated zone of one organisation, with Instance Pools, SKS clusters and their
+contents, on a given clock.
 
-It has no HTTP: a test sets up and inspects the zone with this object, while the program under test uses the API
-(server.py). Ids come from counters and nothing is random, so two runs are identical, including ids.
+It has no HTTP: a test sets up and inspects the zone with this object, while the program under
+test uses the API (server.py). Ids come from counters and nothing is random, so two runs are
+identical, including ids.
 """
 
 from __future__ import annotations
@@ -32,11 +34,20 @@ from infra.emulators.vendor_common.keys import Agenda
 
 ZONE = "ch-gva-2"
 _GIB = 2**30
-_NUMBERS = {"kind": 0xA1, "pool": 0xB2, "nodepool": 0xC3, "cluster": 0xD4, "vm": 0xE5, "work": 0xF6, "template": 0x17}
+_NUMBERS = {
+    "kind": 0xA1,
+    "pool": 0xB2,
+    "nodepool": 0xC3,
+    "cluster": 0xD4,
+    "vm": 0xE5,
+    "work": 0xF6,
+    "template": 0x17,
+}
 
 
 def example_id(kind: str, number: int) -> str:
-    """Return a UUID that is recognisable as an example: it begins with the kind and ends with the number."""
+    """Return a UUID that is recognisable as an example: it begins with the kind
+    and ends with the number."""
     return f"{_NUMBERS[kind]:02x}000000-0000-4000-8000-{number:012d}"
 
 
@@ -62,15 +73,23 @@ KINDS = tuple(
 class Zone:
     """The zone. lock: acquire it to change anything while a server is running.
 
-    limit: instances of the organisation, -1 for no limit. other_usage: instances in other zones. refuses_quota: a
-    scaling beyond the limit is refused at once instead of failing later. size_at_once: a pool shows the new size when
-    it is requested instead of when the operation is done. heals: seconds after which SKS retries to create missing
-    instances, repeatedly; None for never. shows_leaving: instances being deleted are still listed as members.
-    empties_pools: a standalone pool can be scaled to 0 (the API document requires a positive size). sold_out: instance
-    types of which none can be created, as `family.size`. reboot_endings: of the next restarts.
+    limit: instances of the organisation, -1 for no limit. other_usage: instances in other zones.
+    refuses_quota: a scaling beyond the limit is refused at once instead of failing later.
+    size_at_once: a pool shows the new size when it is requested instead of when the operation is
+    done. heals: seconds after which SKS retries to create missing instances, repeatedly; None for
+    never. shows_leaving: instances being deleted are still listed as members. empties_pools: a
+    standalone pool can be scaled to 0 (the API document requires a positive size). sold_out:
+    instance types of which none can be created, as `family.size`. reboot_endings: of the next
+    restarts.
     """
 
-    def __init__(self, clock: Callable[[], float], *, name: str = ZONE, times: ExoscaleDurations | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        name: str = ZONE,
+        times: ExoscaleDurations | None = None,
+    ) -> None:
         self.clock, self.name, self.times = clock, name, times or ExoscaleDurations()
         self.lock = threading.RLock()
         self.kinds = {kind.id: kind for kind in KINDS}
@@ -136,7 +155,9 @@ class Zone:
             id_ = self.number("nodepool")
             pool = self.add_pool(f"nodepool-{name}-{id_[-4:]}", size=size, type=type, disk=disk)
             pool.nodepool, pool.cluster = id_, cluster
-            made = Nodepool(id_, name, pool, self.clock(), dict(labels or {}), dict(taints or {}), max_pods)
+            made = Nodepool(
+                id_, name, pool, self.clock(), dict(labels or {}), dict(taints or {}), max_pods
+            )
             self.clusters[cluster].nodepools[id_] = made
             return made
 
@@ -172,7 +193,8 @@ class Zone:
         type: str = "",  # noqa: A002  # the vendor's word
         disk: int = 0,
     ) -> None:
-        """Change what a pool, and its Nodepool, creates from now on; its members stay as they are."""
+        """Change what a pool, and its Nodepool, creates from now on; its
+        members stay as they are."""
         with self.lock:
             updated = self.pools[pool]
             updated.template = template or updated.template
@@ -195,7 +217,8 @@ class Zone:
             self.pools[pool].endings += [ending] * times
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool with all its instances, as a person would: `destroying` at once, gone a while later."""
+        """Delete the pool with all its instances, as a person would: `destroying` at
+        once, gone a while later."""
         with self.lock:
             self.pools[pool].state = "destroying"
             for vm in self.pools[pool].members.values():
@@ -226,7 +249,9 @@ class Zone:
     def nodepool(self, pool: ExoscalePool) -> Nodepool | None:
         return self.clusters[pool.cluster].nodepools[pool.nodepool] if pool.nodepool else None
 
-    def make(self, pool: ExoscalePool, state: str, at: float, fate: ExoscaleProvisioningFate | None) -> Vm:
+    def make(
+        self, pool: ExoscalePool, state: str, at: float, fate: ExoscaleProvisioningFate | None
+    ) -> Vm:
         number = next(self._counts["vm"])
         vm = Vm(
             example_id("vm", number),
@@ -271,7 +296,8 @@ _DONE = Ending("success", "", "", done=True)
 
 
 def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: float) -> None:
-    """Request instances. The reason for unavailable ones is reported at the end of the operation."""
+    """Request instances. The reason for unavailable ones is reported at the end of the
+    operation."""
     for _ in range(count):
         fate = pool.fates.pop(0) if pool.fates else None
         if fate is None and pool.kind.name in zone.sold_out:
@@ -347,7 +373,8 @@ class ExoscaleMutations:
         self._zone = zone
 
     def scale(self, pool: ExoscalePool, size: int) -> Work:
-        """Scale to an absolute size. The vendor chooses the instances to remove; here the oldest ones."""
+        """Scale to an absolute size. The vendor chooses the instances to
+        remove; here the oldest ones."""
         self._check(pool)
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
             raise VendorRefusedError(400, "size: must be greater than 0")
@@ -355,7 +382,11 @@ class ExoscaleMutations:
         free = self._zone.free()
         if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
             raise VendorRefusedError(
-                412, f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit {self._zone.limit}"
+                412,
+                (
+                    f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit "
+                    f"{self._zone.limit}"
+                ),
             )
         return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
 
@@ -366,7 +397,9 @@ class ExoscaleMutations:
         staying = {vm.id: vm for vm in pool.staying}
         for each in ids:
             if each not in staying:
-                raise VendorRefusedError(400, f"Instance {each} is not a member of the instance pool {pool.id}")
+                raise VendorRefusedError(
+                    400, f"Instance {each} is not a member of the instance pool {pool.id}"
+                )
         victims = [staying[each] for each in dict.fromkeys(ids)]
         size = max(0, pool.size - len(victims))
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
@@ -391,7 +424,9 @@ class ExoscaleMutations:
         if pool.state_now in BUSY:
             raise VendorRefusedError(409, f"The instance pool {pool.id} is busy: {pool.state_now}")
 
-    def _carry_out(self, pool: ExoscalePool, size: int, missing: int, victims: Sequence[Vm]) -> Work:
+    def _carry_out(
+        self, pool: ExoscalePool, size: int, missing: int, victims: Sequence[Vm]
+    ) -> Work:
         zone, now = self._zone, self._zone.clock()
         ending = pool.endings.pop(0) if pool.endings else None
         work = self._new(pool, size, now, grows=missing > 0, ending=ending)
@@ -410,7 +445,9 @@ class ExoscaleMutations:
         else:
             finish(self._zone, work.id, now)
 
-    def _new(self, pool: ExoscalePool, size: int, now: float, *, grows: bool, ending: Ending | None) -> Work:
+    def _new(
+        self, pool: ExoscalePool, size: int, now: float, *, grows: bool, ending: Ending | None
+    ) -> Work:
         about = ("get-instance-pool", pool.id, f"/v2/instance-pool/{pool.id}")
         if pool.nodepool:
             link = f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}"

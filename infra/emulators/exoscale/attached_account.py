@@ -4,7 +4,8 @@ account = ExoscaleAccount()
 with LocalWorld(clouds=(account,)) as world:
     cluster = account.zone.add_cluster("prod")
     web = account.zone.add_nodepool(cluster.id, "web")
-    world.apply_policy(… providers: exoscale: <account.settings()> … nodeGroups: {provider: exoscale, id: web.id})
+    world.apply_policy(… providers: exoscale: <account.settings()> … nodeGroups:
+    {provider: exoscale, id: web.id})
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from infra.emulators.exoscale.models import RUNNING, ExoscaleDurations, Nodepool
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
+from infra.emulators.vendor_common.node_registration import (
+    Due,
+    VendorNodeRegistration,
+    kubernetes_node,
+)
 from infra.emulators.vendor_common.server import AttachedAccount
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
@@ -30,8 +35,9 @@ _THERE = frozenset({RUNNING, "migrating", "stopped", "stopping", "destroying"})
 
 
 class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
-    """Settings of node registration. boot: seconds from `running` until the Node exists. reserve: part of the capacity
-    that the kubelet reserves. never: pools whose instances do not join this cluster."""
+    """Settings of node registration. boot: seconds from `running` until the Node exists.
+    reserve: part of the capacity that the kubelet reserves. never: pools whose instances
+    do not join this cluster."""
 
     boot: float = 30.0
     reserve: Mapping[str, str] = {}
@@ -41,7 +47,9 @@ class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
 class ExoscaleNodeRegistration(VendorNodeRegistration):
     """Creates and removes the Nodes of one zone in one cluster; step() does what is due now."""
 
-    def __init__(self, zone: Zone, store: ObjectStore, ways: ExoscaleRegistrationOptions | None = None) -> None:
+    def __init__(
+        self, zone: Zone, store: ObjectStore, ways: ExoscaleRegistrationOptions | None = None
+    ) -> None:
         super().__init__(zone, store, partial(_due, zone, ways or ExoscaleRegistrationOptions()))
 
 
@@ -50,16 +58,21 @@ def _due(zone: Zone, ways: ExoscaleRegistrationOptions, now: float) -> Due:
 
 
 def joined(zone: Zone, now: float, ways: ExoscaleRegistrationOptions) -> list[Vm]:
-    """Return the instances that are Nodes now: instances that have run long enough, including those being deleted."""
+    """Return the instances that are Nodes now: instances that have run long enough,
+    including those being deleted."""
     return [
         vm
         for vm in zone.vms.values()
-        if vm.pool and vm.pool not in ways.never and vm.state in _THERE and now - vm.served >= ways.boot
+        if vm.pool
+        and vm.pool not in ways.never
+        and vm.state in _THERE
+        and now - vm.served >= ways.boot
     ]
 
 
 def node_object(zone: Zone, vm: Vm, ways: ExoscaleRegistrationOptions) -> KubeObject:
-    """Return the Node after its kubelet has registered it and the cloud controller has completed it."""
+    """Return the Node after its kubelet has registered it and the cloud
+    controller has completed it."""
     pool = zone.nodepool(zone.pools[vm.pool])
     capacity = {
         "cpu": str(vm.kind.cpus),
@@ -111,7 +124,8 @@ class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
         self._times, self._ways, self._tls = times, ways, tls
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Create the zone on that clock. Returns the controller that makes its instances Nodes of that cluster."""
+        """Create the zone on that clock. Returns the controller that makes its
+        instances Nodes of that cluster."""
         self._cloud = Zone(clock, times=self._times)
         self._server = ExoscaleServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET)

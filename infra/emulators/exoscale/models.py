@@ -1,7 +1,7 @@
 """Records of an emulated zone: instance types, pools and their instances, SKS clusters, operations.
 
-They are mutable; only the zone (account.py) and the setup of tests change them. serializers.py converts them
-to responses. Times are epoch seconds of the given clock.
+They are mutable; only the zone (account.py) and the setup of tests change them. serializers.py
+converts them to responses. Times are epoch seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ RUNNING, STARTING, DESTROYING = "running", "starting", "destroying"
 
 
 class ExoscaleDurations(msgspec.Struct, frozen=True):
-    """Durations in seconds: of an operation (0: it is final in the response that names it), until an instance is
-    `running`, of an instance's deletion, of a pool's deletion."""
+    """Durations in seconds: of an operation (0: it is final in the response that names it), until
+    an instance is `running`, of an instance's deletion, of a pool's deletion."""
 
     operation: float = 60.0
     create: float = 45.0
@@ -28,8 +28,8 @@ class ExoscaleDurations(msgspec.Struct, frozen=True):
 
 
 class ExoscaleProvisioningFate(msgspec.Struct, frozen=True):
-    """The fate of a requested instance that does not run. reason: of the operation, "" if it succeeds nevertheless.
-    made: the instance is created and ends in state `error`."""
+    """The fate of a requested instance that does not run. reason: of the operation, "" if it
+    succeeds nevertheless. made: the instance is created and ends in state `error`."""
 
     reason: str = "unavailable"
     message: str = "the instance cannot be created"
@@ -68,8 +68,8 @@ class Kind(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Vm:
-    """An instance. pool: its pool's id, "" without a pool. served: time since when it has been running, infinity
-    before. reboots: times of its restarts."""
+    """An instance. pool: its pool's id, "" without a pool. served: time since when it has been
+    running, infinity before. reboots: times of its restarts."""
 
     id: str
     name: str
@@ -91,8 +91,8 @@ class Vm:
 
 @dataclass(slots=True)
 class Work:
-    """An asynchronous operation. pool: "" for one of an instance alone. command, subject, link: what it refers to.
-    size: of the pool when it is done."""
+    """An asynchronous operation. pool: "" for one of an instance alone. command, subject, link:
+    what it refers to. size: of the pool when it is done."""
 
     id: str
     pool: str
@@ -112,8 +112,9 @@ class Work:
 
 @dataclass(slots=True)
 class ExoscalePool:
-    """An Instance Pool. nodepool, cluster: its owners, "" for a standalone pool. state: set by a test, "" if computed
-    from its activity. fates: of the next requested instances. endings: of the next operations."""
+    """An Instance Pool. nodepool, cluster: its owners, "" for a standalone pool. state: set
+    by a test, "" if computed from its activity. fates: of the next requested instances.
+    endings: of the next operations."""
 
     id: str
     name: str
@@ -143,12 +144,17 @@ class ExoscalePool:
             return "scaling-up" if self.work.grows else "scaling-down"
         if any(vm.state == STARTING for vm in self.members.values()):
             return "scaling-up"
-        return "scaling-down" if any(vm.state == DESTROYING for vm in self.members.values()) else RUNNING
+        return (
+            "scaling-down"
+            if any(vm.state == DESTROYING for vm in self.members.values())
+            else RUNNING
+        )
 
 
 @dataclass(slots=True)
 class Nodepool:
-    """A Nodepool of an SKS cluster. taints: key -> (value, effect). max_pods: 0 for the kubelet's default."""
+    """A Nodepool of an SKS cluster. taints: key -> (value, effect). max_pods: 0
+    for the kubelet's default."""
 
     id: str
     name: str
@@ -161,7 +167,12 @@ class Nodepool:
     @property
     def state_now(self) -> str:
         """Return the state that the API shows: the pool's state in the terms of a Nodepool."""
-        told = {"scaling-up": "scaling", "scaling-down": "scaling", "destroying": "deleting", "suspended": "error"}
+        told = {
+            "scaling-up": "scaling",
+            "scaling-down": "scaling",
+            "destroying": "deleting",
+            "suspended": "error",
+        }
         state = self.pool.state_now
         missing = state == RUNNING and len(self.pool.staying) < self.pool.size
         return "degraded" if missing else told.get(state, state)

@@ -76,7 +76,10 @@ def nodepool(held: Nodepool) -> Json:
             "version": "1.34.2",
             "kubelet-max-pods": held.max_pods or None,
             "labels": held.labels,
-            "taints": {key: {"value": value, "effect": effect} for key, (value, effect) in held.taints.items()},
+            "taints": {
+                key: {"value": value, "effect": effect}
+                for key, (value, effect) in held.taints.items()
+            },
         }
     )
 

@@ -1,4 +1,5 @@
-"""The API of an emulated Exoscale zone: routes, authentication, throttling, operations, errors; on a loopback port.
+"""The API of an emulated Exoscale zone: routes, authentication, throttling, operations,
+errors; on a loopback port.
 
 with ExoscaleServer(Zone(clock)) as server:
     server.ring.add("EXO-EXAMPLE-1", "secret")
@@ -28,7 +29,13 @@ from infra.emulators.vendor_common.fault_injection import (
     VendorRefusedError,
     VendorThrottle,
 )
-from infra.emulators.vendor_common.http_messages import UUID, Answer, Incoming, VendorRoute, VendorRoutes
+from infra.emulators.vendor_common.http_messages import (
+    UUID,
+    Answer,
+    Incoming,
+    VendorRoute,
+    VendorRoutes,
+)
 from infra.emulators.vendor_common.server import VendorServer
 
 ROOT = "/v2"
@@ -62,7 +69,9 @@ _PATHS = (
     ("GET", "/operation/{id}", "get-operation"),
 )
 OPERATIONS = frozenset(operation for _, _, operation in _PATHS)
-ROUTES = VendorRoutes(((method, ROOT + path, operation, "") for method, path, operation in _PATHS), value="[^/:]*")
+ROUTES = VendorRoutes(
+    ((method, ROOT + path, operation, "") for method, path, operation in _PATHS), value="[^/:]*"
+)
 
 
 RETRY_SECONDS = 7
@@ -79,7 +88,8 @@ REFUSALS = {
 
 
 def error_body(message: str, form: str) -> bytes:
-    """Return the body with this text. form: `message`, `error`, `problem` (a problem document) or `text`."""
+    """Return the body with this text. form: `message`, `error`, `problem` (a
+    problem document) or `text`."""
     if form == "text":
         return message.encode()
     bodies: dict[str, object] = {
@@ -126,19 +136,29 @@ class ExoscaleHandlers:
             "list-zones": self._zones,
             "list-instances": self._instances,
             "get-instance": lambda asked: serializers.instance(_found(zone.vms, asked, "Instance")),
-            "reboot-instance": lambda asked: serializers.work(self._orders.reboot(_found(zone.vms, asked, "Instance"))),
+            "reboot-instance": lambda asked: serializers.work(
+                self._orders.reboot(_found(zone.vms, asked, "Instance"))
+            ),
             "list-instance-pools": self._pools,
-            "get-instance-pool": lambda asked: serializers.pool(_found(zone.pools, asked, "Instance Pool"), zone),
+            "get-instance-pool": lambda asked: serializers.pool(
+                _found(zone.pools, asked, "Instance Pool"), zone
+            ),
             "scale-instance-pool": lambda asked: self._scale(self._own(asked), asked),
             "evict-instance-pool-members": lambda asked: self._evict(self._own(asked), asked),
             "list-sks-clusters": self._clusters,
-            "get-sks-cluster": lambda asked: serializers.cluster(_found(zone.clusters, asked, "SKS cluster")),
+            "get-sks-cluster": lambda asked: serializers.cluster(
+                _found(zone.clusters, asked, "SKS cluster")
+            ),
             "get-sks-nodepool": lambda asked: serializers.nodepool(self._nodepool(asked)),
             "scale-sks-nodepool": lambda asked: self._scale(self._nodepool(asked).pool, asked),
-            "evict-sks-nodepool-members": lambda asked: self._evict(self._nodepool(asked).pool, asked),
+            "evict-sks-nodepool-members": lambda asked: self._evict(
+                self._nodepool(asked).pool, asked
+            ),
             "get-quota": self._quota,
             "list-instance-types": self._types,
-            "get-instance-type": lambda asked: serializers.kind(_found(zone.kinds, asked, "Instance type"), zone),
+            "get-instance-type": lambda asked: serializers.kind(
+                _found(zone.kinds, asked, "Instance type"), zone
+            ),
             "get-operation": lambda asked: serializers.work(_found(zone.works, asked, "Operation")),
         }
 
@@ -150,24 +170,43 @@ class ExoscaleHandlers:
         return self._table[operation](asked)
 
     def _zones(self, _: ExoscaleRequest) -> Json:
-        return {"zones": [{"name": self._zone.name, "api-endpoint": f"https://api-{self._zone.name}.exoscale.com/v2"}]}
+        return {
+            "zones": [
+                {
+                    "name": self._zone.name,
+                    "api-endpoint": f"https://api-{self._zone.name}.exoscale.com/v2",
+                }
+            ]
+        }
 
     def _instances(self, asked: ExoscaleRequest) -> Json:
         kind, manager = asked.query.get("manager-type"), asked.query.get("manager-id")
-        if kind not in (None, "instance-pool") or (manager is not None and not UUID.fullmatch(manager)):
+        if kind not in (None, "instance-pool") or (
+            manager is not None and not UUID.fullmatch(manager)
+        ):
             raise VendorRefusedError(400, "manager-type, manager-id: not as they must be")
-        found = [vm for vm in self._zone.vms.values() if (vm.pool or kind is None) and manager in (None, vm.pool)]
+        found = [
+            vm
+            for vm in self._zone.vms.values()
+            if (vm.pool or kind is None) and manager in (None, vm.pool)
+        ]
         return serializers.without_empty({"instances": [serializers.listed(vm) for vm in found]})
 
     def _pools(self, _: ExoscaleRequest) -> Json:
         return serializers.without_empty(
-            {"instance-pools": [serializers.pool(each, self._zone) for each in self._zone.pools.values()]}
+            {
+                "instance-pools": [
+                    serializers.pool(each, self._zone) for each in self._zone.pools.values()
+                ]
+            }
         )
 
     def _own(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = _found(self._zone.pools, asked, "Instance Pool")
         if pool.nodepool:
-            raise VendorRefusedError(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
+            raise VendorRefusedError(
+                400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}"
+            )
         return pool
 
     def _clusters(self, _: ExoscaleRequest) -> Json:
@@ -177,7 +216,12 @@ class ExoscaleHandlers:
 
     def _nodepool(self, asked: ExoscaleRequest) -> Nodepool:
         cluster = self._zone.clusters.get(asked.ids["id"])
-        return _found(cluster.nodepools if cluster is not None else {}, asked, "SKS Nodepool", "sks-nodepool-id")
+        return _found(
+            cluster.nodepools if cluster is not None else {},
+            asked,
+            "SKS Nodepool",
+            "sks-nodepool-id",
+        )
 
     def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")
@@ -187,7 +231,9 @@ class ExoscaleHandlers:
 
     def _evict(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         ids = asked.json().get("instances")
-        if not isinstance(ids, list) or not all(isinstance(each, str) and UUID.fullmatch(each) for each in ids):
+        if not isinstance(ids, list) or not all(
+            isinstance(each, str) and UUID.fullmatch(each) for each in ids
+        ):
             raise VendorRefusedError(400, "instances: a list of UUIDs")
         return serializers.work(self._orders.evict(pool, ids))
 
@@ -197,11 +243,16 @@ class ExoscaleHandlers:
         return serializers.quota(self._zone)
 
     def _types(self, _: ExoscaleRequest) -> Json:
-        return {"instance-types": [serializers.kind(each, self._zone) for each in self._zone.kinds.values()]}
+        return {
+            "instance-types": [
+                serializers.kind(each, self._zone) for each in self._zone.kinds.values()
+            ]
+        }
 
 
 def _found(records: Mapping[str, T], asked: ExoscaleRequest, what: str, name: str = "id") -> T:
-    """Return the record with the id in the path. name: of that id. Raises VendorRefusedError 404."""
+    """Return the record with the id in the path. name: of that id. Raises VendorRefusedError
+    404."""
     if asked.ids[name] not in records:
         raise VendorRefusedError(404, f"{what} {asked.ids[name]} not found")
     return records[asked.ids[name]]
@@ -223,7 +274,10 @@ class ExoscaleDispatcher(OperationDispatcher):
             claim,
         )
         self.ring, self.form = ExoscaleKeyRing(), "message"
-        self._gate, self._actions = ExoscaleAuthenticator(self.ring, zone.clock), ExoscaleHandlers(zone)
+        self._gate, self._actions = (
+            ExoscaleAuthenticator(self.ring, zone.clock),
+            ExoscaleHandlers(zone),
+        )
 
     def do(self, incoming: Incoming, route: VendorRoute, *, lost: bool) -> Answer:
         """Carry out an operation. Raises VendorRefusedError."""
@@ -235,7 +289,10 @@ class ExoscaleDispatcher(OperationDispatcher):
         if lost:
             return Answer(500, b"", JSON)  # never received: the connection fault discards it
         asked = ExoscaleRequest(
-            route.ids, dict(incoming.query()), incoming.body, incoming.headers.get("content-type", "")
+            route.ids,
+            dict(incoming.query()),
+            incoming.body,
+            incoming.headers.get("content-type", ""),
         )
         return Answer(200, json.dumps(self._actions.do(route.operation, asked)).encode(), JSON)
 

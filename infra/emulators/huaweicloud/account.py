@@ -1,7 +1,9 @@
-"""One emulated project in one region: CCE clusters with their pools, flavours and jobs, on a given clock.
+"""One emulated project in one region: CCE clusters with their pools, flavours
+and jobs, on a given clock.
 
-It has no HTTP: a test sets up and inspects the project with this object, while the program under test uses the API
-(server.py). The vendor's random choices come from a seed, so two runs are identical.
+It has no HTTP: a test sets up and inspects the project with this object, while the
+program under test uses the API (server.py). The vendor's random choices come from a seed,
+so two runs are identical.
 """
 
 from __future__ import annotations
@@ -32,19 +34,33 @@ from infra.emulators.vendor_common.keys import Agenda
 
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"
-_KINDS = {"cluster": 0xC1, "pool": 0xB2, "group": 0xA3, "node": 0xD4, "server": 0xE5, "job": 0xF6, "addon": 0x17}
+_KINDS = {
+    "cluster": 0xC1,
+    "pool": 0xB2,
+    "group": 0xA3,
+    "node": 0xD4,
+    "server": 0xE5,
+    "job": 0xF6,
+    "addon": 0x17,
+}
 FLAVORS = (
     Flavor("c7.large.2", 2, 4096),
     Flavor("c7.xlarge.2", 4, 8192),
     Flavor("c7.2xlarge.2", 8, 16384),
     Flavor("m7.xlarge.8", 4, 32768),
     Flavor("kc1.xlarge.2", 4, 8192, {"ecs:instance_architecture": "arm64"}),
-    Flavor("pi2.2xlarge.4", 8, 32768, {"pci_passthrough:alias": "nvidia-t4:1", "info:gpu:name": "nvidia-t4"}),
+    Flavor(
+        "pi2.2xlarge.4",
+        8,
+        32768,
+        {"pci_passthrough:alias": "nvidia-t4:1", "info:gpu:name": "nvidia-t4"},
+    ),
 )
 
 
 def example_id(kind: str, number: int) -> str:
-    """Return a uid that is recognisable as an example: it begins with the kind and ends with the number."""
+    """Return a uid that is recognisable as an example: it begins with the kind
+    and ends with the number."""
     return f"{_KINDS[kind]:02x}000000-0000-11ee-8b5e-{number:012d}"
 
 
@@ -52,16 +68,18 @@ class CceCloud:
     """The project. lock: acquire it to change anything while a server is running.
 
     Variants of the vendor's behaviour, as a test needs them:
-    limit: servers of the project, -1 for no limit. refuses_quota: a scale-up beyond it is refused at once instead of
-    not being carried out. retries: CCE retries to create missing nodes every `times.retry`; conditions of a scale group
-    are checked at the same interval. paged: node lists have pages; an old region returns everything. tells_groups: a
-    pool with one scale group also lists that group's status. counts_coming: nodes being created count as existing.
-    scale_status: HTTP status of the response to a scaling request. holds: seconds for which a request blocks others on
-    its pool. lag: seconds until a scale group's status shows a request that the pool's size shows at once.
-    prices: flavour -> hourly list price, by default of its size. discount: share of it that the account does not pay.
-    currency: of all prices. price_answer: replaces the answer to every question for prices. refills: CCE replaces a
-    spot instance that was taken back; otherwise the desired number falls with it. The vendor documents neither.
-    unbootable: uids of nodes whose server does not come up from a reboot.
+    limit: servers of the project, -1 for no limit. refuses_quota: a scale-up beyond it is refused
+    at once instead of not being carried out. retries: CCE retries to create missing nodes every
+    `times.retry`; conditions of a scale group are checked at the same interval. paged: node lists
+    have pages; an old region returns everything. tells_groups: a pool with one scale group also
+    lists that group's status. counts_coming: nodes being created count as existing. scale_status:
+    HTTP status of the response to a scaling request. holds: seconds for which a request blocks
+    others on its pool. lag: seconds until a scale group's status shows a request that the pool's
+    size shows at once. prices: flavour -> hourly list price, by default of its size. discount:
+    share of it that the account does not pay. currency: of all prices. price_answer: replaces the
+    answer to every question for prices. refills: CCE replaces a spot instance that was taken back;
+    otherwise the desired number falls with it. The vendor documents neither. unbootable: uids of
+    nodes whose server does not come up from a reboot.
     """
 
     def __init__(
@@ -73,7 +91,12 @@ class CceCloud:
         times: CceDurations | None = None,
         seed: int = 0,
     ) -> None:
-        self.clock, self.region, self.project, self.times = clock, region, project, times or CceDurations()
+        self.clock, self.region, self.project, self.times = (
+            clock,
+            region,
+            project,
+            times or CceDurations(),
+        )
         self.lock = threading.RLock()
         self.random = random.Random(seed)
         self.flavors = {flavor.name: flavor for flavor in FLAVORS}
@@ -122,27 +145,44 @@ class CceCloud:
     ) -> CcePool:
         """Add a pool whose default scale group has `size` active nodes. more: fields of Pool."""
         with self.lock:
-            pool = CcePool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
-            pool.groups[DEFAULT] = ScaleGroup(DEFAULT, self.number("group"), flavor, az or self.zone(), size)
+            pool = CcePool(
+                self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more
+            )
+            pool.groups[DEFAULT] = ScaleGroup(
+                DEFAULT, self.number("group"), flavor, az or self.zone(), size
+            )
             self.clusters[cluster].pools[pool.uid] = pool
             self.add_nodes(pool.uid, size)
             return pool
 
     def add_group(
-        self, pool: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "", **more: Any
+        self,
+        pool: str,
+        name: str,
+        *,
+        size: int = 0,
+        flavor: str = "c7.xlarge.2",
+        az: str = "",
+        **more: Any,
     ) -> ScaleGroup:
         """Add a scale group with `size` active nodes. more: fields of ScaleGroup."""
         with self.lock:
-            made = ScaleGroup(name, self.number("group"), flavor, az or self.zone("b"), size, **more)
+            made = ScaleGroup(
+                name, self.number("group"), flavor, az or self.zone("b"), size, **more
+            )
             self.pool(pool).groups[name] = made
             self.add_nodes(pool, size, group=name)
             return made
 
-    def add_nodes(self, pool: str, count: int, *, group: str = DEFAULT, phase: str = ACTIVE) -> list[str]:
+    def add_nodes(
+        self, pool: str, count: int, *, group: str = DEFAULT, phase: str = ACTIVE
+    ) -> list[str]:
         """Add long-running nodes without changing the desired number. Returns their uids."""
         with self.lock:
             held = self.pool(pool)
-            made = [self.make(held, held.groups[group], phase, self.clock(), None) for _ in range(count)]
+            made = [
+                self.make(held, held.groups[group], phase, self.clock(), None) for _ in range(count)
+            ]
             for node in made:
                 node.since = float("-inf") if phase not in COMING else node.since
             return [node.uid for node in made]
@@ -150,12 +190,16 @@ class CceCloud:
     def add_lonely(self, cluster: str, *, flavor: str = "c7.xlarge.2") -> Node:
         """Add a node without a pool."""
         with self.lock:
-            node = self._node(DEFAULT_POOL, DEFAULT_POOL, cluster, flavor, self.zone(), ACTIVE, self.clock())
+            node = self._node(
+                DEFAULT_POOL, DEFAULT_POOL, cluster, flavor, self.zone(), ACTIVE, self.clock()
+            )
             node.since = float("-inf")
             self.clusters[cluster].lonely[node.uid] = node
             return node
 
-    def add_addon(self, cluster: str, template: str = "autoscaler", *, status: str = "running", **custom: Any) -> Addon:
+    def add_addon(
+        self, cluster: str, template: str = "autoscaler", *, status: str = "running", **custom: Any
+    ) -> Addon:
         """Add an installed add-on with this `custom` block."""
         with self.lock:
             made = Addon(self.number("addon"), template, cluster, status, dict(custom))
@@ -163,8 +207,8 @@ class CceCloud:
             return made
 
     def sell_out(self, flavor: str, az: str, *, known: bool = False, hinted: bool = False) -> None:
-        """Sell out a flavour in a zone. known: CCE knows it before a node is requested. hinted: the list of flavours
-        also shows it."""
+        """Sell out a flavour in a zone. known: CCE knows it before a node is requested. hinted: the
+        list of flavours also shows it."""
         with self.lock:
             self.sold.add((flavor, az))
             if known:
@@ -179,13 +223,16 @@ class CceCloud:
             self.known_sold.discard((flavor, az))
             self.operations.get(flavor, {}).pop(az, None)
 
-    def spoil(self, pool: str, fate: CceProvisioningFate, times: int = 1, *, group: str = DEFAULT) -> None:
+    def spoil(
+        self, pool: str, fate: CceProvisioningFate, times: int = 1, *, group: str = DEFAULT
+    ) -> None:
         """Give the next `times` machines that the scale group requests this fate."""
         with self.lock:
             self.pool(pool).groups[group].fates += [fate] * times
 
     def vanish(self, node: str) -> None:
-        """Remove a node instantly, as if its server was deleted outside CCE. CCE keeps the desired number."""
+        """Remove a node instantly, as if its server was deleted outside CCE. CCE
+        keeps the desired number."""
         with self.lock:
             self.forget(node)
 
@@ -197,7 +244,14 @@ class CceCloud:
             held.noticed = float("inf")
 
     def change_template(
-        self, pool: str, *, group: str = DEFAULT, flavor: str = "", az: str = "", os: str = "", runtime: str = ""
+        self,
+        pool: str,
+        *,
+        group: str = DEFAULT,
+        flavor: str = "",
+        az: str = "",
+        os: str = "",
+        runtime: str = "",
     ) -> None:
         """Change what a scale group creates from now on; its nodes stay as they are."""
         with self.lock:
@@ -223,9 +277,23 @@ class CceCloud:
 
     def node(self, uid: str) -> Node | None:
         """Return a node of any cluster."""
-        return next((found for cluster in self.clusters.values() if (found := cluster.node(uid)) is not None), None)
+        return next(
+            (
+                found
+                for cluster in self.clusters.values()
+                if (found := cluster.node(uid)) is not None
+            ),
+            None,
+        )
 
-    def make(self, pool: CcePool, group: ScaleGroup, phase: str, at: float, fate: CceProvisioningFate | None) -> Node:
+    def make(
+        self,
+        pool: CcePool,
+        group: ScaleGroup,
+        phase: str,
+        at: float,
+        fate: CceProvisioningFate | None,
+    ) -> Node:
         """Add a node to a group."""
         node = self._node(pool.uid, pool.name, pool.cluster, group.flavor, group.az, phase, at)
         node.group, node.fate, node.billing = group.name, fate, pool.billing
@@ -233,7 +301,9 @@ class CceCloud:
         group.nodes[node.uid] = node
         return node
 
-    def _node(self, pool: str, name: str, cluster: str, flavor: str, az: str, phase: str, at: float) -> Node:
+    def _node(
+        self, pool: str, name: str, cluster: str, flavor: str, az: str, phase: str, at: float
+    ) -> Node:
         number = next(self._counts["node"])
         return Node(
             example_id("node", number),
@@ -260,7 +330,12 @@ class CceCloud:
 
     def by_server(self, server: str) -> Node | None:
         """Return the node of a server that exists."""
-        nodes = (node for cluster in self.clusters.values() for node in cluster.nodes() if node.phase != BUILD)
+        nodes = (
+            node
+            for cluster in self.clusters.values()
+            for node in cluster.nodes()
+            if node.phase != BUILD
+        )
         return next((node for node in nodes if node.server == server), None)
 
     def job(self, kind: str, cluster: str, resource: str, name: str) -> CceJob:

@@ -1,4 +1,5 @@
-"""An emulated Huawei Cloud project attached to a simulated cluster, for LocalWorld and live emulations.
+"""An emulated Huawei Cloud project attached to a simulated cluster, for
+LocalWorld and live emulations.
 
 account = HuaweiAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -16,7 +17,10 @@ from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.huaweicloud.account import REGION, CceCloud
 from infra.emulators.huaweicloud.models import CceCluster, CceDurations
-from infra.emulators.huaweicloud.node_registration import CceNodeRegistration, CceRegistrationOptions
+from infra.emulators.huaweicloud.node_registration import (
+    CceNodeRegistration,
+    CceRegistrationOptions,
+)
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.server import AttachedAccount
@@ -27,7 +31,8 @@ CLUSTER = "prod"
 
 
 class HuaweiAccount(AttachedAccount[CceCloud, HuaweiServer]):
-    """One project with one key and one CCE cluster, served on loopback. actions: permissions of the key, None for all.
+    """One project with one key and one CCE cluster, served on loopback. actions: permissions
+    of the key, None for all.
 
     `cloud`, `cluster` and `server` exist once the account is attached to a clock.
     """
@@ -43,7 +48,8 @@ class HuaweiAccount(AttachedAccount[CceCloud, HuaweiServer]):
         self._times, self._ways, self._tls, self._actions = times, ways, tls, actions
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Create the project on that clock. Returns the controller that makes its nodes Nodes of that cluster."""
+        """Create the project on that clock. Returns the controller that makes its
+        nodes Nodes of that cluster."""
         self._cloud = CceCloud(clock, times=self._times)
         held = self._cloud.add_cluster(CLUSTER)
         self._server = HuaweiServer(self._cloud, tls=self._tls)

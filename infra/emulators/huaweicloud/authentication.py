@@ -35,14 +35,21 @@ class Agency:
 
 
 class CceKeyRing(VendorKeyRing[frozenset[str]]):
-    """All keys and agencies of the account. tokens: X-Auth-Token -> the key with its permissions."""
+    """All keys and agencies of the account. tokens: X-Auth-Token -> the key with its
+    permissions."""
 
     def __init__(self) -> None:
-        super().__init__(SessionTexts("HSTEXAMPLE{}", "example-session-secret-{}", "ggpjbi1leGFtcGxlLXRva2Vu-{}=="))
+        super().__init__(
+            SessionTexts(
+                "HSTEXAMPLE{}", "example-session-secret-{}", "ggpjbi1leGFtcGxlLXRva2Vu-{}=="
+            )
+        )
         self.agencies: dict[tuple[str, str], Agency] = {}
         self.tokens: dict[str, CceKey] = {}
 
-    def add_agency(self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None) -> Agency:
+    def add_agency(
+        self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None
+    ) -> Agency:
         """Add an agency that these keys may assume."""
         made = self.agencies[domain, name] = Agency(domain, name, frozenset(trusts), actions)
         return made
@@ -59,19 +66,23 @@ class CceAuthenticator:
         self._ring, self._clock = ring, clock
 
     def admit(self, incoming: Incoming, action: str) -> CceKey:
-        """Return the key that signed the request, or whose token it contains. Raises Refused with 401, or with 403
-        without the permission."""
+        """Return the key that signed the request, or whose token it contains. Raises Refused with
+        401, or with 403 without the permission."""
         token = incoming.headers.get("x-auth-token", "")
         key = self._by_token(token) if token else self._by_signature(incoming)
         if not may(key, action):
-            raise CceRefusedError(403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed")
+            raise CceRefusedError(
+                403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed"
+            )
         return key
 
     def _by_token(self, token: str) -> CceKey:
         key = self._ring.tokens.get(token)
         if key is None or not key.active or key.expires <= self._clock():
             raise CceRefusedError(
-                401, "APIGW.0301", "Incorrect IAM authentication information: token is invalid or expired"
+                401,
+                "APIGW.0301",
+                "Incorrect IAM authentication information: token is invalid or expired",
             )
         return key
 
@@ -97,13 +108,21 @@ class CceAuthenticator:
             raise CceRefusedError(
                 401,
                 "APIGW.0303",
-                "Incorrect app authentication information: the request time is more than 15 minutes from the server's",
+                (
+                    "Incorrect app authentication information: the request time is more than 15 "
+                    "minutes from the server's"
+                ),
             )
 
 
 def may(key: CceKey, action: str) -> bool:
-    """Return whether the key permits an action such as `cce:nodepool:list`; "" needs no permission."""
-    return not action or key.permissions is None or any(fnmatchcase(action, each) for each in key.permissions)
+    """Return whether the key permits an action such as `cce:nodepool:list`; "" needs no
+    permission."""
+    return (
+        not action
+        or key.permissions is None
+        or any(fnmatchcase(action, each) for each in key.permissions)
+    )
 
 
 def _check_form(incoming: Incoming, claimed: CceSignedClaim, key: CceKey) -> None:

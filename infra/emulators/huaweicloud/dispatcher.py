@@ -12,15 +12,19 @@ from infra.emulators.huaweicloud.handlers import CceHandlers, CceRequest
 from infra.emulators.huaweicloud.routes import ROUTES, WRITES
 from infra.emulators.huaweicloud.signing import claim
 from infra.emulators.vendor_common.dispatcher import JSON, OperationDispatcher
-from infra.emulators.vendor_common.fault_injection import VendorFaults, VendorRefusedError, VendorThrottle
+from infra.emulators.vendor_common.fault_injection import (
+    VendorFaults,
+    VendorRefusedError,
+    VendorThrottle,
+)
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, VendorRoute
 
 _PAGE = {"Content-Type": "text/html"}
 
 
 class CceDispatcher(OperationDispatcher):
-    """The API of a project: CCE, the compute service's flavours and the identity service at one address. form: of the
-    bodies of errors (errors.py)."""
+    """The API of a project: CCE, the compute service's flavours and the identity service at one
+    address. form: of the bodies of errors (errors.py)."""
 
     def __init__(self, cloud: CceCloud) -> None:
         super().__init__(
@@ -32,13 +36,18 @@ class CceDispatcher(OperationDispatcher):
             claim,
         )
         self.ring, self.form = CceKeyRing(), ""
-        self._gate, self._actions = CceAuthenticator(self.ring, cloud.clock), CceHandlers(cloud, self.ring)
+        self._gate, self._actions = (
+            CceAuthenticator(self.ring, cloud.clock),
+            CceHandlers(cloud, self.ring),
+        )
 
     def do(self, incoming: Incoming, route: VendorRoute, *, lost: bool) -> Answer:
         """Carry out an operation. Raises VendorRefusedError."""
         if not route.operation:
             raise CceRefusedError(
-                404, "APIGW.0101", "The API does not exist or has not been published in the environment"
+                404,
+                "APIGW.0101",
+                "The API does not exist or has not been published in the environment",
             )
         key = self._gate.admit(incoming, route.action)
         self.throttle.count(route.operation)

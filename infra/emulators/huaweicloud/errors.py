@@ -1,4 +1,6 @@
-"""Error responses of the emulated Huawei Cloud: a status, a code and a text, in one of several forms of bodies."""
+"""Error responses of the emulated Huawei Cloud: a status, a code and a text, in one of
+several forms of bodies.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ class CceRefusedError(VendorRefusedError):
 
 
 def error_body(problem: VendorRefusedError, form: str, request: str) -> bytes:
-    """Return the body of an error. form: `cce`, `gateway`, `plain`, `page` (HTML of a proxy in front of the API), or ""
-    for the form of the component that refuses. request: the call's id."""
+    """Return the body of an error. form: `cce`, `gateway`, `plain`, `page` (HTML of a proxy in
+    front of the API), or "" for the form of the component that refuses. request: the call's id."""
     if form == "page":
         return f"<html><body><h1>{problem.status} Bad Gateway</h1></body></html>".encode()
     own = "gateway" if problem.code.startswith(("APIGW.", "CBC.")) else "cce"
     bodies: dict[str, dict[str, str]] = {
         "cce": {"errorCode": problem.code, "errorMessage": problem.message},
-        "gateway": {"error_code": problem.code, "error_msg": problem.message, "request_id": request},
+        "gateway": {
+            "error_code": problem.code,
+            "error_msg": problem.message,
+            "request_id": request,
+        },
         "plain": {"code": problem.code, "message": problem.message},
     }
     return json.dumps(bodies[form or own]).encode()

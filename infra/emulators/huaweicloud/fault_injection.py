@@ -1,5 +1,5 @@
-"""Errors that the emulated Huawei Cloud returns: injected ones (vendor_common/fault_injection.py), and those of a rate
-limit (vendor_common/throttle.py)."""
+"""Errors that the emulated Huawei Cloud returns: injected ones (vendor_common/fault_injection.py),
+and those of a rate limit (vendor_common/throttle.py)."""
 
 from __future__ import annotations
 

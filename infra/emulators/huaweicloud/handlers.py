@@ -71,14 +71,20 @@ class CceHandlers:
             "list-flavors": self._flavors,
             "reboot-servers": self._reboot,
             "show-server-job": self._server_job,
-            "list-projects": lambda asked: (200, iam.projects(cloud.projects, asked.query.get("name"))),
+            "list-projects": lambda asked: (
+                200,
+                iam.projects(cloud.projects, asked.query.get("name")),
+            ),
             "rate-products": self._rate,
-            "assume-agency": lambda asked: (201, iam.assume(self._ring, asked.key, asked.json(), cloud.clock())),
+            "assume-agency": lambda asked: (
+                201,
+                iam.assume(self._ring, asked.key, asked.json(), cloud.clock()),
+            ),
         }
 
     def do(self, operation: str, asked: CceRequest) -> tuple[int, Json | None]:
-        """Execute an operation and return status and response, None for one without a body. Raises Refused if it is not
-        possible."""
+        """Execute an operation and return status and response, None for one without a body. Raises
+        Refused if it is not possible."""
         if asked.ids.get("project", self._cloud.project) != self._cloud.project:
             raise missing("project")
         return self._table[operation](asked)
@@ -131,7 +137,9 @@ class CceHandlers:
             return 200, serializers.listed([serializers.node(node, self._cloud) for node in found])
         page, marker = _page(asked.query, found, lambda node: node.uid, _MOST_NODES)
         told = {"currentCount": len(page), **({"nextMarker": marker} if marker else {})}
-        return 200, serializers.listed([serializers.node(node, self._cloud) for node in page], pageInfo=told)
+        return 200, serializers.listed(
+            [serializers.node(node, self._cloud) for node in page], pageInfo=told
+        )
 
     def _delete(self, asked: CceRequest) -> tuple[int, Json]:
         told = asked.query.get("nodepoolScaleDown")
@@ -142,7 +150,9 @@ class CceHandlers:
         return 200, serializers.node(node, self._cloud)
 
     def _protect(self, asked: CceRequest, *, protected: bool) -> tuple[int, None]:
-        self._orders.protect(self._cluster(asked), asked.json().get("nodeList"), protected=protected)
+        self._orders.protect(
+            self._cluster(asked), asked.json().get("nodeList"), protected=protected
+        )
         return 200, None
 
     def _job(self, asked: CceRequest) -> tuple[int, Json]:
@@ -160,16 +170,23 @@ class CceHandlers:
     def _flavors(self, asked: CceRequest) -> tuple[int, Json]:
         zone = asked.query.get("availability_zone")
         found = [
-            each for each in self._cloud.flavors.values() if zone is None or zone in self._cloud.flavor_zones(each.name)
+            each
+            for each in self._cloud.flavors.values()
+            if zone is None or zone in self._cloud.flavor_zones(each.name)
         ]
         page, _ = _page(asked.query, found, lambda flavor: flavor.name, _MOST_FLAVORS)
         return 200, {"flavors": [serializers.flavor(each, self._cloud) for each in page]}
 
     def _reboot(self, asked: CceRequest) -> tuple[int, Json]:
-        """Restart servers; the only action on servers that is emulated. A request for several has one job."""
+        """Restart servers; the only action on servers that is emulated. A request
+        for several has one job."""
         told = asked.json().get("reboot")
         servers = told.get("servers") if isinstance(told, dict) else None
-        if not isinstance(told, dict) or told.get("type") not in ("SOFT", "HARD") or not isinstance(servers, list):
+        if (
+            not isinstance(told, dict)
+            or told.get("type") not in ("SOFT", "HARD")
+            or not isinstance(servers, list)
+        ):
             raise CceRefusedError(400, "Ecs.0005", "The request parameters are invalid")
         ids = [str(each.get("id", "")) for each in servers if isinstance(each, dict)]
         nodes = [node for id_ in ids if (node := self._cloud.by_server(id_)) is not None]
@@ -195,13 +212,19 @@ class CceHandlers:
         ):
             raise CceRefusedError(400, "CBC.0100", "Invalid parameter")
         prices = [self._price(product) for product in products]
-        return 200, serializers.ratings(prices, self._cloud, discounted=may(asked.key, "bss:discount:view"))
+        return 200, serializers.ratings(
+            prices, self._cloud, discounted=may(asked.key, "bss:discount:view")
+        )
 
     def _price(self, product: Any) -> tuple[str, float]:
         """Return id and list price of a server of Linux for an hour."""
         spec = product.get("resource_spec", "") if isinstance(product, dict) else ""
         flavor = self._cloud.flavors.get(spec.removesuffix(".linux"))
-        fixed = {name: product[name] for name in _PRODUCT if name in product} if isinstance(product, dict) else {}
+        fixed = (
+            {name: product[name] for name in _PRODUCT if name in product}
+            if isinstance(product, dict)
+            else {}
+        )
         if (
             flavor is None
             or not spec.endswith(".linux")

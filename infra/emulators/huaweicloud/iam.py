@@ -18,13 +18,16 @@ def projects(held: Mapping[str, str], name: str | None) -> Json:
     return {
         "links": {},
         "projects": [
-            {"id": id_, "name": region, "enabled": True} for id_, region in held.items() if name in (None, region)
+            {"id": id_, "name": region, "enabled": True}
+            for id_, region in held.items()
+            if name in (None, region)
         ],
     }
 
 
 def assume(ring: CceKeyRing, caller: CceKey, body: Mapping[str, Any], now: float) -> Json:
-    """Return temporary keys. Raises Refused for an invalid body, or a caller that the agency does not trust."""
+    """Return temporary keys. Raises Refused for an invalid body, or a caller that
+    the agency does not trust."""
     try:
         identity = body["auth"]["identity"]
         asked = identity["assume_role"]
@@ -32,13 +35,21 @@ def assume(ring: CceKeyRing, caller: CceKey, body: Mapping[str, Any], now: float
     except (KeyError, TypeError):
         raise CceRefusedError(400, "IAM.0011", "Request body is invalid") from None
     seconds = asked.get("duration_seconds", _USUAL)
-    if methods != ["assume_role"] or not isinstance(seconds, int) or not _SHORTEST <= seconds <= _LONGEST:
-        raise CceRefusedError(400, "IAM.0011", f"duration_seconds must be {_SHORTEST} to {_LONGEST}")
+    if (
+        methods != ["assume_role"]
+        or not isinstance(seconds, int)
+        or not _SHORTEST <= seconds <= _LONGEST
+    ):
+        raise CceRefusedError(
+            400, "IAM.0011", f"duration_seconds must be {_SHORTEST} to {_LONGEST}"
+        )
     agency = ring.agencies.get(place)
     if agency is None:
         raise CceRefusedError(404, "IAM.0004", f"Could not find agency {place[1]}")
     if caller.id not in agency.trusts:
-        raise CceRefusedError(403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed")
+        raise CceRefusedError(
+            403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed"
+        )
     made = ring.session(agency.actions, now + seconds)
     return {
         "credential": {

@@ -1,7 +1,9 @@
-"""Records of an emulated project: flavours, clusters with node pools, scale groups and nodes, jobs, add-ons.
+"""Records of an emulated project: flavours, clusters with node pools, scale groups
+and nodes, jobs, add-ons.
 
-They are mutable; only the simulation (simulation.py), change requests (mutations.py) and the setup of tests change
-them. serializers.py converts them to responses. Times are epoch seconds of the given clock.
+They are mutable; only the simulation (simulation.py), change requests (mutations.py) and the
+setup of tests change them. serializers.py converts them to responses. Times are epoch
+seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ OPEN = frozenset({"Available", "ScalingUp", "ScalingDown"})
 
 
 class CceDurations(msgspec.Struct, frozen=True):
-    """Durations in seconds. order: until CCE knows that a machine is unavailable. build, install: the two stages of a
-    node's creation. delete: of a node. retry: until CCE retries missing nodes. job: how long a job is known after
-    its end. reclaim: from the notice until a spot instance is gone. reboot: of a server."""
+    """Durations in seconds. order: until CCE knows that a machine is unavailable. build, install:
+    the two stages of a node's creation. delete: of a node. retry: until CCE retries missing nodes.
+    job: how long a job is known after its end. reclaim: from the notice until a spot instance is
+    gone. reboot: of a server."""
 
     order: float = 15.0
     build: float = 40.0
@@ -39,8 +42,8 @@ class CceDurations(msgspec.Struct, frozen=True):
 
 
 class CceProvisioningFate(msgspec.Struct, frozen=True):
-    """The fate of a requested machine that does not run. condition: shown by its scale group. made: the node is created
-    and ends in phase Error."""
+    """The fate of a requested machine that does not run. condition: shown by its scale group. made:
+    the node is created and ends in phase Error."""
 
     condition: str
     reason: str
@@ -48,9 +51,15 @@ class CceProvisioningFate(msgspec.Struct, frozen=True):
     made: bool = False
 
 
-SOLD_OUT = CceProvisioningFate("ResourceInsufficient", "SoldOut", "The flavor is sold out in this availability zone.")
-NO_QUOTA = CceProvisioningFate("QuotaInsufficient", "QuotaInsufficient", "The quota of servers is used up.")
-NOT_INSTALLED = CceProvisioningFate("UnexpectedError", "InstallFailed", "Failed to install the node.", made=True)
+SOLD_OUT = CceProvisioningFate(
+    "ResourceInsufficient", "SoldOut", "The flavor is sold out in this availability zone."
+)
+NO_QUOTA = CceProvisioningFate(
+    "QuotaInsufficient", "QuotaInsufficient", "The quota of servers is used up."
+)
+NOT_INSTALLED = CceProvisioningFate(
+    "UnexpectedError", "InstallFailed", "Failed to install the node.", made=True
+)
 
 
 class Flavor(msgspec.Struct, frozen=True):
@@ -74,10 +83,10 @@ class CceCondition(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Node:
-    """A node of CCE. pool: the pool's uid, DEFAULT_POOL for a node without a pool. since: time when it became Active,
-    infinity before. protected: from resizing of its pool. billing: 1 is prepaid. os, runtime, spot: as its pool's
-    template said when it was ordered. noticed: since when the vendor takes it back, infinity if it does not. reboots:
-    times that its server was restarted."""
+    """A node of CCE. pool: the pool's uid, DEFAULT_POOL for a node without a pool. since: time when
+    it became Active, infinity before. protected: from resizing of its pool. billing: 1 is prepaid.
+    os, runtime, spot: as its pool's template said when it was ordered. noticed: since when the
+    vendor takes it back, infinity if it does not. reboots: times that its server was restarted."""
 
     uid: str
     name: str
@@ -115,9 +124,10 @@ class Node:
 
 @dataclass(slots=True)
 class ScaleGroup:
-    """A flavour in a zone of a pool. desired: number of nodes. trying: requested machines whose availability is not
-    known yet. enabled, least, most, priority: its `autoscaling` (in the default group, the pool's). fates: of the
-    next requested machines. told: the size that its status still shows."""
+    """A flavour in a zone of a pool. desired: number of nodes. trying: requested machines whose
+    availability is not known yet. enabled, least, most, priority: its `autoscaling` (in the default
+    group, the pool's). fates: of the next requested machines. told: the size that its status still
+    shows."""
 
     name: str
     uid: str
@@ -152,9 +162,9 @@ class ScaleGroup:
 
 @dataclass(slots=True)
 class CcePool:
-    """A node pool. groups: by name, the default one first. phase: set by a test, "" if computed from its activity.
-    taken: until when another request blocks it. cooldown: minutes. unneeded: minutes, -1 for unset. utilization: -1
-    for unset."""
+    """A node pool. groups: by name, the default one first. phase: set by a test, "" if computed
+    from its activity. taken: until when another request blocks it. cooldown: minutes. unneeded:
+    minutes, -1 for unset. utilization: -1 for unset."""
 
     uid: str
     name: str

@@ -1,7 +1,7 @@
 """The requests that change a pool, with all checks before they are accepted.
 
-A scaling request sets the pool's total size, even if it was changed in the meantime. There is no idempotency token, so
-a repeated request is executed again. Missing fields of a request count as 0.
+A scaling request sets the pool's total size, even if it was changed in the meantime. There is no
+idempotency token, so a repeated request is executed again. Missing fields of a request count as 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class CceMutations:
         names = spec.get("scaleGroups") or [DEFAULT]
         if not isinstance(names, list):
             raise bad("scaleGroups must be a list")
-        groups = list({group.name: group for group in (_group(pool, name) for name in names)}.values())
+        groups = list(
+            {group.name: group for group in (_group(pool, name) for name in names)}.values()
+        )
         if (
             options.get("scalableChecking", "instant") not in _CHECKS
             or options.get("scalePolicy", "Random") not in _POLICIES
@@ -39,14 +41,19 @@ class CceMutations:
             raise bad("options are invalid")
         self._take(cluster, pool)
         if total >= pool.desired:
-            self._check(groups, total - pool.desired, instant=options.get("scalableChecking") != "async")
-            self._spread(groups, total - pool.desired, balance=options.get("scalePolicy") == "AZBalance")
+            self._check(
+                groups, total - pool.desired, instant=options.get("scalableChecking") != "async"
+            )
+            self._spread(
+                groups, total - pool.desired, balance=options.get("scalePolicy") == "AZBalance"
+            )
         else:
             _shrink(pool, groups, total)
         self._settle(pool)
 
     def update(self, cluster: CceCluster, pool: CcePool, body: Mapping[str, Any]) -> None:
-        """Update settings of a pool. Without the guard the size is set as well, and missing fields count as 0."""
+        """Update settings of a pool. Without the guard the size is set as well, and
+        missing fields count as 0."""
         spec, name = _part(body, "spec"), _part(body, "metadata").get("name")
         if not isinstance(name, str) or not name:
             raise bad("metadata.name is mandatory")
@@ -55,7 +62,10 @@ class CceMutations:
             raise bad("minNodeCount must not be above maxNodeCount")
         self._take(cluster, pool)
         pool.name, pool.enabled = name, told.get("enable", pool.enabled)
-        pool.least, pool.most = told.get("minNodeCount", pool.least), told.get("maxNodeCount", pool.most)
+        pool.least, pool.most = (
+            told.get("minNodeCount", pool.least),
+            told.get("maxNodeCount", pool.most),
+        )
         pool.cooldown = told.get("scaleDownCooldownTime", pool.cooldown)
         pool.priority = told.get("priority", pool.priority)
         if "extensionScaleGroups" in spec:
@@ -69,8 +79,8 @@ class CceMutations:
         self._settle(pool)
 
     def delete(self, cluster: CceCluster, node: Node, *, keeps_size: bool) -> None:
-        """Delete a node and reduce the desired number by one unless requested otherwise. A deletion in progress
-        continues."""
+        """Delete a node and reduce the desired number by one unless requested otherwise. A
+        deletion in progress continues."""
         if cluster.phase not in OPEN:
             raise bad(f"the status of the cluster is {cluster.phase}")
         if node.leaves:
@@ -118,7 +128,9 @@ class CceMutations:
             return
         stuck = [group for group in groups if not simulation.scalable(self._cloud, group)]
         if stuck and instant:
-            raise CceRefusedError(400, "CCE.01400021", f"Flavor of scale group {stuck[0].name} is not scalable")
+            raise CceRefusedError(
+                400, "CCE.01400021", f"Flavor of scale group {stuck[0].name} is not scalable"
+            )
         free = self._cloud.free()
         if free is not None and count > free and self._cloud.refuses_quota:
             raise CceRefusedError(400, "CCE.01400008", "Insufficient quota of servers")
@@ -132,8 +144,8 @@ class CceMutations:
             self._cloud.random.choice(chosen).desired += 1
 
     def _replace(self, pool: CcePool, told: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the extension groups. The list is complete: groups that it does not contain are deleted with their
-        nodes."""
+        """Replace the extension groups. The list is complete: groups that it does not contain are
+        deleted with their nodes."""
         held = pool.groups
         pool.groups = {DEFAULT: held[DEFAULT]}
         for each in told:
@@ -142,7 +154,10 @@ class CceMutations:
             group = held.get(name) or ScaleGroup(
                 name, self._cloud.number("group"), spec.get("flavor", ""), spec.get("az", "")
             )
-            group.enabled, group.priority = scaling.get("enable", False), scaling.get("extensionPriority", 0)
+            group.enabled, group.priority = (
+                scaling.get("enable", False),
+                scaling.get("extensionPriority", 0),
+            )
             group.least, group.most = scaling.get("minNodeCount"), scaling.get("maxNodeCount")
             pool.groups[name] = group
 

@@ -1,8 +1,9 @@
 """Registers CCE nodes as Kubernetes Nodes.
 
-CCE installs the kubelet while the node is in phase Installing. The Node is named by its address, and its providerID is
-the CCE node's uid. Shortly afterwards the cloud controller removes its start-up taint. The add-on CCE Node Problem
-Detector shows on the Node, by a taint and an event, that the vendor takes a spot instance back.
+CCE installs the kubelet while the node is in phase Installing. The Node is named by its address,
+and its providerID is the CCE node's uid. Shortly afterwards the cloud controller removes its
+start-up taint. The add-on CCE Node Problem Detector shows on the Node, by a taint and an event,
+that the vendor takes a spot instance back.
 """
 
 from __future__ import annotations
@@ -19,21 +20,34 @@ from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import ACTIVE, DELETING, CcePool, Flavor, Node
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
+from infra.emulators.vendor_common.node_registration import (
+    Due,
+    VendorNodeRegistration,
+    kubernetes_node,
+)
 
-UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-RECLAIMED = {"key": "node-problem-controller.cce.io/SpotPriceNodeReclaimNotification", "effect": "NoExecute"}
+UNINITIALIZED = {
+    "key": "node.cloudprovider.kubernetes.io/uninitialized",
+    "value": "true",
+    "effect": "NoSchedule",
+}
+RECLAIMED = {
+    "key": "node-problem-controller.cce.io/SpotPriceNodeReclaimNotification",
+    "effect": "NoExecute",
+}
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
 _THERE = frozenset({ACTIVE, DELETING, "Upgrading", "Abnormal", "Repairing", "RepairFailed"})
 _MIB = 1024
-_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))  # from this memory in GiB on, this number of pods
+# from this memory in GiB on, this number of pods
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))
 
 
 class CceRegistrationOptions(msgspec.Struct, frozen=True):
-    """Settings of node registration. boot: seconds from Active until the Node exists. taint: seconds for which it has
-    the start-up taint. scheme: prefix of its providerID, e.g. `huaweicloud://`. by_server: the providerID is the
-    server's id instead of the node's. never: uids of pools, `<pool>/<scale group>` or uids of nodes that do not join
-    this cluster. check: seconds until the add-on sees a notice, at most its check period; infinity without the
+    """Settings of node registration. boot: seconds from Active until the Node exists. taint:
+    seconds for which it has the start-up taint. scheme: prefix of its providerID, e.g.
+    `huaweicloud://`. by_server: the providerID is the server's id instead of the node's. never:
+    uids of pools, `<pool>/<scale group>` or uids of nodes that do not join this cluster. check:
+    seconds until the add-on sees a notice, at most its check period; infinity without the
     add-on."""
 
     boot: float = 5.0
@@ -45,8 +59,8 @@ class CceRegistrationOptions(msgspec.Struct, frozen=True):
 
 
 class CceNodeRegistration(VendorNodeRegistration):
-    """Creates and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
-    uid, "" for the whole project."""
+    """Creates and removes the Nodes of one CCE cluster in one simulated cluster; step() does what
+    is due now. cluster: uid, "" for the whole project."""
 
     def __init__(
         self,
@@ -62,7 +76,8 @@ class CceNodeRegistration(VendorNodeRegistration):
         super().__init__(cloud, store, self._due_at)
 
     def step(self) -> None:
-        """Add Nodes, remove Nodes, remove start-up taints, and show which instances the vendor takes back."""
+        """Add Nodes, remove Nodes, remove start-up taints, and show which
+        instances the vendor takes back."""
         super().step()
         now = self._cloud.clock()
         for node in joined(self._cloud, now, self._ways, cluster=self._cluster):
@@ -91,14 +106,21 @@ class CceNodeRegistration(VendorNodeRegistration):
         marked = with_taint(taints, RECLAIMED, present=shown)
         if len(marked) == len(taints):
             return
-        if write(self._store, "nodes", {**held, "spec": {**held["spec"], "taints": marked}}) and shown:
+        if (
+            write(self._store, "nodes", {**held, "spec": {**held["spec"], "taints": marked}})
+            and shown
+        ):
             self._store.create("events", _notification(node.ip, self._cloud.clock()))
 
     def _initialized(self, name: str) -> bool:
         node = self._store.peek("nodes", name)
         if node is None:
             return True
-        taints = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != UNINITIALIZED["key"]]
+        taints = [
+            taint
+            for taint in node["spec"].get("taints", ())
+            if taint["key"] != UNINITIALIZED["key"]
+        ]
         return write(self._store, "nodes", {**node, "spec": {**node["spec"], "taints": taints}})
 
 
@@ -123,9 +145,11 @@ def _notification(name: str, now: float) -> KubeObject:
     }
 
 
-def joined(cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster: str = "") -> list[Node]:
-    """Return the CCE nodes that are Nodes now: nodes that have been Active long enough, including those being
-    deleted."""
+def joined(
+    cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster: str = ""
+) -> list[Node]:
+    """Return the CCE nodes that are Nodes now: nodes that have been Active long enough,
+    including those being deleted."""
     held = [cloud.clusters[cluster]] if cluster else list(cloud.clusters.values())
     return [
         node

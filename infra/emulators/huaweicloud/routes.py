@@ -1,10 +1,14 @@
-"""Maps a request to an operation of a service, the permission that it needs, and the ids in its path."""
+"""Maps a request to an operation of a service, the permission that it needs,
+and the ids in its path.
+"""
 
 from __future__ import annotations
 
 from infra.emulators.vendor_common.http_messages import VendorRoutes
 
-WRITES = frozenset({"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes", "reboot-servers"})
+WRITES = frozenset(
+    {"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes", "reboot-servers"}
+)
 _PROJECT = "/api/v3/projects/{project}"
 _CLUSTER = f"{_PROJECT}/clusters/{{cluster}}"
 _POOL = f"{_CLUSTER}/nodepools/{{pool}}"

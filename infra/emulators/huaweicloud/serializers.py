@@ -42,7 +42,8 @@ def _object(kind: str, **parts: Any) -> Json:
 
 
 def pool(held: CcePool, cloud: CceCloud, *, whole: bool) -> Json:
-    """A node pool. whole: its conditions cover all of its scale groups, otherwise only the default one."""
+    """A node pool. whole: its conditions cover all of its scale groups,
+    otherwise only the default one."""
     return _object(
         "NodePool",
         metadata={
@@ -111,7 +112,10 @@ def _status(held: CcePool, cloud: CceCloud, *, whole: bool) -> Json:
         "activeNode": sum(group.count(ACTIVE) for group in groups),
         "phase": _phase(held, cloud),
         "jobId": "",
-        "conditions": [_condition(each) for each in _merged([simulation.shown(cloud, group) for group in spoken])],
+        "conditions": [
+            _condition(each)
+            for each in _merged([simulation.shown(cloud, group) for group in spoken])
+        ],
     }
     if cloud.tells_groups or len(groups) > 1:
         found["scaleGroupStatuses"] = [_group_status(group, cloud) for group in groups]
@@ -124,7 +128,9 @@ def _existing(group: ScaleGroup, cloud: CceCloud) -> int:
 
 def _merged(told: Sequence[Sequence[CceCondition]]) -> list[CceCondition]:
     """Merge the conditions of several groups: scalable if one is, and all problems."""
-    found = {each.type: each for conditions in told for each in conditions if each.type != "Scalable"}
+    found = {
+        each.type: each for conditions in told for each in conditions if each.type != "Scalable"
+    }
     able = [each for conditions in told for each in conditions if each.type == "Scalable"]
     return [next((each for each in able if each.status == "True"), able[0]), *found.values()]
 
@@ -181,7 +187,8 @@ def default_pool() -> Json:
 
 
 def node(held: Node, cloud: CceCloud) -> Json:
-    """A node. A node being built has no server yet; a node without a pool shows its flavour and zone."""
+    """A node. A node being built has no server yet; a node without a pool
+    shows its flavour and zone."""
     pools = {each.uid: each for each in cloud.pools()}
     meta: Json = {"name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created)}
     if held.pool in pools:
@@ -275,12 +282,17 @@ def flavor(held: Flavor, cloud: CceCloud) -> Json:
         "vcpus": str(held.cpus),
         "ram": held.memory,
         "disk": "0",
-        "os_extra_specs": {**held.specs, "cond:operation:status": "normal", "cond:operation:az": zones},
+        "os_extra_specs": {
+            **held.specs,
+            "cond:operation:status": "normal",
+            "cond:operation:az": zones,
+        },
     }
 
 
 def ratings(prices: Sequence[tuple[str, float]], cloud: CceCloud, *, discounted: bool) -> Json:
-    """The answer of BSS: (id, list price) of products. discounted: the key may see the account's discounts."""
+    """The answer of BSS: (id, list price) of products. discounted: the key may see
+    the account's discounts."""
 
     def amounts(price: float) -> Json:
         off = round(price * cloud.discount, 6)
@@ -288,7 +300,16 @@ def ratings(prices: Sequence[tuple[str, float]], cloud: CceCloud, *, discounted:
         return {**seen, "official_website_amount": price, "measure_id": 1}
 
     rows = [
-        {"id": id_, "product_id": f"OFFI-{number:012d}", **amounts(price), "discount_rating_results": []}
+        {
+            "id": id_,
+            "product_id": f"OFFI-{number:012d}",
+            **amounts(price),
+            "discount_rating_results": [],
+        }
         for number, (id_, price) in enumerate(prices, 1)
     ]
-    return {**amounts(sum(price for _, price in prices)), "currency": cloud.currency, "product_rating_results": rows}
+    return {
+        **amounts(sum(price for _, price in prices)),
+        "currency": cloud.currency,
+        "product_rating_results": rows,
+    }

@@ -1,4 +1,5 @@
-"""The emulated project on a loopback port: one address for CCE, the compute service and the identity service.
+"""The emulated project on a loopback port: one address for CCE, the compute service
+and the identity service.
 
 with HuaweiServer(Cloud(clock)) as server:
     server.ring.add("AKIDEXAMPLE00000TEST", "secret")
@@ -19,9 +20,12 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class HuaweiServer(VendorServer[CceDispatcher, LoggedOperation]):
-    """Serves a project. As a context manager it starts on entry and stops on exit; the cloud stays."""
+    """Serves a project. As a context manager it starts on entry and stops
+    on exit; the cloud stays."""
 
-    def __init__(self, cloud: CceCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+    def __init__(
+        self, cloud: CceCloud, *, tls: Pair | None = None, in_process: bool = False
+    ) -> None:
         super().__init__(CceDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 

@@ -1,7 +1,7 @@
 """Computes SDK-HMAC-SHA256 as the vendor does, to verify the signatures that clients send.
 
-It is written from the documentation and not shared with the client under test, because a shared error would not be
-found. Keys and times are not checked here but in authentication.py.
+It is written from the documentation and not shared with the client under test, because a shared
+error would not be found. Keys and times are not checked here but in authentication.py.
 """
 
 from __future__ import annotations
@@ -33,14 +33,20 @@ def claim(incoming: Incoming) -> CceSignedClaim | None:
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     if scheme != SCHEME or parts.keys() != _PARTS:
         return None
-    return CceSignedClaim(parts["Access"], tuple(parts["SignedHeaders"].split(";")), parts["Signature"])
+    return CceSignedClaim(
+        parts["Access"], tuple(parts["SignedHeaders"].split(";")), parts["Signature"]
+    )
 
 
 def canonical(incoming: Incoming, signed: Sequence[str]) -> str:
-    """Return the canonical request. Its path ends with a slash that is not part of the transmitted path."""
+    """Return the canonical request. Its path ends with a slash that is not part
+    of the transmitted path."""
     split = urlsplit(incoming.target)
     path = "/".join(_encoded(unquote(part)) for part in split.path.split("/"))
-    pairs = sorted((_encoded(name), _encoded(value)) for name, value in parse_qsl(split.query, keep_blank_values=True))
+    pairs = sorted(
+        (_encoded(name), _encoded(value))
+        for name, value in parse_qsl(split.query, keep_blank_values=True)
+    )
     headers = "".join(f"{name}:{incoming.headers.get(name, '').strip()}\n" for name in signed)
     return "\n".join(
         (

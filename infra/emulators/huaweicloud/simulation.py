@@ -1,8 +1,8 @@
 """Simulates CCE: nodes with start-up times, machines that are unavailable, retries.
 
-CCE works towards the desired number: it requests missing nodes of a scale group and removes surplus ones of its own
-choice. The rules follow the vendor's documentation. Due events are on the cloud's agenda and happen at their own time
-and in order, however late they are processed.
+CCE works towards the desired number: it requests missing nodes of a scale group and removes surplus
+ones of its own choice. The rules follow the vendor's documentation. Due events are on the cloud's
+agenda and happen at their own time and in order, however late they are processed.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ def shown(cloud: CceCloud, group: ScaleGroup) -> list[CceCondition]:
 
 
 def settle(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None:
-    """Request missing nodes, and remove surplus ones, chosen randomly among those that are not protected."""
+    """Request missing nodes, and remove surplus ones, chosen randomly among
+    those that are not protected."""
     for _ in range(group.desired - len(group.staying) - group.trying):
         fate = _fate(cloud, group)
         if fate is not None and not fate.made:
             group.trying += 1
-            cloud.agenda.plan(at + cloud.times.order, _not_had, f"{pool.uid}/{group.name}/{fate.condition}")
+            cloud.agenda.plan(
+                at + cloud.times.order, _not_had, f"{pool.uid}/{group.name}/{fate.condition}"
+            )
             continue
         node = cloud.make(pool, group, BUILD, at, fate)
         node.job = cloud.job("CreateNode", pool.cluster, node.uid, node.name).uid
@@ -109,7 +112,9 @@ def _not_had(cloud: CceCloud, subject: str, at: float) -> None:
         return
     pool, group = place
     group.trying -= 1
-    fate = {each.condition: each for each in (SOLD_OUT, NO_QUOTA)}.get(subject.rpartition("/")[2], SOLD_OUT)
+    fate = {each.condition: each for each in (SOLD_OUT, NO_QUOTA)}.get(
+        subject.rpartition("/")[2], SOLD_OUT
+    )
     group.conditions[fate.condition] = _condition(fate, at)
     _again(cloud, pool, group, at)
 
@@ -171,8 +176,8 @@ def _gone(cloud: CceCloud, uid: str, at: float) -> None:
 
 
 def give_notice(cloud: CceCloud, node: str) -> None:
-    """Let the vendor take back a spot instance: it is gone after `times.reclaim`. Only the cluster's Node shows the
-    notice (node_registration.py); until then CCE refuses to delete it."""
+    """Let the vendor take back a spot instance: it is gone after `times.reclaim`. Only the
+    cluster's Node shows the notice (node_registration.py); until then CCE refuses to delete it."""
     with cloud.lock:
         held = cloud.node(node)
         assert held is not None, "a node that exists"

@@ -1,7 +1,8 @@
 """The simulated API server without a network: maps a request to a response.
 
-It authenticates, authorizes, finds the resource, and delegates to the other modules of this package. Every request is
-logged (method, path, user, status; never a header), so that tests can count calls.
+It authenticates, authorizes, finds the resource, and delegates to the other modules of
+this package. Every request is logged (method, path, user, status; never a header), so
+that tests can count calls.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import msgspec
 from infra.emulators.kube import crds, disruption, resources, status
 from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
 from infra.emulators.kube.faults import Faults, KubeFault, edited
-from infra.emulators.kube.listing import LONGEST, WatchStream, item, list_objects, metadata_of, wants_metadata
+from infra.emulators.kube.listing import (
+    LONGEST,
+    WatchStream,
+    item,
+    list_objects,
+    metadata_of,
+    wants_metadata,
+)
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Request, ResourcePath, Response, answer, route_of, split
 from infra.emulators.kube.resources import ServedResource
@@ -30,7 +38,8 @@ _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class ApiLoggedRequest(msgspec.Struct, frozen=True):
-    """One answered request. path: with its query. status 0: the connection was closed without a response. gzip:
+    """One answered request. path: with its query. status 0: the connection was closed
+    without a response. gzip:
     whether the client takes compressed responses."""
 
     method: str
@@ -43,8 +52,9 @@ class ApiLoggedRequest(msgspec.Struct, frozen=True):
 class Api:
     """The behaviour of one API server. Thread-safe.
 
-    users, rbac: see auth.Authority; crd_directory: definitions to serve in addition to the built-in resources
-    bookmark_interval: wall seconds between the bookmarks of a watch; longest_watch: see watch.WatchStream
+    users, rbac: see auth.Authority; crd_directory: definitions to serve in addition to the
+    built-in resources bookmark_interval: wall seconds between the bookmarks of a watch;
+    longest_watch: see watch.WatchStream
     """
 
     def __init__(
@@ -77,7 +87,8 @@ class Api:
         body: bytes = b"",
         certificate: User | None = None,
     ) -> Response:
-        """Answer a request. target: path and query. certificate: the user that a verified client certificate names."""
+        """Answer a request. target: path and query. certificate: the user that a verified
+        client certificate names."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
         fault = self.faults.take(method, target) or KubeFault()
         if fault.delay:
@@ -85,14 +96,19 @@ class Api:
         user = User(ANONYMOUS)
         try:
             if fault.status or (fault.close and not fault.late):
-                made = Response(fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body)
+                made = Response(
+                    fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body
+                )
             else:
                 user = self.authority.identify(given.get("authorization", ""), certificate)
                 path, query = split(target)
-                made = self._answered(Request(method, path, query, given, body, user, route_of(path)))
+                made = self._answered(
+                    Request(method, path, query, given, body, user, route_of(path))
+                )
         except status.ApiError as error:
             made = answer(error.code, error.body(), error.headers)
-        except Exception as error:  # as in the real server, an internal error must not look like a lost connection
+        except Exception as error:
+            # as in the real server, an internal error must not look like a lost connection
             text = f"Internal error occurred: {type(error).__name__}: {error}"
             causes = {"causes": [{"message": f"{type(error).__name__}: {error}"}]}
             made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
@@ -100,7 +116,9 @@ class Api:
         if made.stream is not None and fault.edit is not None:
             made.stream = edited(made.stream, fault.edit)
         gzip = "gzip" in given.get("accept-encoding", "")
-        self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status, gzip))
+        self.requests.append(
+            ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status, gzip)
+        )
         return made
 
     def _answered(self, request: Request) -> Response:
@@ -145,7 +163,9 @@ class Api:
                 "GET": lambda: answer(200, target.show(target.stored())),
                 "PUT": lambda: self._writer.update(request, target),
                 "PATCH": lambda: self._writer.patch(request, target),
-                "DELETE": lambda: self._writer.delete(target, _options(request), dry_run=_dry(request)),
+                "DELETE": lambda: self._writer.delete(
+                    target, _options(request), dry_run=_dry(request)
+                ),
             }
         else:
             actions = {
@@ -162,7 +182,11 @@ class Api:
             listed = list_objects(self.store, resource, version, namespace, request.query)
             if wants_metadata(accept, form="PartialObjectMetadataList"):
                 kind = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
-                listed = {**listed, **kind, "items": [metadata_of(each) for each in listed["items"]]}
+                listed = {
+                    **listed,
+                    **kind,
+                    "items": [metadata_of(each) for each in listed["items"]],
+                }
             return answer(200, listed)
         watch = WatchStream(
             self.store,
@@ -178,13 +202,20 @@ class Api:
         return Response(200, {"Content-Type": "application/json"}, stream=watch.lines())
 
     def _deleted_all(self, request: Request, target: Target) -> Response:
-        chosen, options = selection(request.query, target.resource.group, target.resource.plural), _options(request)
+        chosen, options = (
+            selection(request.query, target.resource.group, target.resource.plural),
+            _options(request),
+        )
         found = [
-            obj for obj in self.store.list(target.plural, target.route.namespace, target.group) if chosen.wants(obj)
+            obj
+            for obj in self.store.list(target.plural, target.route.namespace, target.group)
+            if chosen.wants(obj)
         ]
         for obj in found:
             meta = obj["metadata"]
-            route = msgspec.structs.replace(target.route, name=meta["name"], namespace=meta.get("namespace", ""))
+            route = msgspec.structs.replace(
+                target.route, name=meta["name"], namespace=meta.get("namespace", "")
+            )
             one = Target(self.store, target.resource, target.version, route)
             self._writer.delete(one, options, dry_run=_dry(request))
         return answer(
@@ -223,13 +254,25 @@ class Api:
             raise _not_allowed()
         sent, user = request.object(), request.user
         spec: dict[str, Any] = sent.get("spec") or {}
-        review: KubeObject = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
+        review: KubeObject = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": {},
+        }
         if resource.plural == "selfsubjectaccessreviews":
-            return answer(201, {**review, "spec": spec, "status": self.authority.access_review(user, spec)})
+            return answer(
+                201, {**review, "spec": spec, "status": self.authority.access_review(user, spec)}
+            )
         if resource.plural == "selfsubjectrulesreviews":
             shown = self.authority.rules_review(user, spec.get("namespace", ""))
             return answer(201, {**review, "spec": {}, "status": shown})
-        return answer(201, {**review, "status": {"userInfo": {"username": user.name, "groups": list(user.groups)}}})
+        return answer(
+            201,
+            {
+                **review,
+                "status": {"userInfo": {"username": user.name, "groups": list(user.groups)}},
+            },
+        )
 
 
 _REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
@@ -260,4 +303,6 @@ def _options(request: Request) -> dict[str, Any]:
 
 
 def _dry(request: Request) -> bool:
-    return request.dry_run or (bool(request.body.strip()) and "All" in (request.object().get("dryRun") or ()))
+    return request.dry_run or (
+        bool(request.body.strip()) and "All" in (request.object().get("dryRun") or ())
+    )

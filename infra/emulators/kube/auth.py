@@ -1,7 +1,8 @@
-"""Authentication and authorization: bearer tokens, client certificates, and RBAC as rules per user or group.
+"""Authentication and authorization: bearer tokens, client certificates, and RBAC as
+rules per user or group.
 
-Error texts are those of the real server, because the program shows them to people and reports the missing permission.
-Tokens exist only here, and nothing logs them.
+Error texts are those of the real server, because the program shows them to people and reports the
+missing permission. Tokens exist only here, and nothing logs them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import msgspec
 from infra.emulators.kube import status
 
 ANONYMOUS = "system:anonymous"
-AUTHENTICATED, UNAUTHENTICATED, MASTERS = "system:authenticated", "system:unauthenticated", "system:masters"
+AUTHENTICATED, UNAUTHENTICATED, MASTERS = (
+    "system:authenticated",
+    "system:unauthenticated",
+    "system:masters",
+)
 
 
 class User(msgspec.Struct, frozen=True):
@@ -30,8 +35,9 @@ class User(msgspec.Struct, frozen=True):
 
 
 class RbacRule(msgspec.Struct, frozen=True):
-    """One RBAC rule; `*` matches everything. resources: plurals, with `/subresource`. namespaces: () for all of them
-    and the cluster scope. names: () for all. urls: non-resource paths, `*` at the end matches the rest."""
+    """One RBAC rule; `*` matches everything. resources: plurals, with `/subresource`. namespaces:
+    () for all of them and the cluster scope. names: () for all. urls: non-resource paths, `*` at
+    the end matches the rest."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -44,7 +50,10 @@ class RbacRule(msgspec.Struct, frozen=True):
         if not _among(self.verbs, asked.verb):
             return False
         if asked.url:
-            return any(url == asked.url or (url[-1:] == "*" and asked.url.startswith(url[:-1])) for url in self.urls)
+            return any(
+                url == asked.url or (url[-1:] == "*" and asked.url.startswith(url[:-1]))
+                for url in self.urls
+            )
         return (
             _among(self.groups, asked.group)
             and _among(self.resources, asked.resource_path)
@@ -54,7 +63,8 @@ class RbacRule(msgspec.Struct, frozen=True):
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a request does, as authorization sees it. url: for requests that are not about a resource."""
+    """What a request does, as authorization sees it. url: for requests that
+    are not about a resource."""
 
     verb: str
     group: str = ""
@@ -75,15 +85,21 @@ def _among(allowed: tuple[str, ...], value: str) -> bool:
 
 
 def granted(documents: Iterable[Mapping[str, Any]], account: str) -> list[RbacRule]:
-    """Return the rules that manifests grant to a service account through their bindings, in the order of the roles.
+    """Return the rules that manifests grant to a service account through their bindings,
+    in the order of the roles.
 
-    A Role counts in the namespace of its RoleBinding only, and so does a ClusterRole that a RoleBinding refers to.
-    account: `system:serviceaccount:NAMESPACE:NAME`.
+    A Role counts in the namespace of its RoleBinding only, and so does a ClusterRole that a
+    RoleBinding refers to. account: `system:serviceaccount:NAMESPACE:NAME`.
     """
     known = list(documents)
     rules: list[RbacRule] = []
-    for binding in (each for each in known if each["kind"] in ("RoleBinding", "ClusterRoleBinding")):
-        named = {f"system:serviceaccount:{each.get('namespace', '')}:{each['name']}" for each in binding["subjects"]}
+    for binding in (
+        each for each in known if each["kind"] in ("RoleBinding", "ClusterRoleBinding")
+    ):
+        named = {
+            f"system:serviceaccount:{each.get('namespace', '')}:{each['name']}"
+            for each in binding["subjects"]
+        }
         space = binding["metadata"].get("namespace", "") if binding["kind"] == "RoleBinding" else ""
         if account in named:
             rules.extend(_rules_of_role(known, binding["roleRef"], space))
@@ -97,7 +113,11 @@ def _rules_of_role(
     home = space if reference["kind"] == "Role" else ""
     for role in documents:
         meta = role["metadata"]
-        if (role["kind"], meta["name"], meta.get("namespace", "")) == (reference["kind"], reference["name"], home):
+        if (role["kind"], meta["name"], meta.get("namespace", "")) == (
+            reference["kind"],
+            reference["name"],
+            home,
+        ):
             for rule in role["rules"]:
                 yield RbacRule(
                     verbs=tuple(rule["verbs"]),
@@ -117,7 +137,9 @@ _BASIC: tuple[RbacRule, ...] = (
         groups=("authorization.k8s.io",),
         resources=("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     ),
-    RbacRule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
+    RbacRule(
+        verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)
+    ),
     _INFO,
     RbacRule(verbs=("get",), urls=("/.well-known", "/.well-known/*")),
     RbacRule(
@@ -151,7 +173,8 @@ _BASIC: tuple[RbacRule, ...] = (
 class KubeAuthority:
     """Authentication and authorization of one server.
 
-    users: the users, tokens included; rbac: user or group name -> rules. Members of system:masters may do everything.
+    users: the users, tokens included; rbac: user or group name -> rules. Members of
+    system:masters may do everything.
     """
 
     def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[RbacRule]]) -> None:
@@ -168,7 +191,8 @@ class KubeAuthority:
         return self._users[name]
 
     def identify(self, authorization: str, certificate: User | None = None) -> User:
-        """Return the user of a request, anonymous without credentials. Raises ApiError 401 for wrong credentials.
+        """Return the user of a request, anonymous without credentials. Raises ApiError
+        401 for wrong credentials.
 
         authorization: the header; certificate: the user that a verified client certificate names
         """
@@ -182,8 +206,14 @@ class KubeAuthority:
             return self._known[authorization]
         scheme, _, token = authorization.partition(" ")
         for user in self._users.values():
-            if user.token and scheme.lower() == "bearer" and hmac.compare_digest(user.token, token.strip()):
-                return self._known.setdefault(authorization, User(user.name, groups=(*user.groups, AUTHENTICATED)))
+            if (
+                user.token
+                and scheme.lower() == "bearer"
+                and hmac.compare_digest(user.token, token.strip())
+            ):
+                return self._known.setdefault(
+                    authorization, User(user.name, groups=(*user.groups, AUTHENTICATED))
+                )
         raise status.ApiError(401, "Unauthorized", "Unauthorized")
 
     def rules(self, user: User) -> tuple[RbacRule, ...]:
@@ -205,12 +235,17 @@ class KubeAuthority:
             raise status.ApiError(403, "Forbidden", message, {})
         plural = status.qualified(asked.resource, asked.group)
         subject = f'{plural} "{asked.name}"' if asked.name else plural
-        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        where = (
+            f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        )
         message = (
-            f'{subject} is forbidden: User "{user.name}" cannot {asked.verb} resource "{asked.resource_path}" '
+            f'{subject} is forbidden: User "{user.name}" cannot {asked.verb} resource '
+            f'"{asked.resource_path}" '
             f'in API group "{asked.group}" {where}'
         )
-        raise status.ApiError(403, "Forbidden", message, status.about(asked.name, asked.group, asked.resource))
+        raise status.ApiError(
+            403, "Forbidden", message, status.about(asked.name, asked.group, asked.resource)
+        )
 
     def access_review(self, user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
         asked = spec.get("resourceAttributes")
@@ -227,8 +262,14 @@ class KubeAuthority:
         others: list[dict[str, Any]] = []
         for rule in self.rules(user):
             if rule.resources and (not rule.namespaces or namespace in rule.namespaces):
-                entry = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups), "resources": list(rule.resources)}
-                resources.append({**entry, "resourceNames": list(rule.names)} if rule.names else entry)
+                entry = {
+                    "verbs": list(rule.verbs),
+                    "apiGroups": list(rule.groups),
+                    "resources": list(rule.resources),
+                }
+                resources.append(
+                    {**entry, "resourceNames": list(rule.names)} if rule.names else entry
+                )
             if rule.urls:
                 others.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)})
         return {"resourceRules": resources, "nonResourceRules": others, "incomplete": False}

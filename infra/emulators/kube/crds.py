@@ -1,7 +1,8 @@
-"""CustomResourceDefinitions: converts a manifest to a served resource, and loads a directory of manifests into a store.
+"""CustomResourceDefinitions: converts a manifest to a served resource, and loads a directory
+of manifests into a store.
 
-The simulation has its own short definitions (definitions/). If Cluster API's real ones are available, the same code
-loads them, and objects are validated against their complete schemas.
+The simulation has its own short definitions (definitions/). If Cluster API's real ones are
+available, the same code loads them, and objects are validated against their complete schemas.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from infra.emulators.kube.store import ObjectStore
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 OWN = Path(__file__).with_name("definitions")
 HEALTH_CHECKS = OWN / "health_checks"
-"""The definition of MachineHealthChecks, which is only loaded where a cluster is to have some: an object more changes
-the random names of all that are created later."""
+"""The definition of MachineHealthChecks, which is only loaded where a cluster is to have some: an
+object more changes the random names of all that are created later."""
 KARPENTER = OWN / "karpenter"
 """The definition of Karpenter's NodePools, which few clusters have."""
 
 
 def _priority(name: str) -> tuple[int, int, int]:
-    """Return a sort key for Kubernetes' version order: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
+    """Return a sort key for Kubernetes' version order: v2 before v1 before v1beta2 before
+    v1beta1 before v1alpha1."""
     major, _, rest = name.removeprefix("v").partition("alpha" if "alpha" in name else "beta")
     stage = 0 if "beta" not in name and "alpha" not in name else (1 if "beta" in name else 2)
     return stage, -int(major or 0) if major.isdigit() else 0, -int(rest) if rest.isdigit() else 0
 
 
 def resource(crd: KubeObject) -> ServedResource:
-    """Return the resource of a definition. Raises BadInput if the definition lacks a required field."""
+    """Return the resource of a definition. Raises BadInput if the
+    definition lacks a required field."""
     try:
         spec, names = crd["spec"], crd["spec"]["names"]
         served = [each for each in spec["versions"] if each.get("served", True)]
@@ -65,18 +68,27 @@ def resource(crd: KubeObject) -> ServedResource:
         )
     except (KeyError, TypeError, AttributeError, StopIteration):
         name = dig(crd, "metadata", "name") or "a CustomResourceDefinition"
-        raise BadInput(str(name), "is not a complete definition", "see apiextensions.k8s.io/v1") from None
+        raise BadInput(
+            str(name), "is not a complete definition", "see apiextensions.k8s.io/v1"
+        ) from None
 
 
 def establish(store: ObjectStore, crd: KubeObject) -> KubeObject:
-    """Serve the resource of a definition and write the definition's status, as the API's own controller does."""
+    """Serve the resource of a definition and write the definition's status, as the
+    API's own controller does."""
     made = resource(crd)
     store.resources.add(made)
     now = format_time(store.clock())
     names = crd["spec"]["names"]
     status: dict[str, Any] = {
         "conditions": [
-            {"type": type_, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+            {
+                "type": type_,
+                "status": "True",
+                "lastTransitionTime": now,
+                "reason": reason,
+                "message": message,
+            }
             for type_, reason, message in (
                 ("NamesAccepted", "NoConflicts", "no conflicts found"),
                 ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -104,12 +116,15 @@ def _documents(text: str) -> tuple[Any, ...]:
 
 
 def load(store: ObjectStore, directory: Path) -> None:
-    """Create every definition of a directory that is not in the store yet. Raises BadInput for an unreadable file."""
+    """Create every definition of a directory that is not in the store yet. Raises
+    BadInput for an unreadable file."""
     for path in sorted(directory.glob("*.yaml")):
         try:
             documents = _documents(path.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
-            raise BadInput(path.name, "is not readable YAML", str(error).replace("\n", " ")) from None
+            raise BadInput(
+                path.name, "is not readable YAML", str(error).replace("\n", " ")
+            ) from None
         for crd in documents:
             if isinstance(crd, dict) and crd.get("kind") == "CustomResourceDefinition":
                 name = crd["metadata"]["name"]

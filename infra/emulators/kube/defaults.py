@@ -1,8 +1,8 @@
-"""Additions of the real API server to a created object: defaults of built-in kinds, and the admission plugins that are
-always on (service account, default tolerations, priority).
+"""Additions of the real API server to a created object: defaults of built-in kinds, and the
+admission plugins that are always on (service account, default tolerations, priority).
 
-Only fields are added that other programs read or that recorded responses contain. Nothing is refused here (see
-validation.py).
+Only fields are added that other programs read or that recorded responses contain. Nothing is
+refused here (see validation.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def _qos(spec: KubeObject) -> str:
         return "BestEffort"
     for each in amounts:
         limits, requests = each.get("limits", {}), each.get("requests", {})
-        if any(name not in limits or requests.get(name) != limits[name] for name in ("cpu", "memory")):
+        if any(
+            name not in limits or requests.get(name) != limits[name] for name in ("cpu", "memory")
+        ):
             return "Burstable"
     return "Guaranteed"
 
@@ -64,13 +66,20 @@ def _pod(lookup: Lookup, pod: KubeObject) -> None:
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("enableServiceLinks", True)
-    chosen = lookup("priorityclasses", spec.get("priorityClassName", ""), "", "scheduling.k8s.io") or {}
+    chosen = (
+        lookup("priorityclasses", spec.get("priorityClassName", ""), "", "scheduling.k8s.io") or {}
+    )
     spec.setdefault("priority", chosen.get("value", 0))
     spec.setdefault("preemptionPolicy", chosen.get("preemptionPolicy", "PreemptLowerPriority"))
     tolerations = list(spec.get("tolerations", ()))
     for key in _NOT_READY:
-        if not any(t.get("key", key) == key and t.get("effect", "NoExecute") == "NoExecute" for t in tolerations):
-            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+        if not any(
+            t.get("key", key) == key and t.get("effect", "NoExecute") == "NoExecute"
+            for t in tolerations
+        ):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            )
     spec["tolerations"] = tolerations
     state = pod.setdefault("status", {})
     state.setdefault("phase", "Pending")
@@ -130,9 +139,17 @@ def _stateful_set(_: Lookup, obj: KubeObject) -> None:
 
 def _daemon_set(_: Lookup, obj: KubeObject) -> None:
     spec = _workload(obj)
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})
+    spec.setdefault(
+        "updateStrategy",
+        {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+    )
     spec.setdefault("revisionHistoryLimit", 10)
-    for field in ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"):
+    for field in (
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+    ):
         obj["status"].setdefault(field, 0)
 
 
@@ -163,7 +180,9 @@ def _event(_: Lookup, obj: KubeObject) -> None:
 
 
 def _namespace(_: Lookup, obj: KubeObject) -> None:
-    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"][
+        "name"
+    ]
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
@@ -187,7 +206,8 @@ _FILL: dict[tuple[str, str], Callable[[Lookup, KubeObject], None]] = {
 def fill(lookup: Lookup, resource: ServedResource, obj: KubeObject) -> None:
     """Add what the server adds to a new object of a built-in kind, in place.
 
-    lookup(plural, name, namespace, group): finds another object, like ObjectStore.peek (priority classes).
+    lookup(plural, name, namespace, group): finds another object, like
+    ObjectStore.peek (priority classes).
     """
     rule = _FILL.get((resource.group, resource.plural))
     if rule is not None:

@@ -1,7 +1,9 @@
-"""The disruption controller: counts healthy pods and writes the status of PodDisruptionBudgets (`disruptionsAllowed`).
+"""The disruption controller: counts healthy pods and writes the status of
+PodDisruptionBudgets (`disruptionsAllowed`).
 
-It is a plain function over the store, called by the controller manager. Eviction (below) reads this status and
-decrements it, so a budget is never exceeded between two calls, as with the real controller.
+It is a plain function over the store, called by the controller manager. Eviction (below)
+reads this status and decrements it, so a budget is never exceeded between two calls, as
+with the real controller.
 """
 
 from __future__ import annotations
@@ -13,8 +15,13 @@ from infra.emulators.kube import selectors, status
 from infra.emulators.kube.objects import KubeObject, clone, condition, conditions_of, dig
 from infra.emulators.kube.store import ObjectStore
 
-_EVICTED_FOR = 120.0  # seconds after which an evicted pod that does not terminate counts as not evicted
-_REPLICAS = {"ReplicaSet": "replicasets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
+# seconds after which an evicted pod that does not terminate counts as not evicted
+_EVICTED_FOR = 120.0
+_REPLICAS = {
+    "ReplicaSet": "replicasets",
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+}
 
 
 def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
@@ -22,18 +29,25 @@ def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
     labels = pod["metadata"].get("labels") or {}
     return [
         budget
-        for budget in store.list("poddisruptionbudgets", pod["metadata"].get("namespace", ""), "policy")
+        for budget in store.list(
+            "poddisruptionbudgets", pod["metadata"].get("namespace", ""), "policy"
+        )
         if selectors.holds(selectors.from_object(dig(budget, "spec", "selector")), labels)
     ]
 
 
 def is_ready(pod: KubeObject) -> bool:
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions_of(pod))
+    return any(
+        each.get("type") == "Ready" and each.get("status") == "True" for each in conditions_of(pod)
+    )
 
 
 def reconcile_budgets(store: ObjectStore) -> int:
     with store.transaction():
-        return sum(_reconcile(store, budget) for budget in store.list("poddisruptionbudgets", group="policy"))
+        return sum(
+            _reconcile(store, budget)
+            for budget in store.list("poddisruptionbudgets", group="policy")
+        )
 
 
 def _reconcile(store: ObjectStore, budget: KubeObject) -> bool:
@@ -49,7 +63,9 @@ def _reconcile(store: ObjectStore, budget: KubeObject) -> bool:
     healthy = sum(
         1
         for pod in pods
-        if is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
+        if is_ready(pod)
+        and "deletionTimestamp" not in pod["metadata"]
+        and pod["metadata"]["name"] not in disrupted
     )
     allowed = max(0, healthy - desired) if expected > 0 else 0
     status: dict[str, Any] = {
@@ -83,9 +99,15 @@ def _allowed_condition(budget: KubeObject, allowed: int, now: float) -> KubeObje
 
 
 def _disrupted(budget: KubeObject, pods: list[KubeObject], now: float) -> dict[str, str]:
-    staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    staying = {
+        pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]
+    }
     granted = dig(budget, "status", "disruptedPods") or {}
-    return {name: at for name, at in granted.items() if name in staying and now < parse_time(at) + _EVICTED_FOR}
+    return {
+        name: at
+        for name, at in granted.items()
+        if name in staying and now < parse_time(at) + _EVICTED_FOR
+    }
 
 
 def _expected(store: ObjectStore, budget: KubeObject, pods: list[KubeObject]) -> tuple[int, int]:
@@ -134,12 +156,17 @@ def _find(store: ObjectStore, namespace: str, owner: KubeObject | None) -> KubeO
 
 
 _BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
-_TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_TWO_BUDGETS = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+    "support."
+)
 
 
-def evict(store: ObjectStore, namespace: str, name: str, eviction: KubeObject, *, dry_run: bool = False) -> KubeObject:
-    """Evict a pod and return the response's Status (201). Raises ApiError 404, 409 (uid), 429 (budget), 500 (two
-    budgets)."""
+def evict(
+    store: ObjectStore, namespace: str, name: str, eviction: KubeObject, *, dry_run: bool = False
+) -> KubeObject:
+    """Evict a pod and return the response's Status (201). Raises ApiError 404, 409 (uid), 429
+    (budget), 500 (two budgets)."""
     options: dict[str, Any] = eviction.get("deleteOptions") or {}
     dry = dry_run or "All" in (options.get("dryRun") or ())
     with store.transaction():
@@ -162,7 +189,8 @@ def _check_uid(pod: KubeObject, uid: str | None) -> None:
         raise status.ApiError(
             409,
             "Conflict",
-            f'Operation cannot be fulfilled on Pod "{name}": the UID in the precondition ({uid}) does not match the '
+            f'Operation cannot be fulfilled on Pod "{name}": the UID in the precondition ({uid}) '
+            "does not match the "
             f"UID in record ({have}). The object might have been deleted and then recreated",
             status.about(name, "", "Pod"),
         )
@@ -178,7 +206,10 @@ def _unhealthy_may_go(pod: KubeObject, budget: KubeObject) -> bool:
         return False
     if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
-    healthy, desired = dig(budget, "status", "currentHealthy") or 0, dig(budget, "status", "desiredHealthy") or 0
+    healthy, desired = (
+        dig(budget, "status", "currentHealthy") or 0,
+        dig(budget, "status", "desiredHealthy") or 0,
+    )
     return healthy >= desired > 0
 
 
@@ -191,7 +222,9 @@ def _take_from_budget(store: ObjectStore, pod: KubeObject, *, dry: bool) -> None
     budget = clone(budgets[0])
     name, state = budget["metadata"]["name"], budget["status"]
     if state.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
-        raise _blocked(f"The disruption budget {name} is still being processed by the server.", retry_after=10)
+        raise _blocked(
+            f"The disruption budget {name} is still being processed by the server.", retry_after=10
+        )
     if state["disruptionsAllowed"] <= 0:
         raise _blocked(
             f"The disruption budget {name} needs {state['desiredHealthy']} healthy pods and has "
@@ -214,7 +247,9 @@ def _blocked(why: str, retry_after: int = 0) -> status.ApiError:
 def _mark(store: ObjectStore, pod: KubeObject) -> None:
     marked = clone(pod)
     state = marked.setdefault("status", {})
-    conditions = [each for each in state.get("conditions", ()) if each.get("type") != "DisruptionTarget"]
+    conditions = [
+        each for each in state.get("conditions", ()) if each.get("type") != "DisruptionTarget"
+    ]
     state["conditions"] = [
         *conditions,
         {
@@ -244,9 +279,15 @@ def bind(store: ObjectStore, namespace: str, name: str, binding: KubeObject) -> 
             message = f'Operation cannot be fulfilled on pods/binding "{name}": {why_not}'
             raise status.ApiError(409, "Conflict", message, status.about(name, "", "pods/binding"))
         if "deletionTimestamp" in pod["metadata"]:
-            raise status.conflict("pods", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+            raise status.conflict(
+                "pods", "", name, f"pod {name} is being deleted, cannot be assigned to a host"
+            )
         pod["spec"]["nodeName"] = target
-        conditions = [c for c in pod.setdefault("status", {}).get("conditions", ()) if c["type"] != "PodScheduled"]
+        conditions = [
+            c
+            for c in pod.setdefault("status", {}).get("conditions", ())
+            if c["type"] != "PodScheduled"
+        ]
         now = format_time(store.clock())
         pod["status"]["conditions"] = [
             *conditions,

@@ -1,6 +1,8 @@
-"""Injected faults for tests of clients: error responses, truncated responses, dropped connections, delays.
+"""Injected faults for tests of clients: error responses, truncated responses,
+dropped connections, delays.
 
-A fault is data: the requests it affects, how many of them, and what happens instead of (or before) the response.
+A fault is data: the requests it affects, how many of them, and what happens instead of
+(or before) the response.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class KubeFault(msgspec.Struct, frozen=True):
     close: the connection is closed without a response, after the request was carried out if `late`
     delay: wall seconds before anything happens
     edit: changes each piece of a watch before it is sent
-    times: how many requests it affects, -1: all; skip: how many matching requests are not affected before
+    times: how many requests it affects, -1: all; skip: how many matching
+    requests are not affected before
     """
 
     method: str = ""
@@ -39,8 +42,8 @@ class KubeFault(msgspec.Struct, frozen=True):
 
 
 def edited(pieces: Iterable[bytes], edit: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """Yield the pieces of a watch after an edit. An empty piece means that there was nothing to send; one that an edit
-    has emptied is left out."""
+    """Yield the pieces of a watch after an edit. An empty piece means that there was nothing to
+    send; one that an edit has emptied is left out."""
     for piece in pieces:
         if not piece:
             yield piece
@@ -67,7 +70,11 @@ class Faults:
         """Return the fault for this request and count it, None if there is none."""
         with self._lock:
             for fault, left in self._faults:
-                if fault.method not in {"", method} or not re.search(fault.path, path) or left[1] == 0:
+                if (
+                    fault.method not in {"", method}
+                    or not re.search(fault.path, path)
+                    or left[1] == 0
+                ):
                     continue
                 if left[0] > 0:
                     left[0] -= 1

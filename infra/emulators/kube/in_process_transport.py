@@ -1,7 +1,8 @@
 """Connects the real client to the simulated API server in the same process, without socket and TLS.
 
-The client gets what a network would deliver: status, headers and body, or one of the exceptions of `requests`.
-Everything happens in the caller's thread, so a process can be killed in the middle of a request.
+The client gets what a network would deliver: status, headers and body, or one of the
+exceptions of `requests`. Everything happens in the caller's thread, so a process can be killed
+in the middle of a request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Ask = Callable[[str, str], KubeFault | None]
 
 
 Edit = Callable[[bytes], bytes]
-"""The body of a response with status 200 of the emulated server -> the body that the client gets."""
+"""The body of a response with status 200 of the emulated server -> the body that the client
+gets."""
 
 
 def unchanged(body: bytes) -> bytes:
@@ -41,10 +43,11 @@ def nothing(method: str, target: str) -> KubeFault | None:
 class DirectLine:
     """Connections to one server. Credentials of other servers get ordinary connections.
 
-    passes: implements waiting. ask: set by tests; called for every request, in the order of the requests. `status`,
-    `body`, `headers`, `truncate`, `close`, `late` and `delay` of a Fault have their usual meaning, except that a delay
-    is virtual and becomes a time-out if it is longer than the client waits (with `late`, after the request was carried
-    out). edit: set by tests of objects that no API server would store.
+    passes: implements waiting. ask: set by tests; called for every request, in the order of the
+    requests. `status`, `body`, `headers`, `truncate`, `close`, `late` and `delay` of a Fault have
+    their usual meaning, except that a delay is virtual and becomes a time-out if it is longer than
+    the client waits (with `late`, after the request was carried out). edit: set by tests of objects
+    that no API server would store.
     """
 
     def __init__(self, server: ApiServer, passes: Callable[[float], None]) -> None:
@@ -57,8 +60,11 @@ class DirectLine:
             return open_connection(credential)
         return KubeConnection(_Session(self), credential.server)
 
-    def exchange(self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float) -> Response:
-        """Exchange one request. patience: seconds that the client waits for a response. Raises requests' exceptions."""
+    def exchange(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float
+    ) -> Response:
+        """Exchange one request. patience: seconds that the client waits for a response.
+        Raises requests' exceptions."""
         fault = self.ask(method, target)
         if fault is None:
             made = self.server.handle(method, target, headers, body)
@@ -69,7 +75,9 @@ class DirectLine:
         early = fault.close or not in_time
         if early and not fault.late:
             raise _lost(in_time=in_time)
-        made = Response(fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body)
+        made = Response(
+            fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body
+        )
         if not fault.status:
             made = self.server.handle(method, target, headers, body)
         if early:
@@ -95,13 +103,18 @@ class _Session(requests.Session):
     """A session with only the method that kube/transport.py calls, and close."""
 
     def __init__(self, line: DirectLine) -> None:
-        self._direct = line  # does not call the base class, whose connection pools cost more than the exchanges
+        # does not call the base class, whose connection pools cost more than the exchanges
+        self._direct = line
 
     def close(self) -> None:
         """Do nothing; nothing is open."""
 
-    def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
-        target = str(url).removeprefix(self._direct.server.url) + _query(tuple((given.get("params") or {}).items()))
+    def request(
+        self, method: str | bytes, url: str | bytes, *_: Any, **given: Any
+    ) -> requests.Response:
+        target = str(url).removeprefix(self._direct.server.url) + _query(
+            tuple((given.get("params") or {}).items())
+        )
         made = self._direct.exchange(
             str(method), target, given["headers"], given.get("data") or b"", given["timeout"][1]
         )
@@ -118,7 +131,8 @@ def _query(params: tuple[tuple[str, str], ...]) -> str:
 
 
 class _Answer(requests.Response):
-    """What the client reads of a response. The base class's constructor costs more than the exchange."""
+    """What the client reads of a response. The base class's constructor
+    costs more than the exchange."""
 
     def __init__(self, made: Response) -> None:
         self.status_code, self.raw = made.status, _Whole(made.body)

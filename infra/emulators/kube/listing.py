@@ -1,9 +1,10 @@
 """Reads: how an object is shown in a response, lists in pages, and watches.
 
-A continue token contains the version of the first page and the last key, so all pages show the same state. When that
-state is no longer known, the response is 410 with a token for an inconsistent rest, as in the real server. A watch is
-the log of a resource as lines of JSON; selectors are applied before and after each write. Custom resources change
-versions as with conversion strategy None: fields that the other version's schema does not contain are lost.
+A continue token contains the version of the first page and the last key, so all pages show the same
+state. When that state is no longer known, the response is 410 with a token for an inconsistent
+rest, as in the real server. A watch is the log of a resource as lines of JSON; selectors are
+applied before and after each write. Custom resources change versions as with conversion strategy
+None: fields that the other version's schema does not contain are lost.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def show(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObj
 
 
 def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObject:
-    """Return it as an item of a list: built-in items have no kind and apiVersion, custom ones have them."""
+    """Return it as an item of a list: built-in items have no kind and
+    apiVersion, custom ones have them."""
     shown = show(resource, version, obj)
     if not resource.native:
         return shown
@@ -59,25 +61,35 @@ def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObj
 
 
 def wants_metadata(accept: str, *, form: str) -> bool:
-    """Return whether the first media type that a client accepts is metadata alone. form: PartialObjectMetadata for a
-    watch or PartialObjectMetadataList for a list, which the real server distinguishes."""
+    """Return whether the first media type that a client accepts is metadata alone. form:
+    PartialObjectMetadata for a watch or PartialObjectMetadataList for a list, which the
+    real server distinguishes."""
     kind, *parameters = [each.strip() for each in accept.partition(",")[0].split(";")]
     return kind == "application/json" and {f"as={form}", "g=meta.k8s.io", "v=v1"} <= set(parameters)
 
 
 def metadata_of(obj: KubeObject) -> KubeObject:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }
 
 
 def taken_in(resource: ServedResource, obj: KubeObject) -> KubeObject:
     if resource.alias:
-        return {**{_CORE_NAMES.get(key, key): value for key, value in obj.items()}, "apiVersion": "v1"}
+        return {
+            **{_CORE_NAMES.get(key, key): value for key, value in obj.items()},
+            "apiVersion": "v1",
+        }
     return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
 def _token(version: int, last: Key, *, namespaced: bool) -> str:
     start = f"{last[0]}/{last[1]}" if namespaced else f"/{last[1]}"
-    text = json.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": f"{start}\0"}, separators=(",", ":"))
+    text = json.dumps(
+        {"v": "meta.k8s.io/v1", "rv": version, "start": f"{start}\0"}, separators=(",", ":")
+    )
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -118,7 +130,10 @@ def _number(query: Mapping[str, str], name: str) -> int:
                 [
                     status.cause(
                         "FieldValueInvalid",
-                        f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax',
+                        (
+                            f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+                            "invalid syntax"
+                        ),
                         "resourceVersion",
                     ),
                 ],
@@ -149,12 +164,20 @@ def _too_large(asked: int, current: int) -> status.ApiError:
     message = f"Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return status.ApiError(
-        504, "Timeout", f"Timeout: {message}", {"causes": causes, "retryAfterSeconds": 1}, {"Retry-After": "1"}
+        504,
+        "Timeout",
+        f"Timeout: {message}",
+        {"causes": causes, "retryAfterSeconds": 1},
+        {"Retry-After": "1"},
     )
 
 
 def _page(
-    store: ObjectStore, resource: ServedResource, namespace: str, query: Mapping[str, str], chosen: Selection
+    store: ObjectStore,
+    resource: ServedResource,
+    namespace: str,
+    query: Mapping[str, str],
+    chosen: Selection,
 ) -> tuple[HistoryPage, int]:
     group, plural = resource.alias or (resource.group, resource.plural)
     limit, asked = _number(query, "limit"), _number(query, "resourceVersion")
@@ -162,7 +185,9 @@ def _page(
     _check_match(query)
     if query.get("continue"):
         if query.get("resourceVersion"):
-            raise status.bad_request("specifying resource version is not allowed when using continue")
+            raise status.bad_request(
+                "specifying resource version is not allowed when using continue"
+            )
         version, after = _continued(query["continue"])
         try:
             page = store.page(
@@ -182,7 +207,9 @@ def _page(
         raise _too_large(asked, store.version)
     if asked == 0 and query.get("resourceVersion"):
         limit = 0  # answered from the watch cache, which ignores limits (recorded)
-    exact = query.get("resourceVersionMatch") == "Exact" or (limit and asked and "resourceVersionMatch" not in query)
+    exact = query.get("resourceVersionMatch") == "Exact" or (
+        limit and asked and "resourceVersionMatch" not in query
+    )
     node = chosen.exactly("spec.nodeName") if plural == "pods" and not group else None
     if node and not limit and not exact:
         pods = [pod for pod in store.pods_on(node) if chosen.wants(pod)]
@@ -190,15 +217,22 @@ def _page(
         return HistoryPage(mine, store.version), 0
     version_wanted = asked if exact else None
     try:
-        return store.page(plural, group, namespace, limit=limit, wanted=wanted, version=version_wanted), limit
+        return store.page(
+            plural, group, namespace, limit=limit, wanted=wanted, version=version_wanted
+        ), limit
     except status.ApiError:
         raise status.expired("The resourceVersion for the provided list is too old.") from None
 
 
 def list_objects(
-    store: ObjectStore, resource: ServedResource, version: Version, namespace: str, query: Mapping[str, str]
+    store: ObjectStore,
+    resource: ServedResource,
+    version: Version,
+    namespace: str,
+    query: Mapping[str, str],
 ) -> KubeObject:
-    """Return the List object for a request; its items are READ ONLY. Raises ApiError 400, 410, 504."""
+    """Return the List object for a request; its items are READ ONLY. Raises ApiError 400, 410,
+    504."""
     chosen = selection(query, resource.group, resource.plural)
     page, limit = _page(store, resource, namespace, query, chosen)
     meta: dict[str, Any] = {"resourceVersion": str(page.version)}
@@ -216,7 +250,8 @@ def list_objects(
     }
 
 
-_BEFORE_END = 2.0  # wall seconds before its end at which a watch gets a bookmark, as from the real server
+# wall seconds before its end at which a watch gets a bookmark, as from the real server
+_BEFORE_END = 2.0
 _SLICE = 0.5  # wall seconds between checks whether the client is still connected
 LONGEST = 1800.0
 """Wall seconds of a watch that states no timeoutSeconds."""
@@ -230,9 +265,10 @@ def is_watch(query: Mapping[str, str]) -> bool:
 class WatchStream:
     """One watch request.
 
-    metadata_only: show objects without spec and status; stopped: returns whether the server is stopping;
-    bookmark_interval: wall seconds between bookmarks, if allowed
-    longest: wall seconds after which the watch ends at the latest; 0 to end it when it has sent what there is
+    metadata_only: show objects without spec and status; stopped: returns whether the server is
+    stopping; bookmark_interval: wall seconds between bookmarks, if allowed
+    longest: wall seconds after which the watch ends at the latest; 0 to end it when
+    it has sent what there is
     """
 
     def __init__(
@@ -248,14 +284,25 @@ class WatchStream:
         bookmark_interval: float = 60.0,
         longest: float = LONGEST,
     ) -> None:
-        self._store, self._resource, self._version, self._namespace = store, resource, version, namespace
+        self._store, self._resource, self._version, self._namespace = (
+            store,
+            resource,
+            version,
+            namespace,
+        )
         self._group, self._plural = resource.alias or (resource.group, resource.plural)
         self._chosen: Selection = selection(query, resource.group, resource.plural)
         self._asked = query.get("resourceVersion", "")
         if self._asked and not self._asked.isdigit():
-            why = f'Invalid value: "{self._asked}": strconv.ParseUint: parsing "{self._asked}": invalid syntax'
+            why = (
+                f'Invalid value: "{self._asked}": strconv.ParseUint: parsing "{self._asked}": '
+                "invalid syntax"
+            )
             raise status.invalid(
-                "ListOptions", "meta.k8s.io", "", [status.cause("FieldValueInvalid", why, "resourceVersion")]
+                "ListOptions",
+                "meta.k8s.io",
+                "",
+                [status.cause("FieldValueInvalid", why, "resourceVersion")],
             )
         self._initial_end = query.get("sendInitialEvents") in _TRUE
         self._bookmarks = query.get("allowWatchBookmarks") in _TRUE
@@ -264,13 +311,15 @@ class WatchStream:
         self._metadata_only = metadata_only
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the stream. About twice a second an empty piece lets the caller check whether the client is still
-        connected."""
+        """Yield the stream. About twice a second an empty piece lets the caller check whether the
+        client is still connected."""
         deadline = time.monotonic() + self._timeout
         try:
             since = int(self._asked or 0)
             if self._initial_end or not since:
-                page = self._store.page(self._plural, self._group, self._namespace, wanted=self._chosen.wants)
+                page = self._store.page(
+                    self._plural, self._group, self._namespace, wanted=self._chosen.wants
+                )
                 since = page.version
                 yield b"".join(self._line("ADDED", obj) for obj in page.items)
                 if self._initial_end:
@@ -329,7 +378,8 @@ class WatchStream:
             "metadata": meta,
         }
         if self._resource.plural == "nodes":
-            fill(self._store.peek, self._resource, obj)  # the real one is an empty Node with all its zero values
+            # the real one is an empty Node with all its zero values
+            fill(self._store.peek, self._resource, obj)
         return _encoded("BOOKMARK", obj)
 
 

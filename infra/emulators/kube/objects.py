@@ -1,4 +1,6 @@
-"""Kubernetes objects in this simulation: plain JSON data, and operations on them that all modules share."""
+"""Kubernetes objects in this simulation: plain JSON data, and operations on
+them that all modules share.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _NESTED = frozenset({dict, list})
 
 def _copied(value: Any) -> Any:
     if type(value) is dict:
-        return {key: _copied(each) if type(each) in _NESTED else each for key, each in value.items()}
+        return {
+            key: _copied(each) if type(each) in _NESTED else each for key, each in value.items()
+        }
     if type(value) is list:
         return [_copied(each) if type(each) in _NESTED else each for each in value]
     return value

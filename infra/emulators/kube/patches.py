@@ -1,9 +1,10 @@
-"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge of built-in types, and server-side
-apply.
+"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge of built-in
+types, and server-side apply.
 
-Strategic merge knows the merge keys of the lists that are used here. Node taints have none: recorded responses show
-that they are replaced as a whole, so a careless taint patch removes taints of other programs. Owners of fields are
-stored apart from the objects, and only for objects written through the API; lists are owned as a whole.
+Strategic merge knows the merge keys of the lists that are used here. Node taints have none:
+recorded responses show that they are replaced as a whole, so a careless taint patch removes taints
+of other programs. Owners of fields are stored apart from the objects, and only for objects written
+through the API; lists are owned as a whole.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ def _strategic_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
         return [clone(each) for each in patch]
     for each in objects:
         if key not in each:
-            raise status.ApiError(500, "", f"map: {json.dumps(each)} does not contain declared merge key: {key}")
+            raise status.ApiError(
+                500, "", f"map: {json.dumps(each)} does not contain declared merge key: {key}"
+            )
         at = next((index for index, old in enumerate(current) if old.get(key) == each[key]), None)
         if each.get("$patch") == "delete":
             current = [old for old in current if old.get(key) != each[key]]
@@ -128,10 +131,12 @@ def _strategic_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """Patch by RFC 6902. Raises ApiError 422 if an operation cannot be carried out, 400 if it is invalid."""
+    """Patch by RFC 6902. Raises ApiError 422 if an operation cannot be carried
+    out, 400 if it is invalid."""
     if not isinstance(operations, list):
         raise status.bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+            "error decoding patch: json: cannot unmarshal object into Go value of type "
+            "jsonpatch.Patch"
         )
     document = {"": clone(target)}
     for operation in operations:
@@ -143,7 +148,8 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def _pointer(document: Any, text: str) -> tuple[Any, str]:
-    """Return the container of the last token, and that token. The document is stored under the key ""."""
+    """Return the container of the last token, and that token. The document is
+    stored under the key ""."""
     if text and not text.startswith("/"):
         raise ValueError(text)
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")]
@@ -276,7 +282,9 @@ class FieldOwners:
     def created(self, manager: str, config: KubeObject, made: KubeObject) -> None:
         self.note(manager, None, made)
         with self._lock:
-            self._applied[(made["metadata"]["uid"], manager)] = {path for path, _ in _leaves(config)}
+            self._applied[(made["metadata"]["uid"], manager)] = {
+                path for path, _ in _leaves(config)
+            }
 
     def forget(self, uid: str) -> None:
         with self._lock:
@@ -284,9 +292,11 @@ class FieldOwners:
             for key in [key for key in self._applied if key[0] == uid]:
                 del self._applied[key]
 
-    def merge(self, manager: str, current: KubeObject, config: KubeObject, *, force: bool) -> KubeObject:
-        """Return the object after the apply. Raises ApiError 409 that names the other managers of fields that would
-        change."""
+    def merge(
+        self, manager: str, current: KubeObject, config: KubeObject, *, force: bool
+    ) -> KubeObject:
+        """Return the object after the apply. Raises ApiError 409 that names the other managers of
+        fields that would change."""
         uid = current["metadata"]["uid"]
         wanted = dict(_leaves(config))
         with self._lock:
@@ -307,13 +317,19 @@ class FieldOwners:
             _set_field(merged, path, clone(value))
         with self._lock:
             self._applied[(uid, manager)] = set(wanted)
-            self._owners.setdefault(uid, {}).update(dict.fromkeys(wanted, (manager, config.get("apiVersion", "v1"))))
+            self._owners.setdefault(uid, {}).update(
+                dict.fromkeys(wanted, (manager, config.get("apiVersion", "v1")))
+            )
         return merged
 
 
 def _apply_conflict(taken: list[tuple[tuple[str, str], str]]) -> status.ApiError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using {version}', "field": field}
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{manager}" using {version}',
+            "field": field,
+        }
         for (manager, version), field in taken
     ]
     if len(causes) == 1:
@@ -328,4 +344,6 @@ def _apply_conflict(taken: list[tuple[tuple[str, str], str]]) -> status.ApiError
         lines.append(f'conflicts with "{manager}" using {version}:')
         lines.extend(f"- {field}" for owner, field in taken if owner == (manager, version))
     text = "\n".join(lines)
-    return status.ApiError(409, "Conflict", f"Apply failed with {len(causes)} conflicts: {text}", {"causes": causes})
+    return status.ApiError(
+        409, "Conflict", f"Apply failed with {len(causes)} conflicts: {text}", {"causes": causes}
+    )

@@ -15,13 +15,21 @@ from infra.emulators.kube.auth import Attributes, User
 from infra.emulators.kube.listing import is_watch
 from infra.emulators.kube.objects import KubeObject
 
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+_VERBS = {
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+    "GET": "get",
+    "HEAD": "get",
+}
 
 
 class Response(msgspec.Struct):
     """A response. stream: pieces of a watch, sent as they are produced, instead of the body.
 
-    truncate: send this number of bytes of the body and close, -1: all; close: close without a response (faults)
+    truncate: send this number of bytes of the body and close, -1: all; close: close
+    without a response (faults)
     """
 
     status: int
@@ -36,7 +44,9 @@ class Response(msgspec.Struct):
 
 
 def answer(code: int, document: KubeObject, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document))
+    return Response(
+        code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document)
+    )
 
 
 class ResourcePath(msgspec.Struct, frozen=True):
@@ -51,7 +61,8 @@ class ResourcePath(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request. headers: lower-case names. route: None for a path that does not name a resource."""
+    """A request. headers: lower-case names. route: None for a path that
+    does not name a resource."""
 
     method: str
     path: str
@@ -67,7 +78,11 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def manager(self) -> str:
-        return self.query.get("fieldManager") or self.headers.get("user-agent", "").partition("/")[0] or "unknown"
+        return (
+            self.query.get("fieldManager")
+            or self.headers.get("user-agent", "").partition("/")[0]
+            or "unknown"
+        )
 
     @property
     def dry_run(self) -> bool:
@@ -82,7 +97,10 @@ class Request(msgspec.Struct, frozen=True):
         """Return the body as an object. Raises ApiError 400, 415."""
         if self.content_type not in {"", "application/json"}:
             accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-            message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+            message = (
+                "the body of the request was in an unknown format - accepted media types include: "
+                f"{accepted}"
+            )
             raise status.ApiError(415, "UnsupportedMediaType", message)
         try:
             found = json.loads(self.body)
@@ -90,7 +108,9 @@ class Request(msgspec.Struct, frozen=True):
             why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
             raise status.bad_request(why) from None
         if not isinstance(found, dict):
-            why = "couldn't get version/kind; json parse error: json: cannot unmarshal into an object"
+            why = (
+                "couldn't get version/kind; json parse error: json: cannot unmarshal into an object"
+            )
             raise status.bad_request(why)
         return found
 
@@ -99,8 +119,12 @@ class Request(msgspec.Struct, frozen=True):
         if route is None or not route.plural:
             return Attributes(verb=verb, url=self.path)
         if not route.name:
-            verb = {"get": "watch" if self.watching else "list", "delete": "deletecollection"}.get(verb, verb)
-        namespace = route.name if route.plural == "namespaces" and not route.group else route.namespace
+            verb = {"get": "watch" if self.watching else "list", "delete": "deletecollection"}.get(
+                verb, verb
+            )
+        namespace = (
+            route.name if route.plural == "namespaces" and not route.group else route.namespace
+        )
         return Attributes(
             verb=verb,
             group=route.group,
@@ -124,7 +148,8 @@ def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 @functools.lru_cache(maxsize=1024)
 def route_of(path: str) -> ResourcePath | None:
-    """Return the resource that a path names (plural "" for a group version's discovery), None for other paths."""
+    """Return the resource that a path names (plural "" for a group version's
+    discovery), None for other paths."""
     segments = [unquote(each) for each in path.strip("/").split("/")]
     if segments[0] == "api" and len(segments) >= 2:
         group, version, rest = "", segments[1], segments[2:]

@@ -1,7 +1,8 @@
-"""The resources that the simulated API server serves: a table of built-in ones, and custom ones from their CRDs.
+"""The resources that the simulated API server serves: a table of built-in ones, and
+custom ones from their CRDs.
 
-A row contains what discovery shows and what the write rules need (namespaced, generation, subresources). Verbs and
-short names follow recorded discovery documents.
+A row contains what discovery shows and what the write rules need (namespaced, generation,
+subresources). Verbs and short names follow recorded discovery documents.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "updat
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One version of a resource. schema: openAPIV3Schema of a custom one, None for any content. scale: the CRD's paths
-    (`specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`), None without scale subresource."""
+    """One version of a resource. schema: openAPIV3Schema of a custom one, None for any content.
+    scale: the CRD's paths (`specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`), None
+    without scale subresource."""
 
     name: str
     schema: dict[str, Any] | None = None
@@ -30,8 +32,9 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class ServedResource(msgspec.Struct, frozen=True):
-    """A served resource. versions: preferred first. storage: the version in which objects are stored. alias: the
-    (group, plural) whose objects it shows; events.k8s.io shows the core events."""
+    """A served resource. versions: preferred first. storage: the version in which
+    objects are stored. alias: the (group, plural) whose objects it shows;
+    events.k8s.io shows the core events."""
 
     group: str
     plural: str
@@ -65,7 +68,8 @@ _SCALE = {
     "labelSelectorPath": ".spec.selector",
 }
 
-# group, versions, plural, kind, flags (N namespaced, S status, C scale, G generation), short names, categories
+# group, versions, plural, kind, flags (N namespaced, S status, C scale, G
+# generation), short names, categories
 _TABLE: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("", "v1", "configmaps", "ConfigMap", "N", "cm", ""),
     ("", "v1", "endpoints", "Endpoints", "N", "ep", ""),
@@ -90,12 +94,36 @@ _TABLE: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("apps", "v1", "statefulsets", "StatefulSet", "NSCG", "sts", "all"),
     ("events.k8s.io", "v1", "events", "Event", "N", "ev", ""),
     ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "", "", ""),
-    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", "", ""),
+    (
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        "",
+        "",
+        "",
+    ),
     ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "", "", ""),
-    ("autoscaling", "v2,v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "NS", "hpa", "all"),
+    (
+        "autoscaling",
+        "v2,v1",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        "NS",
+        "hpa",
+        "all",
+    ),
     ("batch", "v1", "cronjobs", "CronJob", "NSG", "cj", "all"),
     ("batch", "v1", "jobs", "Job", "NSG", "", "all"),
-    ("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", "S", "csr", ""),
+    (
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        "S",
+        "csr",
+        "",
+    ),
     ("networking.k8s.io", "v1", "ingresses", "Ingress", "NSG", "ing", ""),
     ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "NG", "netpol", ""),
     ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "NSG", "pdb", ""),
@@ -153,7 +181,9 @@ def _builtin() -> tuple[ServedResource, ...]:
 def _rows() -> Iterator[ServedResource]:
     for group, names, plural, kind, flags, short, categories in _TABLE:
         scale = _SCALE if "C" in flags else None
-        versions = tuple(Version(name, scale=scale, status="S" in flags) for name in names.split(","))
+        versions = tuple(
+            Version(name, scale=scale, status="S" in flags) for name in names.split(",")
+        )
         yield ServedResource(
             group=group,
             plural=plural,
@@ -196,12 +226,16 @@ class Registry:
 
     def _count(self) -> None:
         self._served = frozenset(
-            (resource.group, version.name) for resource in list(self._by_name.values()) for version in resource.versions
+            (resource.group, version.name)
+            for resource in list(self._by_name.values())
+            for version in resource.versions
         )
         found: dict[str, dict[str, None]] = {}
         for resource in list(self._by_name.values()):
             if resource.group:
-                found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
+                found.setdefault(resource.group, {}).update(
+                    dict.fromkeys(v.name for v in resource.versions)
+                )
         self._groups = {group: tuple(versions) for group, versions in found.items()}
 
     def find(self, plural: str, group: str) -> ServedResource | None:
@@ -209,7 +243,8 @@ class Registry:
         return self._by_name.get((group, plural))
 
     def stored(self, plural: str, group: str) -> ServedResource:
-        """Return the resource under which its objects are stored. Raises ApiError 404 if it is not served."""
+        """Return the resource under which its objects are stored. Raises ApiError
+        404 if it is not served."""
         found = self.find(plural, group)
         if found is None:
             raise status.no_such_path()
@@ -222,7 +257,11 @@ class Registry:
         return (group, version) in self._served
 
     def of(self, group: str, version: str) -> list[ServedResource]:
-        return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]
+        return [
+            each
+            for each in list(self._by_name.values())
+            if each.group == group and each.version(version)
+        ]
 
 
 VERSION: KubeObject = {
@@ -287,7 +326,11 @@ def _entries(resource: ServedResource, version: Version) -> list[KubeObject]:
     if version.scale:
         below.append(("scale", "Scale", "autoscaling", "v1", _EDIT))
     for name, kind, group_name, version_name, verbs in below:
-        entry = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+        entry = {
+            "name": f"{resource.plural}/{name}",
+            "singularName": "",
+            "namespaced": resource.namespaced,
+        }
         if group_name:
             entry |= {"group": group_name, "version": version_name}
         found.append({**entry, "kind": kind, "verbs": list(verbs)})

@@ -1,7 +1,8 @@
-"""Label and field selectors of list, watch and deletecollection, with the real server's grammar and errors.
+"""Label and field selectors of list, watch and deletecollection, with the real
+server's grammar and errors.
 
-It is separate from chalicelib.model.selector on purpose, so that the simulated cluster does not share errors with the
-program under test.
+It is separate from chalicelib.model.selector on purpose, so that the simulated cluster does not
+share errors with the program under test.
 """
 
 from __future__ import annotations
@@ -20,8 +21,18 @@ Labels = Mapping[str, str]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+|\Z)")
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")
-_KEY = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
-_OPERATORS = {"=": "in", "==": "in", "!=": "notin", "in": "in", "notin": "notin", ">": "gt", "<": "lt"}
+_KEY = re.compile(
+    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
+)
+_OPERATORS = {
+    "=": "in",
+    "==": "in",
+    "!=": "notin",
+    "in": "in",
+    "notin": "notin",
+    ">": "gt",
+    "<": "lt",
+}
 _SPECIAL = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
 
@@ -45,7 +56,11 @@ class Requirement(msgspec.Struct, frozen=True):
                 return value is None
         if value is None or not re.fullmatch(r"-?\d+", value):
             return False
-        return int(value) > int(self.values[0]) if self.operator == "gt" else int(value) < int(self.values[0])
+        return (
+            int(value) > int(self.values[0])
+            if self.operator == "gt"
+            else int(value) < int(self.values[0])
+        )
 
     def __str__(self) -> str:
         match self.operator:
@@ -107,7 +122,9 @@ class _SelectorsParser:
         many = self.take() in {"in", "notin"}
         values = self.values() if many else (self.exact(),)
         if operator in {"gt", "lt"} and not re.fullmatch(r"-?\d+", values[0]):
-            raise status.bad_request(f"unable to parse requirement: values[0][{key}]: Invalid value: {values[0]!r}")
+            raise status.bad_request(
+                f"unable to parse requirement: values[0][{key}]: Invalid value: {values[0]!r}"
+            )
         return Requirement(key, operator, tuple(_checked_value(key, value) for value in values))
 
     def exact(self) -> str:
@@ -140,9 +157,12 @@ class _SelectorsParser:
 def _checked_key(key: str) -> str:
     if not _KEY.match(key):
         raise status.bad_request(
-            f'unable to parse requirement: key: Invalid value: "{key}": name part must consist of alphanumeric '
-            "characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
-            "'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+            f'unable to parse requirement: key: Invalid value: "{key}": name part must consist of '
+            "alphanumeric "
+            "characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+            "(e.g. 'MyName',  or "
+            "'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )
     return key
 
@@ -150,9 +170,12 @@ def _checked_key(key: str) -> str:
 def _checked_value(key: str, value: str) -> str:
     if not _VALUE.match(value):
         raise status.bad_request(
-            f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": a valid label must be an '
-            "empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": a valid '
+            "label must be an "
+            "empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+            "and end with an "
+            "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is "
             "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
         )
     return value
@@ -160,7 +183,8 @@ def _checked_value(key: str, value: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # clients use the same selectors repeatedly
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Parse `a=b,c in (d,e),!f` to requirements. Raises ApiError 400 with the real server's text."""
+    """Parse `a=b,c in (d,e),!f` to requirements. Raises ApiError 400 with the real server's
+    text."""
     return _SelectorsParser(text).parse()
 
 
@@ -169,7 +193,10 @@ def from_object(selector: Mapping[str, Any] | None) -> tuple[Requirement, ...] |
     if selector is None:
         return None
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    found = [Requirement(key, "in", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    found = [
+        Requirement(key, "in", (value,))
+        for key, value in sorted((selector.get("matchLabels") or {}).items())
+    ]
     found.extend(
         Requirement(each["key"], operators[each["operator"]], tuple(each.get("values") or ()))
         for each in selector.get("matchExpressions") or ()
@@ -228,8 +255,8 @@ def _field_value(obj: KubeObject, path: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def parse_fields(text: str, group: str, plural: str) -> tuple[tuple[str, bool, str], ...]:
-    """Parse `status.phase!=Failed,spec.nodeName=a` to (path, equal, value). Raises ApiError 400 for an unsupported
-    field."""
+    """Parse `status.phase!=Failed,spec.nodeName=a` to (path, equal, value). Raises ApiError 400
+    for an unsupported field."""
     known = {"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace"}
     known |= _FIELDS.get((group, plural), {})
     found: list[tuple[str, bool, str]] = []
@@ -260,11 +287,14 @@ class Selection(msgspec.Struct, frozen=True):
     def wants(self, obj: KubeObject) -> bool:
         if self.labels and not holds(self.labels, obj["metadata"].get("labels") or {}):
             return False
-        return all((_field_value(obj, path) == value) == equal for path, equal, value in self.fields)
+        return all(
+            (_field_value(obj, path) == value) == equal for path, equal, value in self.fields
+        )
 
 
 def selection(query: Mapping[str, str], group: str, plural: str) -> Selection:
     """Return the selectors of a request. Raises ApiError 400."""
     return Selection(
-        parse_labels(query.get("labelSelector", "")), parse_fields(query.get("fieldSelector", ""), group, plural)
+        parse_labels(query.get("labelSelector", "")),
+        parse_fields(query.get("fieldSelector", ""), group, plural),
     )

@@ -1,7 +1,8 @@
-"""The simulated API server on a loopback port: HTTP/1.1 with keep-alive, chunked watches, gzip, and optionally TLS.
+"""The simulated API server on a loopback port: HTTP/1.1 with keep-alive, chunked watches,
+gzip, and optionally TLS.
 
-Its kubeconfig is an ordinary one, so kubectl, the official Python client and this program can use it. It is for tests
-and for `make run`; requests of clients are not limited.
+Its kubeconfig is an ordinary one, so kubectl, the official Python client and this program can use
+it. It is for tests and for `make run`; requests of clients are not limited.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class _ApiServerHandler(QuietHandler):
 
     def serve(self) -> None:
         body = self.read_body()
-        made = self.server.api.handle(self.command, self.path, dict(self.headers.items()), body, self._certificate())
+        made = self.server.api.handle(
+            self.command, self.path, dict(self.headers.items()), body, self._certificate()
+        )
         if made.close:
             self.close_connection = True
             return
@@ -106,7 +109,8 @@ class _HttpServer(LoopbackServer):
         self._streams, self._streams_changed = 0, threading.Condition()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Run in the connection's own thread, because the TLS handshake must not block other connections."""
+        """Run in the connection's own thread, because the TLS handshake must not
+        block other connections."""
         connection = request
         if self.context is not None:
             request.settimeout(600.0)
@@ -144,7 +148,8 @@ class _HttpServer(LoopbackServer):
             return self._streams_changed.wait_for(lambda: self._streams == 0, seconds)
 
     def drop_connections(self) -> None:
-        """Give watches a moment to end properly, then end the threads that wait for another request."""
+        """Give watches a moment to end properly, then end the threads that
+        wait for another request."""
         self.wait_for_watches(1.0)
         with self._lock:
             connections = list(self._open)
@@ -156,13 +161,16 @@ class _HttpServer(LoopbackServer):
 
 
 class ApiServer:
-    """A simulated API server over a store. As a context manager it starts on entry and stops on exit.
+    """A simulated API server over a store. As a context manager it starts on
+    entry and stops on exit.
 
-    store: the cluster, and its clock; users: by default one `admin` of system:masters; rbac: user or group -> rules
-    crd_directory: definitions to serve, by default the short ones of this package; None: none
-    tls: serve HTTPS with certificates made at run time; seed: of the default user's token
-    longest_watch: wall seconds after which a watch ends at the latest; with 0 it ends when it has sent what there is
-    address: of this machine; a non-loopback one for clients that refuse loopback
+    store: the cluster, and its clock; users: by default one `admin` of system:masters; rbac:
+    user or group -> rules crd_directory: definitions to serve, by default the short ones of
+    this package; None: none
+    tls: serve HTTPS with certificates made at run time; seed: of the default user's
+    token longest_watch: wall seconds after which a watch ends at the latest; with 0 it ends when it
+    has sent what there is address: of this machine; a non-loopback one for clients that refuse
+    loopback
     """
 
     def __init__(
@@ -211,14 +219,17 @@ class ApiServer:
         """Return whether all watches have ended within some seconds."""
         return self._server is None or self._server.wait_for_watches(seconds)
 
-    def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Response:
+    def handle(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Response:
         """Handle a request without a network; see Api.handle."""
         return self.api.handle(method, target, headers, body)
 
     def start(self, port: int = 0) -> str:
         """Start serving on the address and return the URL. port 0: any free port."""
         context = None
-        if self._authority is not None:  # client certificates of this authority are accepted, but not required
+        # client certificates of this authority are accepted, but not required
+        if self._authority is not None:
             pair = self._authority.server("localhost", self._address)
             context = server_context(pair, client_ca=self._authority.pem)
         self._server = _HttpServer(self._address, port, self.api, context)
@@ -228,8 +239,8 @@ class ApiServer:
         return self.url
 
     def stay_inside(self) -> str:
-        """Start without a network, for callers of `handle` only (in_process_transport.py). Returns the URL in the
-        kubeconfig."""
+        """Start without a network, for callers of `handle` only (in_process_transport.py). Returns
+        the URL in the kubeconfig."""
         self.url = "http://127.0.0.1:1"
         return self.url
 
@@ -254,7 +265,9 @@ class ApiServer:
     def headers(self, user: str = "admin") -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api.authority.user(user).token}"}
 
-    def kubeconfig(self, user: str = "admin", *, certificate: bool = False, namespace: str = "default") -> str:
+    def kubeconfig(
+        self, user: str = "admin", *, certificate: bool = False, namespace: str = "default"
+    ) -> str:
         """Return a kubeconfig for a user, with its token or (TLS only) a new client certificate."""
         known = self.api.authority.user(user)
         cluster: dict[str, Any] = {"server": self.url}

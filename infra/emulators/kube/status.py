@@ -1,8 +1,9 @@
-"""Error responses of the simulated API server: one exception that contains a metav1.Status, with the texts of the real
-server.
+"""Error responses of the simulated API server: one exception that contains a metav1.Status, with
+the texts of the real server.
 
-Every text and every `details` was taken from recorded responses of kube-apiserver 1.36 or follows from its published
-error helpers. Clients branch on `reason`, `code` and `details`, so these must be exact.
+Every text and every `details` was taken from recorded responses of kube-apiserver 1.36 or
+follows from its published error helpers. Clients branch on `reason`, `code` and
+`details`, so these must be exact.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from typing import Any
 
 from chalicelib.model.errors import OutscalerError
 
-OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
+OPTIMISTIC_LOCK = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
 class ApiError(OutscalerError):
     """An error response of the API server.
 
     code:    HTTP status; reason: metav1.StatusReason ("" if the real server sends none)
-    details: `{"name": …, "group": …, "kind": …, "causes": […]}`, None if the real response has no such field
-    headers: additional response headers (Retry-After); meta: the Status' own metadata (a new continue token)
+    details: `{"name": …, "group": …, "kind": …, "causes": […]}`, None if the real response has
+    no such field headers: additional response headers (Retry-After); meta: the Status' own
+    metadata (a new continue token)
     """
 
     def __init__(
@@ -55,7 +59,12 @@ class ApiError(OutscalerError):
 
 def success(code: int | None = None, details: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a metav1.Status with status Success."""
-    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
     if details is not None:
         status["details"] = details
     if code is not None:
@@ -63,7 +72,9 @@ def success(code: int | None = None, details: dict[str, Any] | None = None) -> d
     return status
 
 
-def about(name: str, group: str, kind: str, causes: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+def about(
+    name: str, group: str, kind: str, causes: Sequence[Mapping[str, str]] = ()
+) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if name:
         details["name"] = name
@@ -83,7 +94,12 @@ def qualified(plural: str, group: str) -> str:
 
 def not_found(plural: str, group: str, name: str) -> ApiError:
     """Return 404 for a missing object."""
-    return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', about(name, group, plural))
+    return ApiError(
+        404,
+        "NotFound",
+        f'{qualified(plural, group)} "{name}" not found',
+        about(name, group, plural),
+    )
 
 
 def no_such_path() -> ApiError:
@@ -109,7 +125,8 @@ def bad_request(message: str) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """Return 410: the requested version is no longer available, and the client has to list again."""
+    """Return 410: the requested version is no longer available, and the
+    client has to list again."""
     return ApiError(410, "Expired", message)
 
 
@@ -118,7 +135,8 @@ def cause(reason: str, message: str, field: str) -> dict[str, str]:
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Mapping[str, str]]) -> ApiError:
-    """Return 422 with every cause. The message joins the distinct ones, in brackets if there are several."""
+    """Return 422 with every cause. The message joins the distinct ones, in
+    brackets if there are several."""
     lines = list(dict.fromkeys(f"{each['field']}: {each['message']}" for each in causes))
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {text}'
@@ -126,5 +144,8 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Mapping[str, str]
 
 
 def rejected() -> ApiError:
-    """Return the error for a well-formed request that cannot be carried out (a JSON patch whose test fails)."""
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    """Return the error for a well-formed request that cannot be carried out (a JSON
+    patch whose test fails)."""
+    return ApiError(
+        422, "Invalid", "the server rejected our request due to an error in our request", {}
+    )

@@ -1,12 +1,13 @@
-"""The simulated cluster's etcd and its write rules: objects by (group, plural, namespace, name), one increasing
-resourceVersion, and a bounded log of writes.
+"""The simulated cluster's etcd and its write rules: objects by (group, plural, namespace, name),
+one increasing resourceVersion, and a bounded log of writes.
 
-Controllers, scheduler and kubelets use it directly; the HTTP server is another client. It maintains metadata (uid,
-versions, generation, finalizers, graceful deletion of pods) and refuses stale writes. It has no knowledge of HTTP,
-users, or schemas.
+Controllers, scheduler and kubelets use it directly; the HTTP server is another client. It maintains
+metadata (uid, versions, generation, finalizers, graceful deletion of pods) and refuses stale
+writes. It has no knowledge of HTTP, users, or schemas.
 
-Stored objects are never changed in place: each write stores a new object. Readers therefore need no copies, the log and
-paged lists stay consistent, and 150,000 pods can be listed. The rule for callers:
+Stored objects are never changed in place: each write stores a new object. Readers
+therefore need no copies, the log and paged lists stay consistent, and 150,000 pods can be
+listed. The rule for callers:
 
     list(), events(), page()         the stored objects themselves: READ ONLY
     get(), create(), update()        a copy of your own: change it and pass it to update()
@@ -31,16 +32,19 @@ from infra.emulators.kube.resources import Registry, ServedResource
 
 Key = tuple[str, str]
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
-    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder "
+    "of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were "
+    "created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
-    """One write. type: ADDED, MODIFIED or DELETED. object: after the write (DELETED: its last state with the version of
-    the deletion). previous: before it, None for ADDED. Both are READ ONLY."""
+    """One write. type: ADDED, MODIFIED or DELETED. object: after the write (DELETED: its last state
+    with the version of the deletion). previous: before it, None for ADDED. Both are READ ONLY."""
 
     version: int
     type: str
@@ -51,7 +55,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
 class HistoryPage(msgspec.Struct, frozen=True):
     """Objects of a list (READ ONLY) as they were at `version`.
 
-    last: the key to continue after, None at the end; remaining: number of keys after it, selected or not
+    last: the key to continue after, None at the end; remaining: number of keys
+    after it, selected or not
     """
 
     items: list[KubeObject]
@@ -61,8 +66,8 @@ class HistoryPage(msgspec.Struct, frozen=True):
 
 
 class Collection:
-    """The objects of one resource, their keys in order, and the last `history` writes. Not thread-safe; the store
-    locks."""
+    """The objects of one resource, their keys in order, and the last `history` writes. Not
+    thread-safe; the store locks."""
 
     def __init__(self, history: int) -> None:
         self.objects: dict[Key, KubeObject] = {}
@@ -80,7 +85,8 @@ class Collection:
         return self._keys[start : bisect_left(self._keys, (namespace + "\0", ""))]
 
     def listed(self, namespace: str | None = None) -> list[KubeObject]:
-        """Return the objects in key order, of one namespace or (None or "") of all, as a new list."""
+        """Return the objects in key order, of one namespace or (None or "") of all, as a new
+        list."""
         if namespace:
             return [self.objects[key] for key in self.keys(namespace)]
         if self._all is None:
@@ -89,7 +95,8 @@ class Collection:
 
     @property
     def latest(self) -> int:
-        """Return the version of the last write, or the version up to which writes may have been dropped."""
+        """Return the version of the last write, or the version up to which
+        writes may have been dropped."""
         log = self._log  # read without the store's lock
         return max(self._floor, log[-1].version) if log else self._floor
 
@@ -98,7 +105,9 @@ class Collection:
         if previous is None:
             insort(self._keys, key)
         self.objects[key] = obj
-        self._record(HistoryEvent(version, "ADDED" if previous is None else "MODIFIED", obj, previous))
+        self._record(
+            HistoryEvent(version, "ADDED" if previous is None else "MODIFIED", obj, previous)
+        )
 
     def drop(self, version: int, key: Key, last: KubeObject) -> None:
         """Remove an object. last: the state that watchers see."""
@@ -118,7 +127,8 @@ class Collection:
         self._log, self._floor = [], version
 
     def written(self, version: int) -> bool:
-        """Return whether there were writes after `version`, or may have been because they were dropped."""
+        """Return whether there were writes after `version`, or may have been
+        because they were dropped."""
         return version < self.latest
 
     def since(self, version: int) -> list[HistoryEvent]:
@@ -137,13 +147,17 @@ class Collection:
         version: int,
         wanted: Callable[[KubeObject], bool] | None,
     ) -> HistoryPage:
-        """Return up to `limit` (0: all) selected objects after key `after` as of `version`. Raises 410 if that state is
-        no longer known."""
+        """Return up to `limit` (0: all) selected objects after key `after` as of `version`. Raises
+        410 if that state is no longer known."""
         if version < self._floor:
             raise status.expired(_TOO_OLD)
         then = self._undone(version)
         keys = self.keys(namespace)
-        gone = [key for key in then if key not in self.objects and (not namespace or key[0] == namespace)]
+        gone = [
+            key
+            for key in then
+            if key not in self.objects and (not namespace or key[0] == namespace)
+        ]
         if gone:
             keys = sorted(keys + gone)
         items: list[KubeObject] = []
@@ -154,11 +168,16 @@ class Collection:
             found = then[key] if key in then else self.objects.get(key)
             if found is not None and (wanted is None or wanted(found)):
                 items.append(found)
-        rest = sum(1 for key in keys[index:] if then.get(key, ...) is not None) if then else len(keys) - index
+        rest = (
+            sum(1 for key in keys[index:] if then.get(key, ...) is not None)
+            if then
+            else len(keys) - index
+        )
         return HistoryPage(items, version, keys[index - 1] if rest else None, rest)
 
     def _undone(self, version: int) -> dict[Key, KubeObject | None]:
-        """Return the state at `version` of the keys written after it; None for keys that did not exist."""
+        """Return the state at `version` of the keys written after it; None for
+        keys that did not exist."""
         then: dict[Key, KubeObject | None] = {}
         for event in reversed(self.since(version)):
             meta = event.object["metadata"]
@@ -169,7 +188,13 @@ class Collection:
 Objects = list[KubeObject]
 Events = list[HistoryEvent]
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_KEPT = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
 
 
 class StoreBackup(msgspec.Struct, frozen=True):
@@ -186,7 +211,8 @@ class Subscription:
         self._store, self._plural, self._group, self.version = store, plural, group, version
 
     def poll(self) -> Events:
-        """Return the writes since the last poll, oldest first. Raises ApiError 410 if some are no longer available."""
+        """Return the writes since the last poll, oldest first. Raises ApiError 410 if some
+        are no longer available."""
         with self._store.transaction():
             events = self._store.events(self._plural, self.version, self._group)
             self.version = max(self.version, self._store.version)
@@ -205,7 +231,8 @@ class ObjectStore:
     """All objects of one simulated cluster. Thread-safe. Every method may raise status.ApiError.
 
     clock:   seconds since 1970 for creation and deletion times
-    history: number of writes per resource that are kept for watches and for pages of an older version
+    history: number of writes per resource that are kept for watches and for
+    pages of an older version
     seed:    of uids and generated names
     """
 
@@ -223,19 +250,25 @@ class ObjectStore:
 
     @property
     def version(self) -> int:
-        return self._version  # without the lock, because it is one number and read more often than anything else
+        # without the lock, because it is one number and read more often than anything else
+        return self._version
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
-        """Return all objects in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
+        """Return all objects in key order. READ ONLY: the stored objects themselves.
+        None or "": all namespaces."""
         with self._lock:
             return self._held(plural, group).listed(namespace)
 
-    def get(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
+    def get(
+        self, plural: str, name: str, namespace: str = "", group: str = ""
+    ) -> KubeObject | None:
         """Return a copy of the object, or None."""
         found = self.peek(plural, name, namespace, group)
         return None if found is None else clone(found)
 
-    def peek(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
+    def peek(
+        self, plural: str, name: str, namespace: str = "", group: str = ""
+    ) -> KubeObject | None:
         """Return the stored object itself (READ ONLY), or None."""
         with self._lock:
             return self._held(plural, group).objects.get((namespace, name))
@@ -257,7 +290,8 @@ class ObjectStore:
         version: int | None = None,
         wanted: Callable[[KubeObject], bool] | None = None,
     ) -> HistoryPage:
-        """Return up to `limit` (0: all) selected objects with keys after `after`, as of `version` (None: now).
+        """Return up to `limit` (0: all) selected objects with keys after `after`, as
+        of `version` (None: now).
 
         Raises 410 if the writes since that version are no longer completely available.
         """
@@ -266,17 +300,20 @@ class ObjectStore:
             return self._held(plural, group).page(namespace, after, limit, at, wanted)
 
     def events(self, plural: str, since: int, group: str = "") -> Events:
-        """Return the writes to one resource after version `since`. Raises 410 if some are no longer available."""
+        """Return the writes to one resource after version `since`. Raises 410 if some
+        are no longer available."""
         with self._lock:
             return self._held(plural, group).since(since)
 
     def written(self, plural: str, since: int, group: str = "") -> bool:
-        """Return whether a resource was written after version `since`, or may have been because writes were dropped."""
+        """Return whether a resource was written after version `since`, or may have been
+        because writes were dropped."""
         with self._lock:
             return self._held(plural, group).written(since)
 
     def latest(self, plural: str, group: str = "") -> int:
-        """Return the version of the last write to a resource, 0 if there was none, -1 if it is not served."""
+        """Return the version of the last write to a resource, 0 if there was
+        none, -1 if it is not served."""
         if self.resources.find(plural, group) is None:
             return -1
         held = self._collections.get((group, plural))  # without the lock, as in `version`
@@ -286,9 +323,11 @@ class ObjectStore:
         """Return a cursor that starts now."""
         return Subscription(self, plural, group, self.version)
 
-    def wait(self, since: int, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Wait up to `timeout` wall seconds for a write after version `since`, or for wake() while `stopped` is true.
-        Returns False if neither happened."""
+    def wait(
+        self, since: int, timeout: float, *, stopped: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait up to `timeout` wall seconds for a write after version `since`, or for wake() while
+        `stopped` is true. Returns False if neither happened."""
         with self._changed:
             return self._changed.wait_for(lambda: self._version > since or stopped(), timeout)
 
@@ -303,13 +342,18 @@ class ObjectStore:
         """Return an unused name: generateName and five characters."""
         with self._lock:
             taken = self._held(plural, group).objects
-            while (namespace, name := prefix + "".join(self._random.choices(_SUFFIX, k=5))) in taken:
+            while (
+                namespace,
+                name := prefix + "".join(self._random.choices(_SUFFIX, k=5)),
+            ) in taken:
                 pass
             return name
 
-    def create(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """Store a new object under metadata.namespace/name (or generateName) with new metadata. Raises 409 if it
-        exists.
+    def create(
+        self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False
+    ) -> KubeObject:
+        """Store a new object under metadata.namespace/name (or generateName) with new metadata.
+        Raises 409 if it exists.
 
         apiVersion and kind may be omitted; built-in kinds get the real server's defaults.
         """
@@ -329,9 +373,9 @@ class ObjectStore:
             return made if dry_run else clone(self._put(resource, key, made))
 
     def load(self, plural: str, objects: Iterable[KubeObject], group: str = "") -> None:
-        """Store many objects unchanged and without copies; the caller must not use them afterwards. uid,
-        creationTimestamp and status are kept, and an object with the same name is replaced. For captures and
-        generated clusters."""
+        """Store many objects unchanged and without copies; the caller must not use them afterwards.
+        uid, creationTimestamp and status are kept, and an object with the same name is replaced.
+        For captures and generated clusters."""
         resource = self.resources.stored(plural, group)
         with self._lock:
             now = format_time(self.clock())
@@ -342,15 +386,19 @@ class ObjectStore:
                 self._dress(resource, obj, keep=True)
                 self._put(resource, key, obj)
 
-    def update(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """Replace an object, including its status. Raises 404 if it is absent, and 409 if metadata.resourceVersion or
-        uid is given and differs. Removing the last finalizer of a deleted object removes it. Without a change
-        nothing is written."""
+    def update(
+        self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False
+    ) -> KubeObject:
+        """Replace an object, including its status. Raises 404 if it is absent, and 409 if
+        metadata.resourceVersion or uid is given and differs. Removing the last finalizer of a
+        deleted object removes it. Without a change nothing is written."""
         return clone(self.replace(plural, clone(obj), group, dry_run=dry_run))
 
-    def replace(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """Like update, but without copies: the caller must not use the object afterwards, it may contain parts of
-        stored objects, and the returned object is the stored one (READ ONLY)."""
+    def replace(
+        self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False
+    ) -> KubeObject:
+        """Like update, but without copies: the caller must not use the object afterwards, it may
+        contain parts of stored objects, and the returned object is the stored one (READ ONLY)."""
         resource = self.resources.stored(plural, group)
         made = {**obj, "metadata": dict(obj.get("metadata") or {})}
         meta = made["metadata"]
@@ -379,10 +427,12 @@ class ObjectStore:
     def delete(
         self, plural: str, name: str, namespace: str = "", group: str = "", grace: int | None = None
     ) -> KubeObject | None:
-        """Delete as the API does. Raises 404 if absent. Returns the object while it still exists, None once it is gone.
+        """Delete as the API does. Raises 404 if absent. Returns the object while it still
+        exists, None once it is gone.
 
-        grace: seconds, None for the pod's own terminationGracePeriodSeconds. A bound pod gets a deletionTimestamp and
-        waits for its kubelet to call remove(). Finalizers block any deletion. A namespace is deleted with its content.
+        grace: seconds, None for the pod's own terminationGracePeriodSeconds. A bound pod gets a
+        deletionTimestamp and waits for its kubelet to call remove(). Finalizers block any deletion.
+        A namespace is deleted with its content.
         """
         resource = self.resources.stored(plural, group)
         key = (namespace if resource.namespaced else "", name)
@@ -392,7 +442,11 @@ class ObjectStore:
             if not period and not old["metadata"].get("finalizers"):
                 if plural == "namespaces":
                     self._empty(name)
-                self._drop(resource, key, terminating(old, self.clock(), 0) if plural == "pods" and not group else old)
+                self._drop(
+                    resource,
+                    key,
+                    terminating(old, self.clock(), 0) if plural == "pods" and not group else old,
+                )
                 return None
             meta = old["metadata"]
             if "deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds", 0) <= period:
@@ -400,8 +454,8 @@ class ObjectStore:
             return clone(self._put(resource, key, terminating(old, self.clock(), period)))
 
     def remove(self, plural: str, name: str, namespace: str = "", group: str = "") -> None:
-        """Remove an object at once, whatever blocks its deletion (used by kubelets at the end, and by tests). An absent
-        object is not an error."""
+        """Remove an object at once, whatever blocks its deletion (used by kubelets at the end, and
+        by tests). An absent object is not an error."""
         resource = self.resources.stored(plural, group)
         key = (namespace if resource.namespaced else "", name)
         with self._lock:
@@ -432,12 +486,15 @@ class ObjectStore:
 
     def backup(self) -> StoreBackup:
         with self._lock:
-            return StoreBackup(self._version, {key: dict(held.objects) for key, held in self._collections.items()})
+            return StoreBackup(
+                self._version, {key: dict(held.objects) for key, held in self._collections.items()}
+            )
 
     # -- internal
 
     def transaction(self) -> AbstractContextManager[bool]:
-        """Return the store's lock, for a read and a write that must be atomic: `with store.transaction():`."""
+        """Return the store's lock, for a read and a write that must be atomic:
+        `with store.transaction():`."""
         return self._lock
 
     def _held(self, plural: str, group: str) -> Collection:
@@ -455,7 +512,10 @@ class ObjectStore:
 
     def _agree(self, resource: ServedResource, meta: KubeObject, old: KubeObject) -> None:
         if meta.get("uid", old["uid"]) != old["uid"]:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
+            why = (
+                f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
+                f"{old['uid']}"
+            )
             raise status.conflict(resource.plural, resource.group, old["name"], why)
         if meta.get("resourceVersion") not in {None, "", old["resourceVersion"]}:
             raise status.conflict(resource.plural, resource.group, old["name"])
@@ -465,7 +525,13 @@ class ObjectStore:
         obj.setdefault("kind", resource.kind)
         meta = obj["metadata"]
         if not keep:
-            for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+            for field in (
+                "uid",
+                "creationTimestamp",
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "generation",
+            ):
                 meta.pop(field, None)
         if "uid" not in meta:
             bits = f"{self._random.getrandbits(128):032x}"
@@ -493,7 +559,9 @@ class ObjectStore:
         self._changed.notify_all()
         return gone
 
-    def _bind(self, resource: ServedResource, key: Key, old: KubeObject | None, new: KubeObject | None) -> None:
+    def _bind(
+        self, resource: ServedResource, key: Key, old: KubeObject | None, new: KubeObject | None
+    ) -> None:
         if resource.plural != "pods" or resource.group:
             return
         before = old.get("spec", {}).get("nodeName") if old else None
@@ -522,7 +590,10 @@ def terminating(obj: KubeObject, now: float, period: int) -> KubeObject:
 
 def _grace_period(pod: KubeObject, asked: int | None) -> int:
     """Return a pod's grace period in seconds, 0 if no kubelet has it or it is finished."""
-    if not pod.get("spec", {}).get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+    if not pod.get("spec", {}).get("nodeName") or pod.get("status", {}).get("phase") in {
+        "Succeeded",
+        "Failed",
+    }:
         return 0
     own = pod["spec"].get("terminationGracePeriodSeconds", 30)
     return max(0, int(own if asked is None else asked))

@@ -1,7 +1,9 @@
-"""Validates objects as the API server does (422): names, node taints, providerID, changes of existing pods, replicas,
-and custom resources by their structural schemas, which also prune and fill in defaults.
+"""Validates objects as the API server does (422): names, node taints, providerID, changes
+of existing pods, replicas, and custom resources by their structural schemas, which also
+prune and fill in defaults.
 
-Schemas cover what the Cluster API definitions use, without CEL rules (`x-kubernetes-validations`) and `format`.
+Schemas cover what the Cluster API definitions use, without CEL rules
+(`x-kubernetes-validations`) and `format`.
 """
 
 from __future__ import annotations
@@ -55,16 +57,31 @@ def _length_causes(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
     size = len(value)
     for field, noun, words in (
         ("maxLength", "", f"Too long: may not be more than {schema.get('maxLength')} bytes"),
-        ("maxItems", "items", f"Too many: {size}: must have at most {schema.get('maxItems')} items"),
-        ("maxProperties", "items", f"Too many: {size}: must have at most {schema.get('maxProperties')} items"),
+        (
+            "maxItems",
+            "items",
+            f"Too many: {size}: must have at most {schema.get('maxItems')} items",
+        ),
+        (
+            "maxProperties",
+            "items",
+            f"Too many: {size}: must have at most {schema.get('maxProperties')} items",
+        ),
     ):
         if field in schema and size > schema[field]:
             yield cause("FieldValueTooMany" if noun else "FieldValueTooLong", words, path)
-    for field, noun in (("minLength", "chars long"), ("minItems", "items"), ("minProperties", "properties")):
+    for field, noun in (
+        ("minLength", "chars long"),
+        ("minItems", "items"),
+        ("minProperties", "properties"),
+    ):
         if field in schema and size < schema[field]:
             shown = _shown(value) if field == "minLength" else str(size)
             verb = "be" if field == "minLength" else "have"
-            text = f"Invalid value: {shown}: {path} in body should {verb} at least {schema[field]} {noun}"
+            text = (
+                f"Invalid value: {shown}: {path} in body should {verb} at least {schema[field]} "
+                f"{noun}"
+            )
             yield cause("FieldValueInvalid", text, path)
 
 
@@ -81,13 +98,18 @@ def _scalar_causes(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
             if bad:
                 text = f"Invalid value: {value}: {path} in body should be {words} {schema[field]}"
                 yield cause("FieldValueInvalid", text, path)
-    if isinstance(value, str) and "pattern" in schema and not _pattern(schema["pattern"]).search(value):
+    if (
+        isinstance(value, str)
+        and "pattern" in schema
+        and not _pattern(schema["pattern"]).search(value)
+    ):
         text = f"Invalid value: {_shown(value)}: {path} in body should match '{schema['pattern']}'"
         yield cause("FieldValueInvalid", text, path)
 
 
 def causes(schema: Schema, value: Any, path: str = "") -> Iterator[Cause]:
-    """Return all errors of a value in the order of the real server: contents first, then missing fields."""
+    """Return all errors of a value in the order of the real server: contents
+    first, then missing fields."""
     if value is None and schema.get("nullable"):
         return
     actual, expected = _type_name(value), schema.get("type")
@@ -120,7 +142,8 @@ def _object_causes(schema: Schema, value: Schema, path: str) -> Iterator[Cause]:
 
 
 def prune(schema: Schema, value: Any, *, top: bool = True) -> Any:
-    """Return the value without fields that the schema does not contain; metadata of the object itself is kept."""
+    """Return the value without fields that the schema does not contain; metadata of
+    the object itself is kept."""
     if isinstance(value, list):
         items = schema.get("items")
         return [prune(items, each, top=False) for each in value] if items else value
@@ -161,13 +184,15 @@ def fill_defaults(schema: Schema, value: Any) -> None:
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _LABEL_TEXT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
@@ -180,14 +205,20 @@ def _name_causes(resource: ServedResource, meta: KubeObject) -> Iterator[Cause]:
     key = (resource.group, resource.plural)
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if not name and not prefix:
-        yield cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+        yield cause(
+            "FieldValueRequired",
+            "Required value: name or generateName is required",
+            "metadata.name",
+        )
     if key in _UNCHECKED or resource.group == "rbac.authorization.k8s.io":
         return
     pattern, text = (_LABEL, _LABEL_TEXT) if key in _LABELLED else (_SUBDOMAIN, _SUBDOMAIN_TEXT)
     if prefix:
         masked = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
         if not pattern.match(masked):
-            yield cause("FieldValueInvalid", f'Invalid value: "{prefix}": {text}', "metadata.generateName")
+            yield cause(
+                "FieldValueInvalid", f'Invalid value: "{prefix}": {text}', "metadata.generateName"
+            )
             return
     if name and not pattern.match(name):
         yield cause("FieldValueInvalid", f'Invalid value: "{name}": {text}', "metadata.name")
@@ -198,7 +229,11 @@ def _taint_causes(node: KubeObject) -> Iterator[Cause]:
     for index, taint in enumerate(dig(node, "spec", "taints") or ()):
         field, effect = f"metadata.taints[{index}]", taint.get("effect", "")
         if not taint.get("key"):
-            yield cause("FieldValueInvalid", 'Invalid value: "": name part must be non-empty', f"{field}.key")
+            yield cause(
+                "FieldValueInvalid",
+                'Invalid value: "": name part must be non-empty',
+                f"{field}.key",
+            )
         if effect not in _EFFECTS:
             options = ", ".join(f'"{each}"' for each in _EFFECTS)
             text = f'Unsupported value: "{effect}": supported values: {options}'
@@ -213,7 +248,8 @@ def _node_causes(node: KubeObject, old: KubeObject | None) -> Iterator[Cause]:
     yield from _taint_causes(node)
     if old is None:
         return
-    yield from _taint_causes(node)  # the real server validates an update twice and reports errors twice (recorded)
+    # the real server validates an update twice and reports errors twice (recorded)
+    yield from _taint_causes(node)
     before, after = dig(old, "spec", "providerID") or "", dig(node, "spec", "providerID") or ""
     if before and before != after:
         text = 'Forbidden: node updates may not change providerID except from "" to valid'
@@ -221,11 +257,17 @@ def _node_causes(node: KubeObject, old: KubeObject | None) -> Iterator[Cause]:
 
 
 def _fixed(pod: KubeObject, *, gated: bool) -> KubeObject:
-    """Return the immutable part of a pod's spec. While scheduling gates block the pod, its placement is mutable."""
+    """Return the immutable part of a pod's spec. While scheduling gates block the pod,
+    its placement is mutable."""
     spec = clone(pod.get("spec") or {})
     for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
         container.pop("image", None)
-    free = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
+    free = (
+        "activeDeadlineSeconds",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "schedulingGates",
+    )
     for field in (*free, "nodeSelector", "affinity") if gated else free:
         spec.pop(field, None)
     return spec
@@ -238,15 +280,20 @@ def _pod_causes(pod: KubeObject, old: KubeObject | None) -> Iterator[Cause]:
     if old is not None and _fixed(pod, gated=gated) != _fixed(old, gated=gated):
         text = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-            "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously "
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+            "additions to "
+            "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 "
+            "if it was previously "
             "negative)"
         )
         yield cause("FieldValueForbidden", text, "spec")
 
 
 def _event_causes(event: KubeObject, _: KubeObject | None) -> Iterator[Cause]:
-    about, own = dig(event, "involvedObject", "namespace") or "", event["metadata"].get("namespace", "")
+    about, own = (
+        dig(event, "involvedObject", "namespace") or "",
+        event["metadata"].get("namespace", ""),
+    )
     if about != own and (about or own != "default"):
         text = f'Invalid value: "{about}": does not match event.namespace'
         yield cause("FieldValueInvalid", text, "involvedObject.namespace")
@@ -257,7 +304,10 @@ def _workload_causes(obj: KubeObject, _: KubeObject | None) -> Iterator[Cause]:
     if isinstance(replicas, int) and replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
         yield cause("FieldValueInvalid", text, "spec.replicas")
-    selector, labels = dig(obj, "spec", "selector", "matchLabels"), dig(obj, "spec", "template", "metadata", "labels")
+    selector, labels = (
+        dig(obj, "spec", "selector", "matchLabels"),
+        dig(obj, "spec", "template", "metadata", "labels"),
+    )
     if dig(obj, "spec", "selector") is None:
         yield cause("FieldValueRequired", "Required value", "spec.selector")
     elif any((labels or {}).get(key) != value for key, value in (selector or {}).items()):
@@ -284,8 +334,11 @@ _RULES = {
 }
 
 
-def check(resource: ServedResource, version: Version, obj: KubeObject, old: KubeObject | None = None) -> None:
-    """Raise ApiError 422 with every cause unless the object may replace `old` (None: be created)."""
+def check(
+    resource: ServedResource, version: Version, obj: KubeObject, old: KubeObject | None = None
+) -> None:
+    """Raise ApiError 422 with every cause unless the object may replace
+    `old` (None: be created)."""
     found: list[Cause] = []
     if old is None:
         found.extend(_name_causes(resource, obj.get("metadata") or {}))
@@ -301,4 +354,6 @@ def check(resource: ServedResource, version: Version, obj: KubeObject, old: Kube
             found.append(cause("FieldValueInvalid", text, "metadata.resourceVersion"))
     if found:
         name = (obj.get("metadata") or {}).get("name", "")
-        raise status.invalid(resource.kind, resource.group if not resource.alias else "", name, found)
+        raise status.invalid(
+            resource.kind, resource.group if not resource.alias else "", name, found
+        )

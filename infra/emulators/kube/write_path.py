@@ -1,8 +1,8 @@
 """The API server's write path over the store: POST, PUT, PATCH and DELETE.
 
-The order of a write is that of the real server: decoding, stale version, fields that a subresource may change, pruning
-and defaults, validation, storage. All of it runs under the store's lock, so the checked state is the state that is
-changed.
+The order of a write is that of the real server: decoding, stale version, fields that a subresource
+may change, pruning and defaults, validation, storage. All of it runs under the store's lock, so the
+checked state is the state that is changed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.store import ObjectStore, terminating
 
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-_STATUS_AT_CREATION = frozenset({("", "nodes"), ("storage.k8s.io", "volumeattachments")})  # stored as sent
-_ALWAYS_VERSIONED = frozenset({("policy", "poddisruptionbudgets"), ("coordination.k8s.io", "leases")})
-_LEFT_OUT = {"metadata": {"labels", "annotations", "finalizers", "ownerReferences"}, "spec": {"taints"}}
+# stored as sent
+_STATUS_AT_CREATION = frozenset({("", "nodes"), ("storage.k8s.io", "volumeattachments")})
+_ALWAYS_VERSIONED = frozenset(
+    {("policy", "poddisruptionbudgets"), ("coordination.k8s.io", "leases")}
+)
+_LEFT_OUT = {
+    "metadata": {"labels", "annotations", "finalizers", "ownerReferences"},
+    "spec": {"taints"},
+}
 _JSON, _MERGE = "application/json-patch+json", "application/merge-patch+json"
 _STRATEGIC, _APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 _CUSTOM_PATCHES = (_JSON, _MERGE, _APPLY)
@@ -30,14 +36,18 @@ def _tidy(obj: KubeObject) -> KubeObject:
     tidied = dict(obj)
     for part, fields in _LEFT_OUT.items():
         if isinstance(obj.get(part), dict):
-            tidied[part] = {key: value for key, value in obj[part].items() if value or key not in fields}
+            tidied[part] = {
+                key: value for key, value in obj[part].items() if value or key not in fields
+            }
     return tidied
 
 
 class Target:
     """One resource in one version, with its store, as resolved from a request's route."""
 
-    def __init__(self, store: ObjectStore, resource: ServedResource, version: Version, route: ResourcePath) -> None:
+    def __init__(
+        self, store: ObjectStore, resource: ServedResource, version: Version, route: ResourcePath
+    ) -> None:
         self.store, self.resource, self.version, self.route = store, resource, version, route
         self.group, self.plural = resource.alias or (resource.group, resource.plural)
 
@@ -62,7 +72,9 @@ def _check_definition(target: Target, obj: KubeObject) -> None:
         crds.resource(obj)
     except BadInput as error:
         why = status.cause("FieldValueInvalid", f"Invalid value: {error.problem}", "spec")
-        raise status.invalid(target.resource.kind, target.group, obj["metadata"]["name"], [why]) from None
+        raise status.invalid(
+            target.resource.kind, target.group, obj["metadata"]["name"], [why]
+        ) from None
 
 
 class Writer:
@@ -91,14 +103,19 @@ class Writer:
         if not resource.namespaced:
             meta.pop("namespace", None)
         elif meta.setdefault("namespace", route.namespace) != route.namespace:
-            why = "the namespace of the provided object does not match the namespace sent on the request"
+            why = (
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
             raise status.bad_request(why)
         elif self._store.peek("namespaces", route.namespace) is None:
             raise status.not_found("namespaces", "", route.namespace)
         meta.pop("resourceVersion", None)
         if not meta.get("name") and meta.get("generateName"):
             space = route.namespace if resource.namespaced else ""
-            meta["name"] = self._store.new_name(target.plural, meta["generateName"], space, target.group)
+            meta["name"] = self._store.new_name(
+                target.plural, meta["generateName"], space, target.group
+            )
         made = self._shaped(target, obj)
         if target.version.status and (target.group, target.plural) not in _STATUS_AT_CREATION:
             made.pop("status", None)
@@ -115,13 +132,21 @@ class Writer:
         resource, expected = target.resource, target.resource.at(target.version.name)
         for field, right in (("kind", resource.kind), ("apiVersion", expected)):
             if not obj.get(field) and not resource.native:
-                raise status.bad_request(f"Object '{field[:1].upper() + field[1:]}' is missing in the request")
+                raise status.bad_request(
+                    f"Object '{field[:1].upper() + field[1:]}' is missing in the request"
+                )
             if obj.setdefault(field, right) == right:
                 continue
             if field == "kind":
-                text = f'{obj[field]} in version "{target.version.name}" cannot be handled as a {right}'
+                text = (
+                    f'{obj[field]} in version "{target.version.name}" cannot be handled as a '
+                    f"{right}"
+                )
                 raise status.bad_request(text)
-            text = f"the API version in the data ({obj[field]}) does not match the expected API version ({right})"
+            text = (
+                f"the API version in the data ({obj[field]}) does not match the expected API "
+                f"version ({right})"
+            )
             raise status.bad_request(text)
 
     def _shaped(self, target: Target, obj: KubeObject) -> KubeObject:
@@ -145,7 +170,9 @@ class Writer:
         allowed = (*_CUSTOM_PATCHES, _STRATEGIC) if target.resource.native else _CUSTOM_PATCHES
         if kind not in allowed:
             if target.resource.native:
-                raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+                raise status.ApiError(
+                    415, "UnsupportedMediaType", "415: Unsupported Media Type", {}
+                )
             raise status.ApiError(
                 415,
                 "UnsupportedMediaType",
@@ -161,14 +188,22 @@ class Writer:
             if kind == _JSON:
                 sent = patches.json_patch(shown, patch)
             elif not isinstance(patch, dict):
-                raise status.bad_request("error decoding patch: json: cannot unmarshal into an object")
+                raise status.bad_request(
+                    "error decoding patch: json: cannot unmarshal into an object"
+                )
             else:
-                sent = patches.merge(shown, patch) if kind == _MERGE else patches.strategic(shown, patch)
+                sent = (
+                    patches.merge(shown, patch)
+                    if kind == _MERGE
+                    else patches.strategic(shown, patch)
+                )
             return answer(200, target.show(self._replaced(request, target, old, sent)))
 
     def _applied(self, request: Request, target: Target) -> Response:
         if not request.query.get("fieldManager"):
-            why = status.cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+            why = status.cause(
+                "FieldValueRequired", "Required value: is required for apply patch", "fieldManager"
+            )
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [why])
         config, manager = patches.decode_applied(request.body), request.query["fieldManager"]
         force = request.query.get("force") in {"true", "1"}
@@ -177,14 +212,24 @@ class Writer:
             old = self._store.peek(target.plural, route.name, route.namespace, target.group)
             if old is None:
                 config.setdefault("metadata", {})["name"] = route.name
-                made = self._store.create(target.plural, self._admitted(target, config), target.group)
+                made = self._store.create(
+                    target.plural, self._admitted(target, config), target.group
+                )
                 self._owners.created(manager, config, made)
                 return answer(201, target.show(made))
             merged = self._owners.merge(manager, target.show(old), config, force=force)
-            return answer(200, target.show(self._replaced(request, target, old, merged, owned=True)))
+            return answer(
+                200, target.show(self._replaced(request, target, old, merged, owned=True))
+            )
 
     def _replaced(
-        self, request: Request, target: Target, old: KubeObject, sent: KubeObject, *, owned: bool = False
+        self,
+        request: Request,
+        target: Target,
+        old: KubeObject,
+        sent: KubeObject,
+        *,
+        owned: bool = False,
     ) -> KubeObject:
         resource, route = target.resource, target.route
         if route.subresource == "scale":
@@ -194,7 +239,8 @@ class Writer:
             meta = sent.setdefault("metadata", {})
             if meta.setdefault("name", route.name) != route.name:
                 raise status.bad_request(
-                    f"the name of the object ({meta['name']}) does not match the name on the URL ({route.name})"
+                    f"the name of the object ({meta['name']}) does not match the name on the URL "
+                    f"({route.name})"
                 )
             if resource.namespaced:
                 meta["namespace"] = route.namespace
@@ -233,7 +279,11 @@ class Writer:
         made = {key: value for key, value in old.items() if key not in {"status", "metadata"}}
         version = dig(sent, "metadata", "resourceVersion")
         # only built-in kinds permit changes of metadata through /status
-        meta = sent["metadata"] if target.resource.native else {**old["metadata"], "resourceVersion": version}
+        meta = (
+            sent["metadata"]
+            if target.resource.native
+            else {**old["metadata"], "resourceVersion": version}
+        )
         made["metadata"] = meta
         return {**made, "status": sent["status"]} if "status" in sent else made
 
@@ -247,10 +297,13 @@ class Writer:
             for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
                 if wanted.get(field) not in {None, meta[field]}:
                     why = (
-                        f"Precondition failed: {words} in precondition: {wanted[field]}, {words} in object meta: "
+                        f"Precondition failed: {words} in precondition: {wanted[field]}, {words} "
+                        "in object meta: "
                         f"{meta[field]}"
                     )
-                    raise status.conflict(target.resource.plural, target.resource.group, meta["name"], why)
+                    raise status.conflict(
+                        target.resource.plural, target.resource.group, meta["name"], why
+                    )
             left: KubeObject | None = None
             if not dry_run:
                 left = self._store.delete(

@@ -1,9 +1,10 @@
-"""Hosts the functions of an emulated account as Lambda does: with the account's configuration, triggers and
-permissions.
+"""Hosts the functions of an emulated account as Lambda does: with the account's configuration,
+triggers and permissions.
 
-It has no knowledge of the deployment. Functions, their variables and roles come from Lambda and IAM; their triggers
-come from the event source mappings, the rules and the function of the API. As Lambda does, it uses the function's role
-to receive and delete messages and to write the log; these calls are checked as well.
+It has no knowledge of the deployment. Functions, their variables and roles come from Lambda and
+IAM; their triggers come from the event source mappings, the rules and the function of the API. As
+Lambda does, it uses the function's role to receive and delete messages and to write the log; these
+calls are checked as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from moto.sqs.models import sqs_backends
 
 from infra.emulators.aws import LocalAws
 from infra.emulators.iam import Statement, literal_statements
-from infra.emulators.lambda_events import REGION, failed_messages, schedule_event, sqs_event, sqs_record
+from infra.emulators.lambda_events import (
+    REGION,
+    failed_messages,
+    schedule_event,
+    sqs_event,
+    sqs_record,
+)
 from infra.emulators.lambda_runtime.permission_proxy import Door
 from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Folders, Made, Process
 from infra.emulators.moto_gaps.event_sources import queues_on
@@ -39,22 +46,28 @@ class Ahead:
 
 
 class Hosted:
-    """A context manager. archive: the deployed zip. place: a separate folder. authority: of the emulated vendors.
+    """A context manager. archive: the deployed zip. place: a separate folder. authority:
+    of the emulated vendors.
 
     clock: of functions and queues. made: every invocation, by function.
     """
 
-    def __init__(self, aws: LocalAws, archive: Path, place: Path, clock: Ahead, authority: bytes = b"") -> None:
+    def __init__(
+        self, aws: LocalAws, archive: Path, place: Path, clock: Ahead, authority: bytes = b""
+    ) -> None:
         self._aws, self._place, self.clock = aws, place, clock
         self.account = aws.client("sts").get_caller_identity()["Account"]
         self.configurations = {one.name: one for one in _configurations(aws.client("lambda"))}
         self.folders = Folders(place, archive, authority)
         self.door = Door(aws.endpoint, self.account)
         self.door.judge.roles = {
-            one.name: _statements(aws.client("iam"), one.role) for one in self.configurations.values()
+            one.name: _statements(aws.client("iam"), one.role)
+            for one in self.configurations.values()
         }
         self.processes = {
-            name: Process(one, self.folders, self._access(name), self.clock, place / f"{name}.log", PATIENCE)
+            name: Process(
+                one, self.folders, self._access(name), self.clock, place / f"{name}.log", PATIENCE
+            )
             for name, one in self.configurations.items()
         }
         self.made: dict[str, list[Made]] = {name: [] for name in self.configurations}
@@ -75,7 +88,8 @@ class Hosted:
         self._queues.__exit__(None, None, None)
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the time of the functions, the queues, and all users of `clock` by this number of seconds."""
+        """Advance the time of the functions, the queues, and all users of `clock`
+        by this number of seconds."""
         self.clock.seconds += seconds
         self.folders.ahead(self.clock.seconds)
 
@@ -96,7 +110,8 @@ class Hosted:
         return one
 
     def deliver(self) -> int:
-        """Deliver messages until nothing in the queues is due. Returns the number of delivered messages."""
+        """Deliver messages until nothing in the queues is due. Returns the
+        number of delivered messages."""
         count = 0
         for _ in range(_ROUNDS):
             handed = sum(self._batch(mapping) for mapping in self._mappings())
@@ -108,7 +123,9 @@ class Hosted:
     # -- event sources
 
     def _mappings(self) -> Iterator[Mapping[str, Any]]:
-        for mapping in self._aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
+        for mapping in self._aws.client("lambda").list_event_source_mappings()[
+            "EventSourceMappings"
+        ]:
             if mapping["State"] == "Enabled":
                 yield mapping
 
@@ -129,7 +146,13 @@ class Hosted:
             name,
             sqs_event(
                 *(
-                    sqs_record(queue, one["MessageId"], one["ReceiptHandle"], one["Body"], one["Attributes"])
+                    sqs_record(
+                        queue,
+                        one["MessageId"],
+                        one["ReceiptHandle"],
+                        one["Body"],
+                        one["Attributes"],
+                    )
                     for one in batch
                 )
             ),
@@ -142,7 +165,8 @@ class Hosted:
         return len(batch)
 
     def waiting(self, queue: str) -> int:
-        """Return the messages of a queue that can be received now. Read from moto, because most polls find none."""
+        """Return the messages of a queue that can be received now. Read from moto,
+        because most polls find none."""
         return int(sqs_backends[self.account][REGION].queues[queue].approximate_number_of_messages)
 
     # -- account
@@ -169,15 +193,22 @@ class Hosted:
         return self._clients[service, name]
 
     def _log(self, name: str, made: Made) -> None:
-        """Write to the log. A missing log group is not created, because Lambda's roles here may not create it."""
+        """Write to the log. A missing log group is not created, because Lambda's
+        roles here may not create it."""
         group, logs = self.configurations[name].log_group, self._client("logs", name)
-        lines = [{"timestamp": int(time.time() * 1000), "message": line} for line in made.log.splitlines() if line]
+        lines = [
+            {"timestamp": int(time.time() * 1000), "message": line}
+            for line in made.log.splitlines()
+            if line
+        ]
         try:
             if name not in self._logged:
                 logs.create_log_stream(logGroupName=group, logStreamName="local")
                 self._logged.add(name)
             if lines:
-                logs.put_log_events(logGroupName=group, logStreamName="local", logEvents=lines[:1000])
+                logs.put_log_events(
+                    logGroupName=group, logStreamName="local", logEvents=lines[:1000]
+                )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ResourceNotFoundException":
                 raise
@@ -198,7 +229,8 @@ def _configurations(functions: Any) -> Iterator[Configuration]:
 
 
 def _statements(iam: Any, role: str) -> tuple[Statement, ...]:
-    """Return all permissions of a role. Managed policies are not evaluated, so a role must have none."""
+    """Return all permissions of a role. Managed policies are not evaluated,
+    so a role must have none."""
     assert not iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"], role
     read = (
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]

@@ -1,8 +1,8 @@
-"""The functions' access to AWS: a proxy that checks each call against the policy of the caller's role, and refuses as
-AWS does.
+"""The functions' access to AWS: a proxy that checks each call against the policy of the caller's
+role, and refuses as AWS does.
 
-Each function signs its calls with its own key, by which the proxy identifies it. Signatures are not verified. A call
-that this module cannot parse is refused.
+Each function signs its calls with its own key, by which the proxy identifies it. Signatures are not
+verified. A call that this module cannot parse is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.iam import IamRequest, Judge, arn, of_dynamodb, of_secrets
 
 _SIGNED = re.compile(r"Credential=([^/,]+)/[0-9]{8}/[^/]+/([a-z0-9-]+)/aws4_request")
-_HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding", "expect"})
+_HOP = frozenset(
+    {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "expect"}
+)
 _CLUSTER = re.compile(r"/clusters/([^/?]+)")
 
 Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[IamRequest]]
@@ -31,26 +33,40 @@ Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[IamRequest]]
 
 
 def _resource(service: str, name: Callable[[Mapping[str, Any]], str]) -> Needs:
-    """Return the Needs of a service whose actions need one permission each. name: of the resource, from the
-    arguments."""
+    """Return the Needs of a service whose actions need one permission each. name: of the
+    resource, from the arguments."""
     return lambda _, action, arguments, account: iter(
-        [IamRequest(f"{service}:{action.removesuffix('Batch')}", arn(service, name(arguments), account))]
+        [
+            IamRequest(
+                f"{service}:{action.removesuffix('Batch')}", arn(service, name(arguments), account)
+            )
+        ]
     )
 
 
 _NEEDS: Mapping[str, Needs] = {
-    "DynamoDB_20120810": lambda method, _, arguments, account: of_dynamodb(method, arguments, account),
+    "DynamoDB_20120810": lambda method, _, arguments, account: of_dynamodb(
+        method, arguments, account
+    ),
     "secretsmanager": lambda method, _, arguments, account: of_secrets(method, arguments, account),
-    "AmazonSQS": _resource("sqs", lambda given: given.get("QueueName") or given["QueueUrl"].rpartition("/")[2]),
+    "AmazonSQS": _resource(
+        "sqs", lambda given: given.get("QueueName") or given["QueueUrl"].rpartition("/")[2]
+    ),
     "Logs_20140328": _resource(
-        "logs", lambda given: f"log-group:{given['logGroupName']}:log-stream:{given.get('logStreamName', '')}"
+        "logs",
+        lambda given: (
+            f"log-group:{given['logGroupName']}:log-stream:{given.get('logStreamName', '')}"
+        ),
     ),
     "AmazonSSM": _resource("ssm", lambda given: f"parameter/{given['Name'].removeprefix('/')}"),
 }
 
 
-def needs(service: str, target: str, path: str, body: bytes, account: str) -> tuple[IamRequest, ...]:
-    """Return the permissions that a request needs. Raises LookupError or ValueError for an unknown request."""
+def needs(
+    service: str, target: str, path: str, body: bytes, account: str
+) -> tuple[IamRequest, ...]:
+    """Return the permissions that a request needs. Raises LookupError or
+    ValueError for an unknown request."""
     if service == "eks" and (found := _CLUSTER.fullmatch(path)):
         return (IamRequest("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
     if service == "sns":
@@ -73,12 +89,16 @@ class _PermissionProxyHandler(QuietHandler):
 
 
 class Door:
-    """endpoint: the emulated AWS. url: the functions' endpoint. judge: checks permissions; its `current` must be
-    `caller`. strange: calls that could not be parsed. failing: (function, action) to which AWS currently responds
-    with 503."""
+    """endpoint: the emulated AWS. url: the functions' endpoint. judge: checks permissions; its
+    `current` must be `caller`. strange: calls that could not be parsed. failing: (function, action)
+    to which AWS currently responds with 503."""
 
     def __init__(self, endpoint: str, account: str) -> None:
-        self._behind, self._account, self._here = urlsplit(endpoint).netloc, account, threading.local()
+        self._behind, self._account, self._here = (
+            urlsplit(endpoint).netloc,
+            account,
+            threading.local(),
+        )
         self._lock = threading.Lock()
         self.judge = Judge({}, self.caller)
         self.strange: list[str] = []
@@ -92,8 +112,12 @@ class Door:
         return str(self._here.function)
 
     def refusal(self, headers: Message, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return AWS's status and text for a call that is not permitted or fails; status 0 for a call to forward."""
-        signed, target = _SIGNED.search(headers.get("Authorization", "")), headers.get("X-Amz-Target", "")
+        """Return AWS's status and text for a call that is not permitted or fails; status
+        0 for a call to forward."""
+        signed, target = (
+            _SIGNED.search(headers.get("Authorization", "")),
+            headers.get("X-Amz-Target", ""),
+        )
         try:
             if signed is None or signed[1] not in self.judge.roles:
                 raise LookupError(f"unknown caller of {target or path}")
@@ -122,6 +146,10 @@ class Door:
             connection.request(method, path, body, kept)
             answer = connection.getresponse()
             made = answer.read()
-            return answer.status, [pair for pair in answer.getheaders() if pair[0].lower() not in _HOP], made
+            return (
+                answer.status,
+                [pair for pair in answer.getheaders() if pair[0].lower() not in _HOP],
+                made,
+            )
         finally:
             connection.close()

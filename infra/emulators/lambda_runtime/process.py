@@ -1,4 +1,6 @@
-"""One function's process: started at its first invocation, reused for the next events, killed at the timeout."""
+"""One function's process: started at its first invocation, reused for the next
+events, killed at the timeout.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _MOST = 6 * 2**20  # maximum bytes of a response that Lambda accepts
 
 
 class RuntimeEvent(msgspec.Struct, frozen=True):
-    """One invocation: its id, the event's JSON, the function's ARN, and the deadline in epoch milliseconds."""
+    """One invocation: its id, the event's JSON, the function's ARN, and the
+    deadline in epoch milliseconds."""
 
     request: str
     body: bytes
@@ -37,7 +40,8 @@ class RuntimeEvent(msgspec.Struct, frozen=True):
 
 
 class RuntimeResponse(msgspec.Struct, frozen=True):
-    """A message of the runtime. kind: `ready` (it requests an event), `response`, `error` or `init`. body: JSON."""
+    """A message of the runtime. kind: `ready` (it requests an event), `response`,
+    `error` or `init`. body: JSON."""
 
     kind: str
     body: Any = None
@@ -66,13 +70,16 @@ class _RuntimeApiHandler(QuietHandler):
                 "Lambda-Runtime-Aws-Request-Id": event.request,
                 "Lambda-Runtime-Deadline-Ms": str(event.deadline),
                 "Lambda-Runtime-Invoked-Function-Arn": event.arn,
-                "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0",
+                "Lambda-Runtime-Trace-Id": (
+                    f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0"
+                ),
             }.items(),
             event.body,
         )
 
     def _accept(self) -> None:
-        """Accept a response or an error. The runtime client sends both in chunks or with a length."""
+        """Accept a response or an error. The runtime client sends both in
+        chunks or with a length."""
         body = self._body()
         kind = "init" if self.path == f"{_ROOT}/init/error" else self.path.rpartition("/")[2]
         self.api.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
@@ -103,7 +110,8 @@ class RuntimeApi:
         self.events.put(event)
 
     def next(self, timeout: float) -> RuntimeResponse | None:
-        """Return the runtime's next message, None if it sends none within this number of seconds."""
+        """Return the runtime's next message, None if it sends none within this number of
+        seconds."""
         try:
             return self.said.get(timeout=timeout)
         except queue.Empty:
@@ -121,7 +129,8 @@ _DROP = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
 
 
 class Folders:
-    """task, runtime: below `place`, which must be empty. clock: seconds by which the functions' clocks are ahead."""
+    """task, runtime: below `place`, which must be empty. clock: seconds by which the
+    functions' clocks are ahead."""
 
     def __init__(self, place: Path, archive: Path, authority: bytes = b"") -> None:
         self.task, self.runtime = place / "task", place / "runtime"
@@ -142,14 +151,14 @@ class Folders:
         self._clock.write_bytes(struct.pack("<d", 0.0))
 
     def ahead(self, seconds: float) -> None:
-        """Set the seconds by which functions' clocks are ahead. The file is written in place, because the functions
-        have mapped it."""
+        """Set the seconds by which functions' clocks are ahead. The file is written in place,
+        because the functions have mapped it."""
         with self._clock.open("r+b") as file:
             file.write(struct.pack("<d", seconds))
 
     def command(self, handler: str) -> list[str]:
-        """Return the command that starts the runtime client for this handler, without site-packages and without
-        permission to write the task's folder."""
+        """Return the command that starts the runtime client for this handler, without site-packages
+        and without permission to write the task's folder."""
         boot = (
             "import pathlib, runpy, sys, shifted_clock; "
             f"shifted_clock.install(pathlib.Path({str(self._clock)!r})); "
@@ -167,8 +176,8 @@ class Folders:
 
 
 def without_rights() -> list[str]:
-    """Return a command prefix with which the superuser has no more permissions on files than other users. Empty for
-    other users, and if util-linux has no setpriv."""
+    """Return a command prefix with which the superuser has no more permissions on files than other
+    users. Empty for other users, and if util-linux has no setpriv."""
     found = shutil.which("setpriv")
     return [found, *_DROP] if found and os.geteuid() == 0 else []
 
@@ -181,8 +190,8 @@ _PATH = "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin"
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """The configuration of a function in the account. variables: its own environment variables. timeout: seconds.
-    memory: MB."""
+    """The configuration of a function in the account. variables: its own environment variables.
+    timeout: seconds. memory: MB."""
 
     name: str
     arn: str
@@ -198,8 +207,8 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One invocation. error: type and message if the function failed, was killed, or did not start. log: output in the
-    meantime. cold: the process was started for it."""
+    """One invocation. error: type and message if the function failed, was killed, or did not start.
+    log: output in the meantime. cold: the process was started for it."""
 
     answer: Any
     error: str
@@ -208,10 +217,12 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """A function. access: its AWS credentials. clock: for its deadlines. log: a separate file. patience: wall seconds
-    after which it is killed, by default its timeout as in Lambda. On a busy machine a function may need longer.
+    """A function. access: its AWS credentials. clock: for its deadlines. log: a separate file.
+    patience: wall seconds after which it is killed, by default its timeout as in Lambda. On a busy
+    machine a function may need longer.
 
-    init_seconds: CPU time that the start of the newest process took, wall time where the system does not report it.
+    init_seconds: CPU time that the start of the newest process took, wall time where the
+    system does not report it.
     """
 
     def __init__(
@@ -232,7 +243,8 @@ class Process:
         self.init_seconds = 0.0
 
     def environment(self, address: str) -> dict[str, str]:
-        """Return Lambda's variables, the function's configured ones, and those of the emulated AWS."""
+        """Return Lambda's variables, the function's configured ones, and
+        those of the emulated AWS."""
         made, region = self.configuration, self._access["AWS_REGION"]
         return {
             **made.variables,
@@ -301,16 +313,23 @@ class Process:
             )
             return Made(None, error, self._read(began), cold)
         if said.kind == "response":
-            self._wait(self._patience)  # it requests the next event, so all of its output has been written
+            # it requests the next event, so all of its output has been written
+            self._wait(self._patience)
             return Made(said.body, "", self._read(began), cold)
         if said.kind == "error":
             self._wait(self._patience)
-            return Made(None, f"{said.body['errorType']}: {said.body['errorMessage']}", self._read(began), cold)
+            return Made(
+                None,
+                f"{said.body['errorType']}: {said.body['errorMessage']}",
+                self._read(began),
+                cold,
+            )
         self.stop()
         return Made(None, f"the runtime ended: {said.body}", self._read(began), cold)
 
     def peak_megabytes(self) -> float:
-        """Return the process's peak memory; 0 if it is not running or the system does not report it."""
+        """Return the process's peak memory; 0 if it is not running or the
+        system does not report it."""
         if self._process is None:
             return 0.0
         found = re.search(r"VmHWM:\s+(\d+) kB", _reported(self._process.pid, "status"))
@@ -345,7 +364,8 @@ class Process:
 
 
 def _reported(pid: int, name: str) -> str:
-    """Return what the system reports of a process, which may end at any moment; "" if it reports nothing."""
+    """Return what the system reports of a process, which may end at any moment;
+    "" if it reports nothing."""
     try:
         return Path(f"/proc/{pid}/{name}").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -354,7 +374,8 @@ def _reported(pid: int, name: str) -> str:
 
 def _cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process has used; 0 if the system does not report it."""
-    fields = _reported(pid, "stat").rpartition(")")[2].split()  # the name before it may contain blanks
+    # the name before it may contain blanks
+    fields = _reported(pid, "stat").rpartition(")")[2].split()
     if not fields:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,8 @@
-"""Loaded into a function's process before the runtime client: shifts `time.time` by the offset in the file `clock`.
+"""Loaded into a function's process before the runtime client: shifts `time.time` by the
+offset in the file `clock`.
 
-This lets hours pass in a test without waiting. The file is in the folder of this module, contains one little-endian
-double in seconds, and may change at any time.
+This lets hours pass in a test without waiting. The file is in the folder of this module, contains
+one little-endian double in seconds, and may change at any time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""The live emulation: all parts of a deployment and a cluster, on this machine and with a fast clock.
+"""The live emulation: all parts of a deployment and a cluster, on this
+machine and with a fast clock.
 
     this process                                    a process each
-      moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (called as Lambda calls them)
+      moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (called as Lambda
+                                                                              calls them)
       the simulated cluster and its controllers       the app, behind the HTTP front
       the emulated clouds
       EventBridge, event sources, HTTP front, event exporter
 
-It uses free ports. Its files are in one directory: the functions' log and, while it runs, a kubeconfig.
+It uses free ports. Its files are in one directory: the functions' log and,
+while it runs, a kubeconfig.
 """
 
 from __future__ import annotations
@@ -53,10 +56,11 @@ AT_WORK = 4.0
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second, of which AT_WORK remain
-    while a function or a controller works, so that a busy machine takes longer and the story stays the same. place:
-    the directory for its files. warm: functions that are started first. present: the real time at the start, which
-    virtual time does not pass; both are epoch seconds."""
+    """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second, of
+    which AT_WORK remain while a function or a controller works, so that a busy machine takes longer
+    and the story stays the same. place:
+    the directory for its files. warm: functions that are started first. present: the real time at
+    the start, which virtual time does not pass; both are epoch seconds."""
 
     cluster: str
     start: float
@@ -68,11 +72,13 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Emulation:
-    """A context manager. on_result: called with every invocation's result and event, from several threads.
+    """A context manager. on_result: called with every invocation's result and
+    event, from several threads.
 
-    clouds: further accounts with machines of the cluster. clock, kube, server, cluster: the simulated cluster. store:
-    the table as an observer sees it. functions, front, exporter: parts of the emulation. dead_letters(): their
-    messages. ended: a line for each thread that ended with an exception; its work is missing since then.
+    clouds: further accounts with machines of the cluster. clock, kube, server, cluster: the
+    simulated cluster. store: the table as an observer sees it. functions, front, exporter: parts of
+    the emulation. dead_letters(): their messages. ended: a line for each thread that ended with an
+    exception; its work is missing since then.
     """
 
     def __init__(
@@ -85,12 +91,17 @@ class Emulation:
         self.setting, self._clouds = setting, tuple(clouds)
         setting.place.mkdir(parents=True, exist_ok=True)
         self._clock_path = setting.place / f"clock-{os.getpid()}"
-        self.clock = Clock(setting.start, setting.speed, wall, present=setting.present, at_work=AT_WORK)
+        self.clock = Clock(
+            setting.start, setting.speed, wall, present=setting.present, at_work=AT_WORK
+        )
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
         self.server = ApiServer(self.kube, tls=True)
         self.cluster = ClusterSimulation(
-            self.kube, self.clock, setting.pace, more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds]
+            self.kube,
+            self.clock,
+            setting.pace,
+            more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds],
         )
         self.aws = LocalAws()
         self._on_result = on_result
@@ -125,7 +136,9 @@ class Emulation:
             self._cleanup.append(cloud.stop)
             cloud.start()
         self.deployment = permitted(self._clouds)
-        self.store = Store(TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb"))
+        self.store = Store(
+            TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb")
+        )
         self.store.deployment_settings().publish(self.deployment)
         self._kubeconfig()
         self._webhook()
@@ -152,15 +165,23 @@ class Emulation:
 
     def _webhook(self) -> None:
         self.webhook_key = secrets.token_urlsafe(24)
-        self.aws.put_secret(f"outscaler/{self.setting.cluster}/webhook", json.dumps({"hmac": self.webhook_key}))
+        self.aws.put_secret(
+            f"outscaler/{self.setting.cluster}/webhook", json.dumps({"hmac": self.webhook_key})
+        )
 
     def _functions(self) -> None:
         self._behaviour = deployed_functions.queues() | deployed_functions.invocations()
         self.queue_urls = self.aws.create_queues(
-            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.queues().items()}
+            {
+                name: Queue(KEPT, queue.max_receives)
+                for name, queue in deployed_functions.queues().items()
+            }
         )
         self._event_urls = self.aws.create_queues(
-            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.invocations().items()}
+            {
+                name: Queue(KEPT, queue.max_receives)
+                for name, queue in deployed_functions.invocations().items()
+            }
         )
         made = deployed_functions.functions()
         handlers = {function.name: function.handler for function in made} | {API: "app.app"}
@@ -233,7 +254,9 @@ class Emulation:
                 source.start()
                 self._cleanup.append(source.join)
             else:
-                schedule = Schedule(function, self.clock, self.functions.invoke, self._stopping, self._end)
+                schedule = Schedule(
+                    function, self.clock, self.functions.invoke, self._stopping, self._end
+                )
                 schedule.start()
                 self._cleanup.append(schedule.join)
 
@@ -258,7 +281,11 @@ class Emulation:
         policy, _ = load(text, place="policy", admission=Admission(self.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(
-            policy.name, text, digest(text), current.version if current else None, webhook=policy.webhook.secret
+            policy.name,
+            text,
+            digest(text),
+            current.version if current else None,
+            webhook=policy.webhook.secret,
         )
 
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
@@ -276,7 +303,9 @@ class Emulation:
         sqs = self.aws.client("sqs")
         counts: dict[str, int] = {}
         for name, url in (self.queue_urls | self._event_urls).items():
-            answer = sqs.get_queue_attributes(QueueUrl=f"{url}-dead", AttributeNames=["ApproximateNumberOfMessages"])
+            answer = sqs.get_queue_attributes(
+                QueueUrl=f"{url}-dead", AttributeNames=["ApproximateNumberOfMessages"]
+            )
             if number := int(answer["Attributes"]["ApproximateNumberOfMessages"]):
                 counts[name] = number
         return counts

@@ -1,4 +1,6 @@
-"""The functions' processes: started on first use, given one event at a time, and restarted after a crash."""
+"""The functions' processes: started on first use, given one event at a time, and
+restarted after a crash.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ class Worker(threading.Thread):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of an invocation. began, ended: virtual epoch seconds. killed: the process ended before a response.
-    counts: see lambda_worker.py. cold: the process was started for it."""
+    """The result of an invocation. began, ended: virtual epoch seconds. killed: the process ended
+    before a response. counts: see lambda_worker.py. cold: the process was started for it."""
 
     function: str
     began: float
@@ -75,7 +77,9 @@ class Result(msgspec.Struct, frozen=True):
 class FunctionProcess:
     """One function with a concurrency of one. Thread-safe."""
 
-    def __init__(self, name: str, handler: str, environment: Mapping[str, str], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, handler: str, environment: Mapping[str, str], clock: Callable[[], float]
+    ) -> None:
         self._name, self._handler, self._clock = name, handler, clock
         self._environment = {**environment, "_HANDLER": handler}
         self._process: subprocess.Popen[str] | None = None
@@ -119,7 +123,13 @@ class FunctionProcess:
             if self._stopped:
                 raise RuntimeError(f"{self._name}: the emulation has ended")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "infra.emulators.live.lambda_worker", self._name, self._handler],
+                [
+                    sys.executable,
+                    "-m",
+                    "infra.emulators.live.lambda_worker",
+                    self._name,
+                    self._handler,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -151,7 +161,8 @@ class FunctionProcess:
             process, self._process = self._process, None
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    # close() tries once more to send unsent data to the ended process, without success.
+                    # close() tries once more to send unsent data to the ended
+                    # process, without success.
                     with contextlib.suppress(OSError):
                         stream.close()
             process.wait()
@@ -160,9 +171,9 @@ class FunctionProcess:
 class Functions:
     """All functions by name. on_result: called with each result, from the thread that invoked.
 
-    memory: MB by function, for functions that know their memory size. working: entered for each invocation. deaths:
-    function -> checkpoints at which its next invocations crash, one each; `2*PLACE`: at the second visit of that
-    checkpoint.
+    memory: MB by function, for functions that know their memory size. working: entered for each
+    invocation. deaths: function -> checkpoints at which its next invocations crash, one each;
+    `2*PLACE`: at the second visit of that checkpoint.
     """
 
     def __init__(
@@ -183,8 +194,8 @@ class Functions:
         self.deaths: dict[str, list[str]] = {}
 
     def warm(self, *names: str) -> None:
-        """Start these functions concurrently and wait until they are ready. Raises RuntimeError if one does not
-        start."""
+        """Start these functions concurrently and wait until they are ready. Raises
+        RuntimeError if one does not start."""
         with ThreadPoolExecutor(len(names)) as pool:
             list(pool.map(lambda name: self._processes[name].warm(), names))
 

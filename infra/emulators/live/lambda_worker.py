@@ -1,8 +1,10 @@
-"""Runs one function in its own process, as Lambda does: called by its handler's name, with its environment only.
+"""Runs one function in its own process, as Lambda does: called by its handler's name,
+with its environment only.
 
-`python -m infra.emulators.live.lambda_worker FUNCTION HANDLER` reads a line of JSON per invocation from standard input
-({"event": …, "die_at": [checkpoints]}) and answers each with a line. Output of the function itself goes to the log
-file. A process that must crash at a checkpoint exits there at once, without cleanup and without a response.
+`python -m infra.emulators.live.lambda_worker FUNCTION HANDLER` reads a line of JSON per invocation
+from standard input ({"event": …, "die_at": [checkpoints]}) and answers each with a line. Output of
+the function itself goes to the log file. A process that must crash at a checkpoint exits there at
+once, without cleanup and without a response.
 """
 
 from __future__ import annotations
@@ -49,15 +51,18 @@ class Counts:
 
     def _dynamodb(self, model: Any, params: dict[str, Any], **_: object) -> None:
         self.add("requests")
-        items = [action for action in params.get("TransactItems", ()) if "ConditionCheck" not in action]
+        items = [
+            action for action in params.get("TransactItems", ()) if "ConditionCheck" not in action
+        ]
         self.add("writes", _WRITES.get(model.name, 0) + len(items))
 
 
 class VirtualDelays:
-    """An SQS client for SqsSender: it sends at once and records in an attribute when the message is due.
+    """An SQS client for SqsSender: it sends at once and records in an attribute
+    when the message is due.
 
-    SQS counts wall-clock seconds, and a message that is due in 20 virtual seconds may be due in one of them. The event
-    source (infra/emulators/events.py) delays early messages.
+    SQS counts wall-clock seconds, and a message that is due in 20 virtual seconds may be due in one
+    of them. The event source (infra/emulators/events.py) delays early messages.
     """
 
     DUE = "due"
@@ -70,17 +75,21 @@ class VirtualDelays:
         self._counts.add("requests")
         self._counts.add(f"sent:{QueueUrl.rpartition('/')[2]}")
         due = {"DataType": "Number", "StringValue": repr(self._clock() + DelaySeconds)}
-        return self._client.send_message(QueueUrl=QueueUrl, MessageBody=MessageBody, MessageAttributes={self.DUE: due})
+        return self._client.send_message(
+            QueueUrl=QueueUrl, MessageBody=MessageBody, MessageAttributes={self.DUE: due}
+        )
 
 
 CLOCK = "OUTSCALER_LOCAL_CLOCK"  # the file of Clock.shared
 LOG = "OUTSCALER_LOCAL_LOG"
-EVENTS = "OUTSCALER_LOCAL_EVENTS_"  # and a function: the URL of the queue for its asynchronous invocations
+# and a function: the URL of the queue for its asynchronous invocations
+EVENTS = "OUTSCALER_LOCAL_EVENTS_"
 DEATH = 137
 
 
 class Checkpoints:
-    """places: where this process must crash, set for each invocation; `2*grow:called`: at the second visit."""
+    """places: where this process must crash, set for each invocation;
+    `2*grow:called`: at the second visit."""
 
     def __init__(self) -> None:
         self.places: frozenset[str] = frozenset()
@@ -106,29 +115,42 @@ def main(function: str, handler: str) -> int:
         asked = json.loads(line)
         checkpoints.places = frozenset(asked.get("die_at", ()))
         counts.clear()
-        context = LambdaContext(function, f"{function}-{os.getpid()}-{number}", clock, clock() + lasts)
+        context = LambdaContext(
+            function, f"{function}-{os.getpid()}-{number}", clock, clock() + lasts
+        )
         made: dict[str, Any]
         try:
             made = {"answer": entered(asked["event"], context)}
         except Exception as error:
-            print(json.dumps({"level": "ERROR", "function": function, "message": traceback.format_exc()}), flush=True)
+            print(
+                json.dumps(
+                    {"level": "ERROR", "function": function, "message": traceback.format_exc()}
+                ),
+                flush=True,
+            )
             made = {"error": f"{type(error).__name__}: {error}"}
         _answer(answers, {**made, "counts": counts.taken()})
     return 0
 
 
-def _entered(handler: str, checkpoints: Checkpoints, counts: Counts, clock: Clock) -> Callable[[Any, Any], Any]:
-    """Return the handler, after installing a runtime from the environment with the shared clock. The order matters: the
-    handler's module requests the runtime while it is imported."""
+def _entered(
+    handler: str, checkpoints: Checkpoints, counts: Counts, clock: Clock
+) -> Callable[[Any, Any], Any]:
+    """Return the handler, after installing a runtime from the environment with the shared clock.
+    The order matters: the handler's module requests the runtime while it is imported."""
     from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, SqsSender
     from chalicelib.reconciler.lease_renewal import in_thread
     from chalicelib.runtime.runtime import from_environment, install
 
     made = from_environment(os.environ, clock)
-    urls = {name: url for name in queues() if (url := os.environ.get(f"OUTSCALER_QUEUE_{name.upper()}"))}
+    urls = {
+        name: url for name in queues() if (url := os.environ.get(f"OUTSCALER_QUEUE_{name.upper()}"))
+    }
     sqs: Any = VirtualDelays(client("sqs", os.environ["AWS_ENDPOINT_URL"]), clock, counts)
     counts.listen_to(made.store.table.client)
-    large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
+    large = LargeFunction(
+        RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts)
+    )
     sender = SqsSender(urls, sqs)
     install(
         dataclasses.replace(
@@ -154,7 +176,9 @@ def _wait(clock: Clock, event: threading.Event, seconds: float) -> bool:
 def _lambda(sqs: Any, counts: Counts) -> AsyncLambda:
     """Return a Lambda client for asynchronous invocations, which the emulation reads from queues
     (infra/emulators/events.py)."""
-    urls = {name: url for name in invocations() if (url := os.environ.get(f"{EVENTS}{name.upper()}"))}
+    urls = {
+        name: url for name in invocations() if (url := os.environ.get(f"{EVENTS}{name.upper()}"))
+    }
 
     def keep(function: str, event: bytes) -> None:
         counts.add("requests")

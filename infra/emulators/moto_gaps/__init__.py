@@ -1,5 +1,5 @@
-"""Corrects differences between moto and AWS that affect a deployment: each module replaces one behaviour of moto's
-classes.
+"""Corrects differences between moto and AWS that affect a deployment: each module replaces one
+behaviour of moto's classes.
 
 The replacements apply to the whole process, like moto's state. docs/local.md lists them.
 """

@@ -1,9 +1,10 @@
 """Lambda's triggers: event source mappings, and the configuration of asynchronous invocations.
 
-moto runs a mapped function itself as soon as a message is sent: it receives the message, fails because Docker is
-missing, and so uses up the message's receives. Here a mapping is only a record, and the emulations read the queues.
-moto also allows two mappings of one queue to one function, finds mappings only by the exact text that created them, and
-never replaces the first configuration of asynchronous invocations.
+moto runs a mapped function itself as soon as a message is sent: it receives the message, fails
+because Docker is missing, and so uses up the message's receives. Here a mapping is only a record,
+and the emulations read the queues. moto also allows two mappings of one queue to one function,
+finds mappings only by the exact text that created them, and never replaces the first configuration
+of asynchronous invocations.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class MappingExists(LambdaClientError):
     def __init__(self, uuid: str) -> None:
         super().__init__(
             "ResourceConflictException",
-            "An event source mapping with event source and function already exists. Please update or "
+            "An event source mapping with event source and function already exists. Please update "
+            "or "
             f"delete the existing mapping with UUID {uuid}",
         )
 
@@ -46,7 +48,10 @@ def _mappings() -> None:
     def create_event_source_mapping(self: Any, spec: Any) -> Any:
         function = self.get_function(spec.get("FunctionName", "")).function_arn
         for known in self._event_source_mappings.values():
-            if (known.event_source_arn, known.function_arn) == (spec.get("EventSourceArn"), function):
+            if (known.event_source_arn, known.function_arn) == (
+                spec.get("EventSourceArn"),
+                function,
+            ):
                 raise MappingExists(known.uuid)
         return create(self, spec)
 
@@ -67,7 +72,9 @@ def _find_mappings() -> None:
     def list_event_source_mappings(self: Any, event_source_arn: str, function_name: str) -> Any:
         found = find(self, event_source_arn, "")
         name = (function_name or "").rpartition("function:")[2]
-        return [one for one in found if not name or one.function_arn.rpartition("function:")[2] == name]
+        return [
+            one for one in found if not name or one.function_arn.rpartition("function:")[2] == name
+        ]
 
     replace(LambdaBackend, list_event_source_mappings=list_event_source_mappings)
 
@@ -84,7 +91,10 @@ def _invoke_config() -> None:
 
 def _dead_letters() -> None:
     """Store the dead-letter queue of a function, which moto drops."""
-    update, tell = original(LambdaFunction, "update_configuration"), original(LambdaFunction, "get_configuration")
+    update, tell = (
+        original(LambdaFunction, "update_configuration"),
+        original(LambdaFunction, "get_configuration"),
+    )
 
     def update_configuration(self: Any, config_updates: Any) -> Any:
         if "DeadLetterConfig" in config_updates:
@@ -94,7 +104,11 @@ def _dead_letters() -> None:
     def get_configuration(self: Any, *arguments: Any, **named: Any) -> Any:
         return tell(self, *arguments, **named) | _left(self)
 
-    replace(LambdaFunction, update_configuration=update_configuration, get_configuration=get_configuration)
+    replace(
+        LambdaFunction,
+        update_configuration=update_configuration,
+        get_configuration=get_configuration,
+    )
 
 
 def _left(function: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""API Gateway as Chalice and SAM use it: REST APIs from Swagger 2.0, and stages that keep their settings.
+"""API Gateway as Chalice and SAM use it: REST APIs from Swagger 2.0, and stages
+that keep their settings.
 
-moto reads only OpenAPI 3, requires a description, creates every API as an EDGE one, and recreates a stage with each
-deployment, which loses its throttle.
+moto reads only OpenAPI 3, requires a description, creates every API as an EDGE one, and recreates a
+stage with each deployment, which loses its throttle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _ENDPOINT = "endpointConfigurationTypes"
 
 
 def readable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the document for moto. A Swagger 2.0 document differs from OpenAPI 3 only in parts that moto ignores."""
+    """Convert the document for moto. A Swagger 2.0 document differs from OpenAPI 3 only in
+    parts that moto ignores."""
     made = {key: value for key, value in document.items() if key != "swagger"}
     if "swagger" in document:
         made["openapi"] = "3.0.1"
@@ -34,7 +36,9 @@ def _import_swagger() -> None:
     put, imported = APIGatewayBackend.put_rest_api, APIGatewayBackend.import_rest_api
     create = APIGatewayResponse.create_rest_api
 
-    def put_rest_api(self: Any, function_id: str, api_doc: Any, *arguments: Any, **named: Any) -> Any:
+    def put_rest_api(
+        self: Any, function_id: str, api_doc: Any, *arguments: Any, **named: Any
+    ) -> Any:
         return put(self, function_id, readable(api_doc), *arguments, **named)
 
     def import_rest_api(self: Any, api_doc: Any, *arguments: Any, **named: Any) -> Any:

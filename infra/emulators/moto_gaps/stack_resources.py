@@ -1,4 +1,6 @@
-"""Resources that moto's CloudFormation cannot create, although its services support most of them."""
+"""Resources that moto's CloudFormation cannot create, although its services support most of
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +61,17 @@ class _Made(CloudFormationModel):
 
     @classmethod
     def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
+        cls,
+        resource_name: str,
+        cloudformation_json: Json,
+        account_id: str,
+        region_name: str,
+        **named: Any,
     ) -> Any:
         del named
-        return cls(*cls.make(resource_name, cloudformation_json["Properties"], account_id, region_name))
+        return cls(
+            *cls.make(resource_name, cloudformation_json["Properties"], account_id, region_name)
+        )
 
     @classmethod
     def update_from_cloudformation_json(
@@ -73,11 +82,15 @@ class _Made(CloudFormationModel):
         account_id: str,
         region_name: str,
     ) -> Any:
-        """Update a resource by creating it again with other properties, which is possible for all types here."""
+        """Update a resource by creating it again with other properties, which is
+        possible for all types here."""
         del new_resource_name
         return cls(
             *cls.make(
-                original_resource.physical_resource_id, cloudformation_json["Properties"], account_id, region_name
+                original_resource.physical_resource_id,
+                cloudformation_json["Properties"],
+                account_id,
+                region_name,
             )
         )
 
@@ -85,7 +98,8 @@ class _Made(CloudFormationModel):
     def delete_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str
     ) -> None:
-        """Do nothing: the corresponding object in a service is deleted with that service's own resource."""
+        """Do nothing: the corresponding object in a service is deleted with
+        that service's own resource."""
 
     def is_created(self) -> bool:
         return True
@@ -112,11 +126,15 @@ def _alarm(name: str, properties: Json, account: str, region: str) -> tuple[str,
 
 
 def _invoke_config(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
-    config = {key: value for key, value in properties.items() if key not in {"FunctionName", "Qualifier"}}
+    config = {
+        key: value for key, value in properties.items() if key not in {"FunctionName", "Qualifier"}
+    }
     for number in ("MaximumRetryAttempts", "MaximumEventAgeInSeconds"):
         if number in config:
             config[number] = int(config[number])
-    lambda_backends[account][region].put_function_event_invoke_config(properties["FunctionName"], config)
+    lambda_backends[account][region].put_function_event_invoke_config(
+        properties["FunctionName"], config
+    )
     return name, {}
 
 
@@ -147,7 +165,9 @@ def _stage(name: str, properties: Json, account: str, region: str) -> tuple[str,
     for one in properties.get("MethodSettings", ()):
         path = f"{one['ResourcePath'].removeprefix('/')}/{one['HttpMethod']}"
         known.method_settings[path] = {
-            key[0].lower() + key[1:]: value for key, value in one.items() if key not in {"ResourcePath", "HttpMethod"}
+            key[0].lower() + key[1:]: value
+            for key, value in one.items()
+            if key not in {"ResourcePath", "HttpMethod"}
         }
     return stage, {}
 
@@ -162,9 +182,14 @@ def _api_key(name: str, properties: Json, account: str, region: str) -> tuple[st
 
 def _usage_plan(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     backend = apigateway_backends[account][region]
-    stages = [{"apiId": one["ApiId"], "stage": one["Stage"]} for one in properties.get("ApiStages", ())]
+    stages = [
+        {"apiId": one["ApiId"], "stage": one["Stage"]} for one in properties.get("ApiStages", ())
+    ]
     throttle = (
-        {"burstLimit": properties["Throttle"].get("BurstLimit"), "rateLimit": properties["Throttle"].get("RateLimit")}
+        {
+            "burstLimit": properties["Throttle"].get("BurstLimit"),
+            "rateLimit": properties["Throttle"].get("RateLimit"),
+        }
         if "Throttle" in properties
         else None
     )
@@ -176,9 +201,15 @@ def _usage_plan(name: str, properties: Json, account: str, region: str) -> tuple
 
 def _usage_plan_key(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     del name
-    backend, plan, key = apigateway_backends[account][region], properties["UsagePlanId"], properties["KeyId"]
+    backend, plan, key = (
+        apigateway_backends[account][region],
+        properties["UsagePlanId"],
+        properties["KeyId"],
+    )
     if key not in backend.usage_plan_keys.get(plan, {}):
-        backend.create_usage_plan_key(plan, {"keyId": key, "keyType": properties.get("KeyType", "API_KEY")})
+        backend.create_usage_plan_key(
+            plan, {"keyId": key, "keyType": properties.get("KeyType", "API_KEY")}
+        )
     return f"{key}:{plan}", {}
 
 
@@ -209,21 +240,32 @@ def install() -> None:
 
     replace(parsing, resource_class_from_type=resource_class_from_type)
     _rest_api_with_a_body()
-    replace(Permission, physical_resource_id=property(lambda permission: f"permission-{id(permission)}"))
+    replace(
+        Permission, physical_resource_id=property(lambda permission: f"permission-{id(permission)}")
+    )
     replace(Deployment, physical_resource_id=property(lambda deployment: deployment.id))
 
 
 def _rest_api_with_a_body() -> None:
-    """Add a name, which moto requires. SAM leaves it to the document's title, and moto reads no document."""
+    """Add a name, which moto requires. SAM leaves it to the document's title,
+    and moto reads no document."""
     create = original(RestAPI, "create_from_cloudformation_json")
 
     def made(
-        cls: Any, /, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
+        cls: Any,
+        /,
+        resource_name: str,
+        cloudformation_json: Json,
+        account_id: str,
+        region_name: str,
+        **named: Any,
     ) -> Any:
         properties = cloudformation_json["Properties"]
         if "Body" not in properties:
             return create(cls, resource_name, cloudformation_json, account_id, region_name, **named)
-        api = apigateway_backends[account_id][region_name].import_rest_api(properties["Body"], fail_on_warnings=False)
+        api = apigateway_backends[account_id][region_name].import_rest_api(
+            properties["Body"], fail_on_warnings=False
+        )
         kinds = properties.get("EndpointConfiguration", {}).get("Types")
         if kinds:
             api.endpoint_configuration = {"types": list(kinds)}
@@ -247,5 +289,7 @@ def _rest_api_with_a_body() -> None:
         return original_resource
 
     replace(
-        RestAPI, create_from_cloudformation_json=classmethod(made), update_from_cloudformation_json=classmethod(changed)
+        RestAPI,
+        create_from_cloudformation_json=classmethod(made),
+        update_from_cloudformation_json=classmethod(changed),
     )

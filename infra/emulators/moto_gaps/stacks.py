@@ -1,10 +1,11 @@
-"""Templates for CloudFormation that are in S3, and SAM templates, as `aws cloudformation deploy` sends them, and stacks
-by one of their resources.
+"""Templates for CloudFormation that are in S3, and SAM templates, as `aws cloudformation deploy`
+sends them, and stacks by one of their resources.
 
-moto finds a template only at an address of AWS or of `localhost`, does not support the SAM transform, and finds a stack
-by its name only. It leaves a gap in lists for AWS::NoValue, and among a stack's resources for a false condition. It
-gives a stack no outputs if it was created by a change set, and treats parameters that keep their values as changed. It
-reads JSON as YAML, which takes seconds of CPU for a template of a hundred kilobytes.
+moto finds a template only at an address of AWS or of `localhost`, does not support the SAM
+transform, and finds a stack by its name only. It leaves a gap in lists for AWS::NoValue, and among
+a stack's resources for a false condition. It gives a stack no outputs if it was created by a change
+set, and treats parameters that keep their values as changed. It reads JSON as YAML, which takes
+seconds of CPU for a template of a hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def transformed(body: str) -> str:
 
 
 def load_template(text: str, Loader: Any) -> Any:  # noqa: N803 - as of yaml.load
-    """Return a template's content as yaml.load does; JSON, which is YAML too, by the faster parser."""
+    """Return a template's content as yaml.load does; JSON, which is YAML
+    too, by the faster parser."""
     try:
         return json.loads(text)
     except ValueError:
@@ -59,7 +61,8 @@ def install() -> None:
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
         parts = urlsplit(template_url)
-        if not parts.netloc.endswith("amazonaws.com"):  # an emulation's address: the bucket is in the path
+        # an emulation's address: the bucket is in the path
+        if not parts.netloc.endswith("amazonaws.com"):
             template_url = f"https://s3.amazonaws.com{parts.path}"
         return find(template_url, account_id, partition)
 
@@ -71,7 +74,9 @@ def install() -> None:
     _resources_that_exist()
     _stacks_of_change_sets()
     for name in _BODIES:
-        replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
+        replace(
+            CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))}
+        )
 
 
 def _stack_of_a_resource() -> None:
@@ -119,7 +124,11 @@ def _lists_without_holes() -> None:
 
     def clean_json(resource_json: Any, resources_map: Any) -> Any:
         cleaned = clean(resource_json, resources_map)
-        return [each for each in cleaned if each is not None] if isinstance(resource_json, list) else cleaned
+        return (
+            [each for each in cleaned if each is not None]
+            if isinstance(resource_json, list)
+            else cleaned
+        )
 
     replace(parsing, clean_json=clean_json)
 

@@ -1,5 +1,5 @@
-"""Dispatchers of the emulated vendors: lock and clock, faults, rate limits, log, crashes; and one for an API that is a
-table of operations with signed requests.
+"""Dispatchers of the emulated vendors: lock and clock, faults, rate limits, log, crashes; and one
+for an API that is a table of operations with signed requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from infra.emulators.vendor_common.fault_injection import (
     VendorRefusedError,
     VendorThrottle,
 )
-from infra.emulators.vendor_common.http_messages import Answer, Incoming, VendorRoute, VendorRoutes, spoilt
+from infra.emulators.vendor_common.http_messages import (
+    Answer,
+    Incoming,
+    VendorRoute,
+    VendorRoutes,
+    spoilt,
+)
 
 Logged = TypeVar("Logged")
 
@@ -39,13 +45,18 @@ class VendorAccount(Protocol):
 
 
 class VendorDispatcher(Generic[Logged]):
-    """Base of the vendors' APIs. log: all calls. crashes: errors of the emulator itself, one text each.
+    """Base of the vendors' APIs. log: all calls. crashes: errors of the
+    emulator itself, one text each.
 
     A subclass has `handle` for a request and `refusal` for the response of an error.
     """
 
     def __init__(
-        self, account: VendorAccount, faults: VendorFaults, throttle: VendorThrottle, crash: VendorRefusedError
+        self,
+        account: VendorAccount,
+        faults: VendorFaults,
+        throttle: VendorThrottle,
+        crash: VendorRefusedError,
     ) -> None:
         self._account, self.faults, self.throttle, self._crash = account, faults, throttle, crash
         self.log: list[Logged] = []
@@ -77,8 +88,8 @@ Watch = Callable[[Incoming, Answer], None]
 
 
 class LoggedOperation(msgspec.Struct, frozen=True):
-    """One call. operation: "" if unknown. path: with its query. action: the permission it needs. key: that signed it.
-    writes: it requests a change. code, message: of an error."""
+    """One call. operation: "" if unknown. path: with its query. action: the permission it needs.
+    key: that signed it. writes: it requests a change. code, message: of an error."""
 
     method: str
     operation: str
@@ -94,7 +105,9 @@ class LoggedOperation(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
+        return " ".join(
+            part for part in (self.method, self.operation, self.path, self.body) if part
+        )
 
 
 class SignedClaim(Protocol):
@@ -110,9 +123,9 @@ class SignedClaim(Protocol):
 
 
 class OperationDispatcher(VendorDispatcher[LoggedOperation]):
-    """Base of such APIs. claim: the credentials that a request claims, None for an unsigned request. seen: signatures,
-    which must not appear in any output. watches: called for each request with its response before connection faults
-    are applied.
+    """Base of such APIs. claim: the credentials that a request claims, None for an unsigned
+    request. seen: signatures, which must not appear in any output. watches: called for each request
+    with its response before connection faults are applied.
 
     A subclass has `do` for an operation and `refusal` for the response of an error.
     """
@@ -137,22 +150,33 @@ class OperationDispatcher(VendorDispatcher[LoggedOperation]):
         fault, problem = self.faults.take(route.operation), None
         try:
             self.faults.refuse(fault)
-            answer = self.do(incoming, route, lost=fault in NEVER_RECEIVED and route.operation in self.faults.writes)
+            answer = self.do(
+                incoming,
+                route,
+                lost=fault in NEVER_RECEIVED and route.operation in self.faults.writes,
+            )
         except VendorRefusedError as raised:
             problem, answer = raised, self.refusal(raised)
         self._note(incoming, route, answer.status, problem)
         for watch in self.watches:
             watch(incoming, answer)
         if fault is VendorFault.CUT_OFF and not answer.body:
-            answer = msgspec.structs.replace(answer, body=b"{}")  # an empty response cannot be truncated
+            # an empty response cannot be truncated
+            answer = msgspec.structs.replace(answer, body=b"{}")
         return spoilt(answer, fault)
 
     def do(self, incoming: Incoming, route: VendorRoute, *, lost: bool) -> Answer:
-        """Carry out an operation. lost: the request is a change that the vendor never receives. Raises
-        VendorRefusedError."""
+        """Carry out an operation. lost: the request is a change that the vendor never receives.
+        Raises VendorRefusedError."""
         raise NotImplementedError
 
-    def _note(self, incoming: Incoming, route: VendorRoute, status: int, problem: VendorRefusedError | None) -> None:
+    def _note(
+        self,
+        incoming: Incoming,
+        route: VendorRoute,
+        status: int,
+        problem: VendorRefusedError | None,
+    ) -> None:
         claimed = self._claim(incoming)
         if claimed is not None:
             self.seen.add(claimed.signature)

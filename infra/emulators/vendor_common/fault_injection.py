@@ -1,4 +1,6 @@
-"""Error responses of an emulated vendor, the faults that a test injects one by one, and rate limits."""
+"""Error responses of an emulated vendor, the faults that a test injects one
+by one, and rate limits.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ import msgspec
 
 
 class VendorRefusedError(Exception):
-    """An error response. code: the vendor's name of the error, "" if it has none. retry_after: the value of the
-    vendor's header for it, None for no such header."""
+    """An error response. code: the vendor's name of the error, "" if it has none. retry_after: the
+    value of the vendor's header for it, None for no such header."""
 
-    def __init__(self, status: int, message: str, *, code: str = "", retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, code: str = "", retry_after: int | None = None
+    ) -> None:
         super().__init__(f"{status} {code}: {message}")
         self.status, self.message, self.code, self.retry_after = status, message, code, retry_after
 
@@ -28,7 +32,9 @@ class VendorRefusal(msgspec.Struct, frozen=True):
 
     def error(self, *, message: str = "", retry_after: int | None = None) -> VendorRefusedError:
         """Return the error to raise. message: used if this one has none."""
-        return VendorRefusedError(self.status, self.message or message, code=self.code, retry_after=retry_after)
+        return VendorRefusedError(
+            self.status, self.message or message, code=self.code, retry_after=retry_after
+        )
 
 
 class VendorFault(StrEnum):
@@ -61,19 +67,24 @@ class _Order:
 
 
 class VendorFaults:
-    """Faults for the next calls, in the order of their addition. writes: the actions that change something. refusals:
-    the error responses of faults. retry_after: the value that a response of THROTTLED_FOR says."""
+    """Faults for the next calls, in the order of their addition. writes: the actions that
+    change something. refusals: the error responses of faults. retry_after: the value that a
+    response of THROTTLED_FOR says."""
 
     def __init__(
-        self, writes: Collection[str], refusals: Mapping[VendorFault, VendorRefusal], *, retry_after: int
+        self,
+        writes: Collection[str],
+        refusals: Mapping[VendorFault, VendorRefusal],
+        *,
+        retry_after: int,
     ) -> None:
         self.writes, self.retry_after = writes, retry_after
         self._refusals = refusals
         self._orders: list[_Order] = []
 
     def next(self, fault: VendorFault, *, on: str = "any", times: int = 1) -> None:
-        """Let the next `times` calls meet a fault. on: `read`, `write`, `any`, or an action's name. times: -1 for all
-        calls."""
+        """Let the next `times` calls meet a fault. on: `read`, `write`, `any`, or an action's name.
+        times: -1 for all calls."""
         tests: dict[str, Callable[[str], bool]] = {
             "any": lambda _: True,
             "write": self.writes.__contains__,
@@ -99,8 +110,10 @@ class VendorFaults:
 
 
 class VendorThrottle:
-    """Limits calls per window and name: of an action or of a source. limits: name -> (calls, seconds), "" for all
-    others. tells: whether the response says when to retry. wait: seconds -> the value that the response says."""
+    """Limits calls per window and name: of an action or of a source. limits: name ->
+    (calls, seconds), "" for all
+    others. tells: whether the response says when to retry. wait: seconds -> the
+    value that the response says."""
 
     def __init__(
         self,
@@ -115,7 +128,8 @@ class VendorThrottle:
         self._calls: dict[str, list[float]] = {}
 
     def count(self, name: str) -> None:
-        """Count one call. Raises VendorRefusedError if the limit is exceeded; a refused call is not counted."""
+        """Count one call. Raises VendorRefusedError if the limit is exceeded; a
+        refused call is not counted."""
         limit = self.limits.get(name, self.limits.get(""))
         if limit is None:
             return

@@ -1,4 +1,6 @@
-"""Requests and responses of an emulated vendor, connection faults of a response, and routes by method and path."""
+"""Requests and responses of an emulated vendor, connection faults of a response, and
+routes by method and path.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,13 @@ class Incoming(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Return `PUT /v2/pool/7`, with the query, and at the end the action if it is in a header."""
-        return " ".join(part for part in (self.method, self.target, self.headers.get("x-acs-action", "")) if part)
+        """Return `PUT /v2/pool/7`, with the query, and at the end the
+        action if it is in a header."""
+        return " ".join(
+            part
+            for part in (self.method, self.target, self.headers.get("x-acs-action", ""))
+            if part
+        )
 
     @property
     def path(self) -> str:
@@ -45,8 +52,8 @@ class Incoming(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response. headers: one without a value is not sent, which removes the default Content-Type. cut: bytes omitted
-    at the end although they are announced. hang_up: no response at all."""
+    """A response. headers: one without a value is not sent, which removes the default Content-Type.
+    cut: bytes omitted at the end although they are announced. hang_up: no response at all."""
 
     status: int
     body: bytes
@@ -55,8 +62,11 @@ class Answer(msgspec.Struct, frozen=True):
     hang_up: bool = False
 
 
-def scripted(status: int = 200, body: object = b"", headers: Mapping[str, str] | None = None, cut: int = 0) -> Answer:
-    """Build an answer. body: bytes and text are sent unchanged as plain text, anything else as JSON."""
+def scripted(
+    status: int = 200, body: object = b"", headers: Mapping[str, str] | None = None, cut: int = 0
+) -> Answer:
+    """Build an answer. body: bytes and text are sent unchanged as plain
+    text, anything else as JSON."""
     if isinstance(body, str | bytes):
         raw, kind = body.encode() if isinstance(body, str) else body, "text/plain"
     else:
@@ -81,7 +91,8 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 class VendorRoute(msgspec.Struct, frozen=True):
-    """operation: "" if unknown. action: the permission it needs. ids: from the path, by their names in the table."""
+    """operation: "" if unknown. action: the permission it needs. ids: from the path, by
+    their names in the table."""
 
     operation: str = ""
     action: str = ""
@@ -91,7 +102,8 @@ class VendorRoute(msgspec.Struct, frozen=True):
 class VendorRoutes:
     """Finds the operation of a request.
 
-    paths: (method, path, operation, action); `{name}` in a path stands for an id. value: pattern of an id.
+    paths: (method, path, operation, action); `{name}` in a path stands for an id.
+    value: pattern of an id.
     """
 
     def __init__(self, paths: Iterable[tuple[str, str, str, str]], *, value: str = "[^/]*") -> None:

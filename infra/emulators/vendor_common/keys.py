@@ -1,5 +1,5 @@
-"""What accounts of emulated vendors consist of: access keys, long-lived ones and those of sessions, and an agenda of
-events that are due at a time.
+"""What accounts of emulated vendors consist of: access keys, long-lived ones and those of sessions,
+and an agenda of events that are due at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _Permissions = TypeVar("_Permissions")
 
 @dataclass(slots=True)
 class VendorKey(Generic[_Permissions]):
-    """An access key, or the key of a session if it has a token. permissions: None for all. expires: epoch seconds, the
-    end of a session. active: not revoked."""
+    """An access key, or the key of a session if it has a token. permissions: None for all. expires:
+    epoch seconds, the end of a session. active: not revoked."""
 
     id: str
     secret: str
@@ -43,7 +43,9 @@ class VendorKeyRing(Generic[_Permissions]):
         self.keys: dict[str, VendorKey[_Permissions]] = {}
         self._sessions, self._count = sessions, 0
 
-    def add(self, id_: str, secret: str, permissions: _Permissions | None = None) -> VendorKey[_Permissions]:
+    def add(
+        self, id_: str, secret: str, permissions: _Permissions | None = None
+    ) -> VendorKey[_Permissions]:
         return self._keep(VendorKey(id_, secret, permissions))
 
     def session(self, permissions: _Permissions | None, expires: float) -> VendorKey[_Permissions]:

@@ -1,7 +1,8 @@
-"""Registers machines of an emulated vendor as Nodes of a simulated cluster and removes them; common to all vendors.
+"""Registers machines of an emulated vendor as Nodes of a simulated cluster and removes
+them; common to all vendors.
 
-A vendor has no knowledge of clusters, and a cluster has Nodes of other vendors too, so only Nodes created here are ever
-changed. The vendor's own module defines what a Node contains.
+A vendor has no knowledge of clusters, and a cluster has Nodes of other vendors too, so only Nodes
+created here are ever changed. The vendor's own module defines what a Node contains.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from infra.emulators.vendor_common.dispatcher import VendorAccount
 
 
 class Due(msgspec.Struct, frozen=True):
-    """The Nodes that should exist now. nodes: a Node's name -> a function that creates it. kept: names of Nodes that
-    stay although no group contains their machine."""
+    """The Nodes that should exist now. nodes: a Node's name -> a function that creates it. kept:
+    names of Nodes that stay although no group contains their machine."""
 
     nodes: Mapping[str, Callable[[], KubeObject]]
     kept: Set[str] = frozenset()
 
 
 class VendorNodeRegistration:
-    """Creates and removes the Nodes of one account in one cluster; step() does what is due now. due: epoch seconds ->
-    the Nodes that should exist; called while the account is locked and up to date."""
+    """Creates and removes the Nodes of one account in one cluster; step() does what is
+    due now. due: epoch seconds -> the Nodes that should exist; called while the account
+    is locked and up to date."""
 
-    def __init__(self, account: VendorAccount, store: ObjectStore, due: Callable[[float], Due]) -> None:
+    def __init__(
+        self, account: VendorAccount, store: ObjectStore, due: Callable[[float], Due]
+    ) -> None:
         self._account, self._store, self._due = account, store, due
         self._joined: set[str] = set()
 
@@ -50,7 +54,8 @@ class VendorNodeRegistration:
 
 
 def left(capacity: Mapping[str, str], reserve: Mapping[str, str]) -> dict[str, str]:
-    """Return the allocatable part of a capacity when the kubelet reserves `reserve`; both in a Node's notation."""
+    """Return the allocatable part of a capacity when the kubelet reserves `reserve`;
+    both in a Node's notation."""
     found = dict(capacity)
     for name, amount in reserve.items():
         if name in capacity:
@@ -73,8 +78,9 @@ def kubernetes_node(
     system_id: str = "",
     ip: str = "",
 ) -> KubeObject:
-    """Return the Node that a kubelet registers and the cloud controller has completed. labels, taints: further ones.
-    reserve: part of the capacity that the kubelet reserves. system_id, ip: "" if the Node does not show it."""
+    """Return the Node that a kubelet registers and the cloud controller has completed. labels,
+    taints: further ones. reserve: part of the capacity that the kubelet reserves. system_id, ip: ""
+    if the Node does not show it."""
     common = {
         "kubernetes.io/arch": arch,
         "kubernetes.io/os": "linux",

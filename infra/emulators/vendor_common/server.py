@@ -1,4 +1,6 @@
-"""Serves an emulated vendor in the same process or on a loopback port, over HTTP or TLS; independent of the vendor."""
+"""Serves an emulated vendor in the same process or on a loopback port, over HTTP or TLS;
+independent of the vendor.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def disconnect(host: str) -> None:
         del BoundedAdapter.send
 
 
-def _send(adapter: BoundedAdapter, request: requests.PreparedRequest, *others: Any, **named: Any) -> requests.Response:
+def _send(
+    adapter: BoundedAdapter, request: requests.PreparedRequest, *others: Any, **named: Any
+) -> requests.Response:
     host = urlsplit(str(request.url)).netloc
     if host not in _ANSWERS:
         return HTTPAdapter.send(adapter, request, *others, **named)
@@ -46,7 +50,11 @@ def _send(adapter: BoundedAdapter, request: requests.PreparedRequest, *others: A
     answer = _ANSWERS[host](Incoming(str(request.method), request.path_url, headers, body))
     if answer.hang_up:
         raise requests.exceptions.ConnectionError("the connection was closed")
-    told = {"Content-Type": "application/json;charset=utf-8", **answer.headers, "Content-Length": str(len(answer.body))}
+    told = {
+        "Content-Type": "application/json;charset=utf-8",
+        **answer.headers,
+        "Content-Length": str(len(answer.body)),
+    }
     raw = HTTPResponse(
         io.BytesIO(answer.body[: len(answer.body) - answer.cut]),
         {name: value for name, value in told.items() if value},
@@ -60,7 +68,8 @@ def _send(adapter: BoundedAdapter, request: requests.PreparedRequest, *others: A
 
 _Front = TypeVar("_Front", bound=VendorDispatcher[Any])
 Edit = Callable[[bytes], bytes]
-"""The body of a response with status 200 of the emulated vendor -> the body that is sent instead."""
+"""The body of a response with status 200 of the emulated vendor -> the body that is sent
+instead."""
 
 
 def unchanged(body: bytes) -> bytes:
@@ -77,28 +86,34 @@ class _VendorHandler(QuietHandler):
             self.close_connection = True
             return
         told = {"Content-Type": "application/json;charset=utf-8", **answer.headers}
-        self.send(answer.status, [(name, value) for name, value in told.items() if value], answer.body, answer.cut)
+        self.send(
+            answer.status,
+            [(name, value) for name, value in told.items() if value],
+            answer.body,
+            answer.cut,
+        )
 
 
 Scripted = Answer | Callable[[Incoming], Answer] | VendorFault | None
-"""An answer, or a function that returns it, although the vendor never receives the request; or a fault that the
-vendor's own answer meets; or None for the vendor's own answer."""
+"""An answer, or a function that returns it, although the vendor never receives the request; or a
+fault that the vendor's own answer meets; or None for the vendor's own answer."""
 _PORTS = itertools.cycle(range(1024, 32768))  # below those that the system gives to sockets
 
 
 class VendorServer(Generic[_Front, Logged]):
-    """Serves a front, the API of a vendor. As a context manager it starts on entry and stops on exit; the
-    front's state is kept.
+    """Serves a front, the API of a vendor. As a context manager it starts on entry and stops on
+    exit; the front's state is kept.
 
-    tls: the server's certificate and key, which make `url` an https one. in_process: the program's HTTP client reaches
-    it without a socket, and no other client does. edit: set by tests of responses that no vendor documents. requests:
-    all that arrived.
+    tls: the server's certificate and key, which make `url` an https one. in_process: the program's
+    HTTP client reaches it without a socket, and no other client does. edit: set by tests of
+    responses that no vendor documents. requests: all that arrived.
     """
 
     def __init__(self, front: _Front, *, tls: Pair | None = None, in_process: bool = False) -> None:
         self.front, self._tls, self._in_process = front, tls, in_process
         self.url = ""
-        self.address = "127.0.0.1"  # of this machine; set another one before `start` for clients that refuse loopback
+        # of this machine; set another one before `start` for clients that refuse loopback
+        self.address = "127.0.0.1"
         self.edit: Edit = unchanged
         self.requests: list[Incoming] = []
         self._script: list[tuple[re.Pattern[str], list[Scripted], bool]] = []
@@ -122,8 +137,8 @@ class VendorServer(Generic[_Front, Logged]):
         return list(self.front.log)
 
     def reply(self, on: str, *answers: Scripted, always: bool = False) -> None:
-        """Script the answers to the next requests. on: a pattern of their lines (Incoming.line). always: the last
-        answer is repeated; otherwise each is sent once."""
+        """Script the answers to the next requests. on: a pattern of their lines (Incoming.line).
+        always: the last answer is repeated; otherwise each is sent once."""
         self._script.append((re.compile(on), list(answers), always))
 
     def unscript(self) -> None:
@@ -142,7 +157,9 @@ class VendorServer(Generic[_Front, Logged]):
                     return answer(incoming)
                 break
         made = self.front.served(incoming)
-        return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
+        return (
+            msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
+        )
 
     def start(self, port: int = 0) -> str:
         """Start serving on the address and return the URL. port 0: any free port."""
@@ -158,8 +175,8 @@ class VendorServer(Generic[_Front, Logged]):
         return self.url
 
     def stop(self) -> None:
-        """Stop serving. Raises RuntimeError if the emulator failed on a request, which is an error of the emulator and
-        not of the client."""
+        """Stop serving. Raises RuntimeError if the emulator failed on a request, which is an error
+        of the emulator and not of the client."""
         disconnect(self.host)
         if self._server is not None:
             self._server.stop()
@@ -180,7 +197,8 @@ _Server = TypeVar("_Server", bound=VendorServer[Any, Any])
 
 
 class AttachedAccount(Generic[_Cloud, _Server]):
-    """Base of the vendors' accounts. A subclass sets _cloud and _server when it is attached to a clock."""
+    """Base of the vendors' accounts. A subclass sets _cloud and _server when
+    it is attached to a clock."""
 
     _cloud: _Cloud | None = None
     _server: _Server | None = None

@@ -1,8 +1,9 @@
-"""Random disturbance of one scaling group: the real executor runs over HTTP while users, ESS and the network change
-things.
+"""Random disturbance of one scaling group: the real executor runs over HTTP while users, ESS and
+the network change things.
 
-`run_step` runs each operation to its end. Each step uses a newly built provider; sometimes a step runs twice or its
-outcome is lost with the process. Random events happen between the steps. The invariants are checked after every step.
+`run_step` runs each operation to its end. Each step uses a newly built provider; sometimes a step
+runs twice or its outcome is lost with the process. Random events happen between the steps. The
+invariants are checked after every step.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
-from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
+from infra.emulators.alicloud.models import (
+    GONE_SOON,
+    NO_STOCK,
+    NOT_STARTING,
+    QUOTA,
+    AlicloudDurations,
+)
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.distorted_answers import Liar
@@ -53,9 +60,8 @@ CLASSES = {
 
 
 class Disorder:
-    """One group and a second group that must not change. people: users change the group during the test. lies:
-    probability
-    of an answer that is not as documented."""
+    """One group and a second group that must not change. people: users change the group during the
+    test. lies: probability of an answer that is not as documented."""
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
@@ -69,9 +75,12 @@ class Disorder:
         self.group = self.bench.add_group("g", size=self.dice.randint(1, 5), least=LEAST, most=MOST)
         self.other = self.bench.add_group("other", size=2)
         self.held = self.cloud.groups[self.group]
-        self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 0.0, 90.0)) for _ in range(2))
+        self.held.hook_in, self.held.hook_out = (
+            self.dice.choice((0.0, 0.0, 0.0, 90.0)) for _ in range(2)
+        )
         self.cluster = InMemoryCluster(self.bench.now)
-        self.doomed: set[str] = set()  # machines whose removal was planned, or that disappeared without us
+        # machines whose removal was planned, or that disappeared without us
+        self.doomed: set[str] = set()
         self.lowered = 0  # surplus machines caused by users
         self.number, self.revoked = 0, False
         self.liar = Liar(self.dice, lies)
@@ -86,7 +95,15 @@ class Disorder:
         with self.bench:
             for _ in range(steps):
                 self.dice.choice(
-                    (self.grow, self.grow, self.remove, self.remove, self.discard, self.shrink, self.vanish)
+                    (
+                        self.grow,
+                        self.grow,
+                        self.remove,
+                        self.remove,
+                        self.discard,
+                        self.shrink,
+                        self.vanish,
+                    )
                 )()
                 self.check()
             assert self.people or self.bench.machines(self.other) == neighbour
@@ -99,15 +116,18 @@ class Disorder:
         if seen is None or seen.error or seen.target >= seen.max:
             return
         if self.dice.random() < 0.4:
-            self.cloud.spoil(self.group, self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING)), self.dice.randint(1, 3))
+            self.cloud.spoil(
+                self.group,
+                self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING)),
+                self.dice.randint(1, 3),
+            )
         to_size = min(seen.max, seen.target + self.dice.randint(1, 4))
         operation = self.order(OperationKind.SCALE_UP, seen.target, to_size)
         self.drive(operation)
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
-        # The call sets the desired capacity of such a group, so ESS also replaces machines that had vanished. ESS
-        # raises a
-        # group that is below its own minimum to that minimum.
+        # The call sets the desired capacity of such a group, so ESS also replaces machines that had
+        # vanished. ESS raises a group that is below its own minimum to that minimum.
         most = max(to_size - seen.target, 2 if self.people else 0)
         assert self.held.desired is not None or sum(each.wanted for each in ours) <= most
         assert all(each.grows for each in ours), "a growth that took machines away"
@@ -117,7 +137,9 @@ class Disorder:
         if seen is None:
             return
         there = [
-            each for each in seen.instances if each.node and not each.error and each.state is InstanceState.RUNNING
+            each
+            for each in seen.instances
+            if each.node and not each.error and each.state is InstanceState.RUNNING
         ]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and seen.target - len(chosen) >= seen.min:
@@ -127,7 +149,11 @@ class Disorder:
         seen = self.look()
         if seen is None:
             return
-        broken = [each for each in seen.instances if each.error or (not each.node and self.dice.random() < 0.3)]
+        broken = [
+            each
+            for each in seen.instances
+            if each.error or (not each.node and self.dice.random() < 0.3)
+        ]
         chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
         if chosen:
             self.take(OperationKind.DELETE_INSTANCES, seen, chosen)
@@ -139,13 +165,21 @@ class Disorder:
         if isinstance(outcome, Succeeded):
             kept = {key.removeprefix("kept ") for key in outcome.facts if key.startswith("kept ")}
             self.settle(400.0)
-            assert not {each.handle for each in chosen} & set(self.held.machines) - kept, "said to be removed"
+            assert not {each.handle for each in chosen} & set(self.held.machines) - kept, (
+                "said to be removed"
+            )
 
     def shrink(self) -> None:
         seen = self.look()
         if seen is None or seen.target <= seen.min:
             return
-        self.drive(self.order(OperationKind.DECREASE_TARGET, seen.target, self.dice.randint(seen.min, seen.target - 1)))
+        self.drive(
+            self.order(
+                OperationKind.DECREASE_TARGET,
+                seen.target,
+                self.dice.randint(seen.min, seen.target - 1),
+            )
+        )
 
     def vanish(self) -> None:
         if self.held.machines and self.dice.random() < 0.5:
@@ -173,7 +207,9 @@ class Disorder:
             assert len({instance.id for instance in each.instances}) == len(each.instances)
         return found[self.group]
 
-    def order(self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget) -> Operation:
+    def order(
+        self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget
+    ) -> Operation:
         self.number += 1
         now = self.bench.now()
         return new_operation(
@@ -192,7 +228,9 @@ class Disorder:
 
     def drive(self, operation: Operation) -> Outcome:
         for _ in range(self.dice.randint(0, 4)):
-            self.bench.server.faults.next(self.dice.choice(FAULTS), on=self.dice.choice(("any", "write", "read")))
+            self.bench.server.faults.next(
+                self.dice.choice(FAULTS), on=self.dice.choice(("any", "write", "read"))
+            )
         for _ in range(400):
             self.nodes_as_now()
             if self.people and self.dice.random() < 0.2:
@@ -201,12 +239,17 @@ class Disorder:
                 self.bench.provider(credential="rotated")
                 self.revoked = False
             before = self.held.desired
-            outcome = run_step(operation, StepContext(self.bench.provider, self.cluster, Options()), self.bench.now())
+            outcome = run_step(
+                operation,
+                StepContext(self.bench.provider, self.cluster, Options()),
+                self.bench.now(),
+            )
             self.said.append(repr(outcome))
             self.bounded(operation, before)
             chance = self.dice.random()
             if chance < 0.1:
-                self.settle(self.dice.choice((0.0, 30.0, 120.0)))  # the process died; the message is delivered again
+                # the process died; the message is delivered again
+                self.settle(self.dice.choice((0.0, 30.0, 120.0)))
                 continue
             if not isinstance(outcome, InProgress):
                 self.bench.server.faults.clear()
@@ -240,7 +283,9 @@ class Disorder:
         held, machines = self.held, sorted(self.held.machines)
         one = self.dice.choice(machines) if machines else ""
         deeds: list[Callable[[], object]] = [
-            lambda: held.suspended.symmetric_difference_update({self.dice.choice(("ScaleIn", "ScaleOut"))}),
+            lambda: held.suspended.symmetric_difference_update(
+                {self.dice.choice(("ScaleIn", "ScaleOut"))}
+            ),
             lambda: self.limit(self.dice.randint(held.min, MOST)),
             lambda: setattr(held, "min", self.dice.randint(0, min(2, held.max))),
             lambda: setattr(held, "state", self.dice.choice(("Active", "Active", "Inactive"))),
@@ -264,7 +309,8 @@ class Disorder:
             self.cloud.set_state(machine, state)
 
     def wish(self, desired: int) -> None:
-        """A user sets the desired capacity; instances that ESS then removes count as removed by the user."""
+        """A user sets the desired capacity; instances that ESS then removes
+        count as removed by the user."""
         self.lowered += max(0, len(self.held.machines) - desired)
         self.held.desired = desired
         self.held.check_at = self.bench.now() + self.cloud.times.check
@@ -290,10 +336,16 @@ class Disorder:
         failed = {each.machine.id for each in self.cloud.released if each.machine.fate is not None}
         nobodys = gone - self.doomed - failed
         chosen_by_ess = {
-            name for each in self.held.activities if not each.grows and each.trigger == "Ess" for name in each.machines
+            name
+            for each in self.held.activities
+            if not each.grows and each.trigger == "Ess"
+            for name in each.machines
         }
         ordered = {
-            name for each in self.held.activities if not each.grows and each.trigger != "Ess" for name in each.machines
+            name
+            for each in self.held.activities
+            if not each.grows and each.trigger != "Ess"
+            for name in each.machines
         }
         assert ordered <= self.doomed, f"we had {ordered - self.doomed} removed"
         assert nobodys <= chosen_by_ess, f"nobody planned that {nobodys} should go"
@@ -326,11 +378,18 @@ class Disorder:
             operation = self.order(OperationKind.SCALE_UP, seen.target, seen.target + 1)
             assert isinstance(self.quietly(operation), Succeeded)
             self.settle(1000.0)
-            assert len([each for each in held.machines.values() if each.state not in GONE_SOON]) == before + 1
+            assert (
+                len([each for each in held.machines.values() if each.state not in GONE_SOON])
+                == before + 1
+            )
 
     def quietly(self, operation: Operation) -> Outcome:
         for _ in range(100):
-            outcome = run_step(operation, StepContext(self.bench.provider, self.cluster, Options()), self.bench.now())
+            outcome = run_step(
+                operation,
+                StepContext(self.bench.provider, self.cluster, Options()),
+                self.bench.now(),
+            )
             if not isinstance(outcome, InProgress):
                 return outcome
             operation = operation.with_status(step=outcome.step, data=outcome.data)

@@ -23,7 +23,10 @@ def order(
 ) -> Operation:
     """Builds an operation. handles: the instances to remove."""
     nodes = {node.name for node in bench.nodes()}
-    targets = tuple(RemovalTarget(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
+    targets = tuple(
+        RemovalTarget(each if each in nodes else "", f"cn-hangzhou.{each}", each)
+        for each in handles
+    )
     now = bench.now()
     return new_operation(
         id=op,
@@ -42,8 +45,8 @@ def order(
 
 
 def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
-    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
-    retried after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)

@@ -1,5 +1,5 @@
-"""Loads the vendor's SDK only when a test requests it: importing its packages takes seconds, and the program never uses
-them."""
+"""Loads the vendor's SDK only when a test requests it: importing its packages takes seconds, and
+the program never uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 
 def load(product: str) -> Any:
-    """Returns models, Client, Config, errors, utils and runtime of `ess20220222` or `ecs20140526`."""
+    """Returns models, Client, Config, errors, utils and runtime of
+    `ess20220222` or `ecs20140526`."""
     package = f"alibabacloud_{product}"
     return SimpleNamespace(
         models=import_module(f"{package}.models"),

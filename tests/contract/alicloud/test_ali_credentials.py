@@ -1,4 +1,6 @@
-"""Tests credential sources over HTTP: access key, role by key, role by OIDC token, instance metadata."""
+"""Tests credential sources over HTTP: access key, role by key, role by OIDC
+token, instance metadata.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def actions(bench: AlicloudBench) -> list[str]:
     return [call.action for call in bench.look()]
 
 
-def test_alicloud_access_key_suffices_and_unknown_group_error_names_checks(bench: AlicloudBench) -> None:
+def test_alicloud_access_key_suffices_and_unknown_group_error_names_checks(
+    bench: AlicloudBench,
+) -> None:
     good = bench.add_group("g", size=1)
     bench.bind("asg-unknown", 0, 3)
     groups = {each.id: each for each in bench.provider().observe(bench.nodes()).groups}
@@ -90,7 +94,9 @@ def test_alicloud_oidc_session_is_shared_by_all_passes_of_a_process(bench: Alicl
     assert "AssumeRoleWithOIDC" not in actions(bench)
 
 
-def test_alicloud_oidc_session_is_renewed_early_with_the_current_token(bench: AlicloudBench) -> None:
+def test_alicloud_oidc_session_is_renewed_early_with_the_current_token(
+    bench: AlicloudBench,
+) -> None:
     group = by_oidc(bench)
     seen(bench, group)
     bench.texts["oidc-token"] = "header.second-identity-token.signature"
@@ -140,7 +146,9 @@ def test_alicloud_role_is_assumed_with_a_key_that_it_trusts(bench: AlicloudBench
     assert {call.key.startswith("STS.") for call in calls[1:]} == {True}
 
 
-def test_alicloud_role_that_does_not_trust_the_key_is_a_permission_error(bench: AlicloudBench) -> None:
+def test_alicloud_role_that_does_not_trust_the_key_is_a_permission_error(
+    bench: AlicloudBench,
+) -> None:
     bench.add_group("g", size=1)
     role(bench, "LTAI-SOMEBODY-ELSE")
     bench.settings["roleArn"] = ROLE_ARN
@@ -162,13 +170,18 @@ def test_alicloud_silent_metadata_service_is_abandoned(bench: AlicloudBench) -> 
     bench.add_group("g", size=1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # bound but not listening, so that connections time out
-        bench.settings |= {"credentialsSecret": "", "metadataEndpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        bench.settings |= {
+            "credentialsSecret": "",
+            "metadataEndpoint": f"http://127.0.0.1:{silent.getsockname()[1]}",
+        }
         with pytest.raises(ProviderError):
             bench.provider().observe(())
     assert not bench.calls()
 
 
-def test_alicloud_incomplete_secret_names_missing_key_and_skips_metadata(bench: AlicloudBench) -> None:
+def test_alicloud_incomplete_secret_names_missing_key_and_skips_metadata(
+    bench: AlicloudBench,
+) -> None:
     bench.add_group("g", size=1)
     bench.texts[SECRET] = '{"accessKeyId": "LTAI-HALF-A-KEY-1"}'
     with pytest.raises(ProviderError, match="accessKeySecret"):

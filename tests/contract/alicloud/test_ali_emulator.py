@@ -31,7 +31,10 @@ class AliEmulatorFixture:
         self.actions = AlicloudHandlers(self.cloud)
 
     def call(self, action: str, version: str = NEW, /, **values: object) -> Any:
-        sent = {name.replace("_", "."): str(value) for name, value in {"RegionId": REGION, **values}.items()}
+        sent = {
+            name.replace("_", "."): str(value)
+            for name, value in {"RegionId": REGION, **values}.items()
+        }
         self.cloud.step()
         return self.actions.find(version, action)(Sent(version, sent))
 
@@ -40,7 +43,9 @@ class AliEmulatorFixture:
             self.call(action, version, **values)
         return caught.value.code
 
-    def scale(self, group: AlicloudGroup, value: int, kind: str = "TotalCapacity", **more: object) -> Any:
+    def scale(
+        self, group: AlicloudGroup, value: int, kind: str = "TotalCapacity", **more: object
+    ) -> Any:
         return self.call(
             "ScaleWithAdjustment",
             ScalingGroupId=group.id,
@@ -49,7 +54,9 @@ class AliEmulatorFixture:
             **{"SyncActivity": True, **more},
         )
 
-    def scale_refusal(self, group: AlicloudGroup, value: object, kind: str = "TotalCapacity", **more: object) -> str:
+    def scale_refusal(
+        self, group: AlicloudGroup, value: object, kind: str = "TotalCapacity", **more: object
+    ) -> str:
         return self.refusal(
             "ScaleWithAdjustment",
             ScalingGroupId=group.id,
@@ -68,7 +75,9 @@ def bed() -> AliEmulatorFixture:
     return AliEmulatorFixture()
 
 
-def test_ess_emulator_retries_after_a_failed_activity_with_same_desired_number(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_retries_after_a_failed_activity_with_same_desired_number(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NO_STOCK, 2)
     bed.scale(group, 2)
@@ -81,7 +90,9 @@ def test_ess_emulator_retries_after_a_failed_activity_with_same_desired_number(b
     assert group.count("InService") == 2
 
 
-def test_ess_emulator_applies_a_changed_desired_number_at_its_next_check(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_applies_a_changed_desired_number_at_its_next_check(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=3)
     oldest = next(iter(group.machines))
     assert bed.scale(group, 2, SyncActivity=False) == {"ActivityType": "CapacityChange"}
@@ -107,7 +118,8 @@ def test_ess_emulator_clamps_values_beyond_the_bounds_silently(bed: AliEmulatorF
 def test_ess_emulator_lower_absolute_number_removes_only_unprotected_machines(
     bed: AliEmulatorFixture,
 ) -> None:
-    """An absolute size below the current number removes machines; this is why upstream's count is dangerous."""
+    """An absolute size below the current number removes machines; this is why
+    upstream's count is dangerous."""
     group = bed.cloud.add_group("g", size=3, desired=False)
     first, second, third = group.machines
     bed.cloud.set_state(first, "Protected")
@@ -146,7 +158,9 @@ def test_ess_emulator_accepts_a_refused_token_again(bed: AliEmulatorFixture) -> 
         ("TotalCapacity", "many"),
     ],
 )
-def test_ess_emulator_refuses_numbers_out_of_range(bed: AliEmulatorFixture, kind: str, value: object) -> None:
+def test_ess_emulator_refuses_numbers_out_of_range(
+    bed: AliEmulatorFixture, kind: str, value: object
+) -> None:
     assert bed.scale_refusal(bed.cloud.add_group("g", most=2000), value, kind) == "InvalidParameter"
 
 
@@ -165,31 +179,44 @@ def test_ess_emulator_disabled_group_refuses_orders(bed: AliEmulatorFixture, sta
         group.state = state
     assert bed.scale_refusal(group, 2) == "IncorrectScalingGroupStatus"
     assert (
-        bed.refusal("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)))
+        bed.refusal(
+            "RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines))
+        )
         == "IncorrectScalingGroupStatus"
     )
 
 
-def test_ess_emulator_suspended_process_rejects_the_activity_not_the_call(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_suspended_process_rejects_the_activity_not_the_call(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=1)
     group.suspended.add("ScaleOut")
     made = bed.scale(group, 2)
-    found = bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])["ScalingActivities"]
+    found = bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])[
+        "ScalingActivities"
+    ]
     assert [each["StatusCode"] for each in found] == ["Rejected"]
     assert group.total == 1
 
 
-def test_ess_emulator_machine_that_fails_to_start_is_listed_then_vanishes(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_machine_that_fails_to_start_is_listed_then_vanishes(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NOT_STARTING)
     bed.scale(group, 1)
     assert group.count("Pending") == 1
     bed.after(40.0)
     assert not group.machines
-    assert (group.activities[-1].status, group.activities[-1].problems) == ("Failed", [NOT_STARTING])
+    assert (group.activities[-1].status, group.activities[-1].problems) == (
+        "Failed",
+        [NOT_STARTING],
+    )
 
 
-def test_ess_emulator_stock_decreases_and_returns_with_released_machines(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_stock_decreases_and_returns_with_released_machines(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g")
     place = ("ecs.g7.xlarge", "cn-hangzhou-i")
     bed.cloud.stock[place] = 1
@@ -201,7 +228,9 @@ def test_ess_emulator_stock_decreases_and_returns_with_released_machines(bed: Al
     assert bed.cloud.stock[place] == 1
 
 
-def test_ess_emulator_manually_attached_instances_are_only_detached(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_manually_attached_instances_are_only_detached(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=0, desired=False)
     (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=attached)
@@ -209,22 +238,34 @@ def test_ess_emulator_manually_attached_instances_are_only_detached(bed: AliEmul
     assert [(each.machine.id, each.kept) for each in bed.cloud.released] == [(attached, True)]
 
 
-def test_ess_emulator_economical_mode_keeps_stopped_machines_uncounted(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_economical_mode_keeps_stopped_machines_uncounted(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=2, desired=False)
     first = next(iter(group.machines))
-    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
+    bed.call(
+        "RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle"
+    )
     bed.after(20.0)
     assert group.machines[first].state == "Stopped"
     reported = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
-    assert (reported["TotalCapacity"], reported["TotalInstanceCount"], reported["StoppedCapacity"]) == (1, 2, 1)
+    assert (
+        reported["TotalCapacity"],
+        reported["TotalInstanceCount"],
+        reported["StoppedCapacity"],
+    ) == (1, 2, 1)
 
 
-def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=3)
     first, second, _ = group.machines
     bed.cloud.set_state(second, "Protected")
     ids = {"InstanceIds_1": first, "InstanceIds_2": second, "InstanceIds_3": "i-unknown"}
-    assert bed.refusal("RemoveInstances", ScalingGroupId=group.id, **ids) == "IncorrectInstanceStatus"
+    assert (
+        bed.refusal("RemoveInstances", ScalingGroupId=group.id, **ids) == "IncorrectInstanceStatus"
+    )
     made = bed.call("RemoveInstances", ScalingGroupId=group.id, IgnoreInvalidInstance="true", **ids)
     assert [each["Code"] for each in made["IgnoredInstances"]] == [
         "IncorrectInstanceStatus",
@@ -234,7 +275,9 @@ def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(bed: AliEm
     assert (group.activities[-1].status, group.desired) == ("Warning", 2)
 
 
-def test_ess_emulator_replaces_removals_that_keep_the_desired_number(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_replaces_removals_that_keep_the_desired_number(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=2)
     bed.call(
         "RemoveInstances",
@@ -250,7 +293,11 @@ def test_ess_emulator_replaces_removals_that_keep_the_desired_number(bed: AliEmu
 
 @pytest.mark.parametrize(
     ("action", "most"),
-    [("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)],
+    [
+        ("DescribeScalingGroups", 50),
+        ("DescribeScalingConfigurations", 50),
+        ("DescribeScalingInstances", 100),
+    ],
 )
 def test_ess_emulator_limits_page_sizes(bed: AliEmulatorFixture, action: str, most: int) -> None:
     assert bed.call(action, PageSize=most)["PageSize"] == most
@@ -260,7 +307,9 @@ def test_ess_emulator_limits_page_sizes(bed: AliEmulatorFixture, action: str, mo
     assert bed.refusal(action, PageNumber=0) == "InvalidParameter"
 
 
-def test_ess_emulator_limits_id_counts_and_names_them_per_api_version(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_limits_id_counts_and_names_them_per_api_version(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=3)
     many = {f"ScalingGroupIds_{number}": "asg-x" for number in range(1, 22)}
     assert bed.refusal("DescribeScalingGroups", **many) == "InvalidParameter"
@@ -276,13 +325,22 @@ def test_ess_emulator_lists_activities_by_group_or_id_newest_first(bed: AliEmula
         bed.scale(group, size)
         bed.after(40.0)
     found = bed.call("DescribeScalingActivities", ScalingGroupId=group.id)["ScalingActivities"]
-    assert [each["ScalingActivityId"] for each in found] == [each.id for each in reversed(group.activities)]
+    assert [each["ScalingActivityId"] for each in found] == [
+        each.id for each in reversed(group.activities)
+    ]
     assert bed.refusal("DescribeScalingActivities") == "InvalidParameter"
     assert (
-        bed.refusal("DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1")
+        bed.refusal(
+            "DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1"
+        )
         == "InvalidParameter"
     )
-    assert bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")["TotalCount"] == 0
+    assert (
+        bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")[
+            "TotalCount"
+        ]
+        == 0
+    )
 
 
 def test_ess_emulator_knows_no_other_region_or_api(bed: AliEmulatorFixture) -> None:
@@ -300,14 +358,25 @@ def test_ess_emulator_instance_lists_lag_but_activities_do_not(bed: AliEmulatorF
     seen = []
     for _ in range(4):
         seen.append(bed.call("DescribeScalingInstances", ScalingGroupId=group.id)["TotalCount"])
-        assert bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])["TotalCount"] == 1
+        assert (
+            bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])[
+                "TotalCount"
+            ]
+            == 1
+        )
         bed.after(5.0)
     assert seen == [0, 0, 2, 2]
 
 
-def test_ess_emulator_removal_of_absent_instances_is_refused_or_ignored(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_removal_of_absent_instances_is_refused_or_ignored(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=1)
-    nothing = {"ScalingGroupId": group.id, "InstanceIds_1": "i-unknown", "IgnoreInvalidInstance": "true"}
+    nothing = {
+        "ScalingGroupId": group.id,
+        "InstanceIds_1": "i-unknown",
+        "IgnoreInvalidInstance": "true",
+    }
     assert bed.refusal("RemoveInstances", **nothing) == "InvalidInstanceId.NotFound"
     bed.cloud.takes_empty_removals = True
     made = bed.call("RemoveInstances", **nothing)
@@ -326,7 +395,11 @@ def test_ess_emulator_throttled_calls_state_when_to_retry() -> None:
     throttle.count("B")
     with pytest.raises(VendorRefusedError) as caught:
         throttle.count("A")
-    assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("Throttling.User", 400, 6000)
+    assert (caught.value.code, caught.value.status, caught.value.retry_after) == (
+        "Throttling.User",
+        400,
+        6000,
+    )
     clock.advance(6.0)
     throttle.count("A")
 
@@ -339,7 +412,8 @@ def test_ess_emulator_bounds_session_lengths_and_serves_metadata_both_ways() -> 
 
     def sts(seconds: str, token: str = "token") -> dict[str, Any]:
         query = (
-            "/?Action=AssumeRoleWithOIDC&Version=2015-04-01&RoleSessionName=s&RoleArn=acs:ram::1:role/r"
+            "/?Action=AssumeRoleWithOIDC&Version=2015-04-01&RoleSessionName=s&RoleArn=acs:ram::1:"
+            "role/r"
             f"&OIDCProviderArn=provider&OIDCToken={token}&DurationSeconds={seconds}"
         )
         made: dict[str, Any] = json.loads(front.handle(Incoming("POST", query, {})).body)
@@ -362,27 +436,39 @@ def test_ess_emulator_refuses_unsigned_calls_in_the_vendor_format() -> None:
         Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"})
     )
     body = json.loads(answer.body)
-    assert (answer.status, body["Code"], body["HostId"]) == (400, "IncompleteSignature", "ess.local")
+    assert (answer.status, body["Code"], body["HostId"]) == (
+        400,
+        "IncompleteSignature",
+        "ess.local",
+    )
     assert {"RequestId", "Message", "Recommend"} <= body.keys()
 
 
-def test_ess_emulator_grows_a_group_whose_desired_number_was_modified(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_grows_a_group_whose_desired_number_was_modified(
+    bed: AliEmulatorFixture,
+) -> None:
     group = bed.cloud.add_group("g", size=1, most=5)
     for _ in range(2):  # a repeated request changes nothing
         bed.call("ModifyScalingGroup", ScalingGroupId=group.id, DesiredCapacity=3)
         bed.after(1.0)
-    assert [(each.trigger, each.wanted, each.metadata) for each in group.activities] == [("Ess", 2, "")]
+    assert [(each.trigger, each.wanted, each.metadata) for each in group.activities] == [
+        ("Ess", 2, "")
+    ]
     bed.after(40.0)
     assert (group.desired, group.total) == (3, 3)
 
 
 @pytest.mark.parametrize(
-    ("size", "code"), [(6, "InvalidParameter"), ("x", "InvalidParameter"), ("", "MissingDesiredCapacity")]
+    ("size", "code"),
+    [(6, "InvalidParameter"), ("x", "InvalidParameter"), ("", "MissingDesiredCapacity")],
 )
 def test_ess_emulator_refuses_a_desired_number_outside_the_bounds(size: object, code: str) -> None:
     bed = AliEmulatorFixture()
     group = bed.cloud.add_group("g", size=1, most=5)
     assert bed.refusal("ModifyScalingGroup", ScalingGroupId=group.id, DesiredCapacity=size) == code
     without = bed.cloud.add_group("without", size=1, most=5, desired=False)
-    assert bed.refusal("ModifyScalingGroup", ScalingGroupId=without.id, DesiredCapacity=2) == "InvalidParameter"
+    assert (
+        bed.refusal("ModifyScalingGroup", ScalingGroupId=without.id, DesiredCapacity=2)
+        == "InvalidParameter"
+    )
     assert (group.desired, without.desired) == (1, None)

@@ -1,5 +1,5 @@
-"""A complete simulated world with an Alibaba Cloud account: machines are bought, join, run pods, and are removed
-again."""
+"""A complete simulated world with an Alibaba Cloud account: machines are bought, join, run
+pods, and are removed again."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ class AliWorldFixture:
 
     def __init__(self, world: LocalWorld, account: AlicloudAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
-        self.first, self.second = (self.cloud.add_group(name, most=4) for name in ("first", "second"))
+        self.first, self.second = (
+            self.cloud.add_group(name, most=4) for name in ("first", "second")
+        )
         world.apply_policy(
             POLICY.format(
                 name=world.name,
                 kubeconfig=world.kubeconfig_secret,
                 settings=account.settings(),
                 groups="\n".join(
-                    self._entry(group, priority) for group, priority in ((self.first, 9), (self.second, 1))
+                    self._entry(group, priority)
+                    for group, priority in ((self.first, 9), (self.second, 1))
                 ),
             )
         )
@@ -62,7 +65,9 @@ def bed(request: pytest.FixtureRequest) -> Iterator[AliWorldFixture]:
         yield AliWorldFixture(world, account)
 
 
-def test_alicloud_world_stockout_buys_second_choice_and_scales_down_again(bed: AliWorldFixture) -> None:
+def test_alicloud_world_stockout_buys_second_choice_and_scales_down_again(
+    bed: AliWorldFixture,
+) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil(bed.first.id, NO_STOCK, 4)
     world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
@@ -76,7 +81,9 @@ def test_alicloud_world_stockout_buys_second_choice_and_scales_down_again(bed: A
     assert bed.first.desired == 0  # a machine that was never created is not awaited
     deployment = world.kube.peek("deployments", "web", "default", "apps")
     assert deployment is not None
-    world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+    world.kube.update(
+        "deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps"
+    )
     world.step_until(lambda: not cloud.machines(), limit=1800.0)
     world.step(60.0)
     assert set(world.nodes()) == {"system"}

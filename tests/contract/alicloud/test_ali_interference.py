@@ -1,5 +1,5 @@
-"""Whatever users, ESS and the network do, only planned machines are bought, only named ones are removed, and every
-operation ends.
+"""Whatever users, ESS and the network do, only planned machines are bought, only named ones are
+removed, and every operation ends.
 
 disorder.py describes the events and the checks after every step.
 """

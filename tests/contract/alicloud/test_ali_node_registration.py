@@ -1,4 +1,6 @@
-"""Tests how the account's instances become Nodes of a simulated cluster, and which Nodes stay untouched."""
+"""Tests how the account's instances become Nodes of a simulated cluster, and
+which Nodes stay untouched.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,11 @@ import pytest
 
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.mutations import AlicloudMutations, Removal
-from infra.emulators.alicloud.node_registration import TAG, AlicloudNodeRegistration, AlicloudRegistrationOptions
+from infra.emulators.alicloud.node_registration import (
+    TAG,
+    AlicloudNodeRegistration,
+    AlicloudRegistrationOptions,
+)
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject
@@ -50,19 +56,29 @@ def test_alicloud_running_instance_becomes_a_ready_node_after_a_delay() -> None:
 
 
 def test_alicloud_node_labels_capacity_and_taints_match_machine_and_pool() -> None:
-    bed = AliJoiningFixture(AlicloudRegistrationOptions(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
+    bed = AliJoiningFixture(
+        AlicloudRegistrationOptions(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"})
+    )
     group = bed.cloud.add_group(
         "gpu",
         size=1,
         types=("ecs.gn6i-c4g1.xlarge",),
         zones=("cn-hangzhou-k",),
-        tags={f"{TAG}label/team": "vision", f"{TAG}taint/dedicated": "gpu:NoSchedule", "owner": "nobody"},
+        tags={
+            f"{TAG}label/team": "vision",
+            f"{TAG}taint/dedicated": "gpu:NoSchedule",
+            "owner": "nobody",
+        },
     )
     bed.after(0.0)
     ((name, node),) = bed.nodes().items()
     labels = node["metadata"]["labels"]
     assert node["spec"]["providerID"] == f"alicloud://cn-hangzhou.{name}"
-    assert (labels["topology.kubernetes.io/zone"], labels["kubernetes.io/arch"], labels["team"]) == (
+    assert (
+        labels["topology.kubernetes.io/zone"],
+        labels["kubernetes.io/arch"],
+        labels["team"],
+    ) == (
         "cn-hangzhou-k",
         "amd64",
         "vision",
@@ -71,7 +87,10 @@ def test_alicloud_node_labels_capacity_and_taints_match_machine_and_pool() -> No
     assert "owner" not in labels
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert node["status"]["capacity"]["nvidia.com/gpu"] == "1"
-    assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == ("4", "3900m")
+    assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == (
+        "4",
+        "3900m",
+    )
     assert node["status"]["allocatable"]["memory"] == f"{14 * 2**20}Ki"
     assert group.machines[name].type == "ecs.gn6i-c4g1.xlarge"
 
@@ -87,7 +106,9 @@ def test_alicloud_arm_machine_becomes_an_arm_node() -> None:
 @pytest.mark.parametrize("how", ["vanish", "delete"])
 def test_alicloud_only_the_node_of_a_released_instance_is_deleted(how: str) -> None:
     bed = AliJoiningFixture()
-    bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
+    bed.store.create(
+        "nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}}
+    )
     group = bed.cloud.add_group("g", size=2)
     bed.after(0.0)
     first, second = group.machines

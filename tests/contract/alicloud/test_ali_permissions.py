@@ -1,5 +1,5 @@
-"""The RAM policy in infra/alicloud lists exactly the actions that the provider uses, and it suffices for all of
-them."""
+"""The RAM policy in infra/alicloud lists exactly the actions that the provider uses, and it
+suffices for all of them."""
 
 from __future__ import annotations
 
@@ -63,8 +63,11 @@ def actions(held: Policy) -> set[str]:
 
 
 def whole_policy() -> Policy:
-    """Returns the policy of all functions: that of every key, and that of keys which may restart instances."""
-    return Policy((*policy("ram-policy.json").statements, *policy("ram-policy-restart.json").statements))
+    """Returns the policy of all functions: that of every key, and that of keys
+    which may restart instances."""
+    return Policy(
+        (*policy("ram-policy.json").statements, *policy("ram-policy-restart.json").statements)
+    )
 
 
 @pytest.fixture
@@ -88,33 +91,55 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     assert not seen(bench, template.id).template_error
     assert seen(bench, group).price
     assert seen(bench, spot).interruption_rate
-    assert not [gap for gap in bench.provider().observe(bench.nodes()).gaps if gap.kind == "Interruption"]
+    assert not [
+        gap for gap in bench.provider().observe(bench.nodes()).gaps if gap.kind == "Interruption"
+    ]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")),
+        Succeeded,
     )
     bench.cloud.spoil(group, NO_STOCK, 1)
-    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")),
+        Failed,
+    )
     broken = [each.handle for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 3, *broken, op="c-0123456789abcdef")),
+        drive(
+            bench,
+            order(
+                bench, OperationKind.DELETE_INSTANCES, group, 4, 3, *broken, op="c-0123456789abcdef"
+            ),
+        ),
         Succeeded,
     )
     first = bench.machines(group)[0]
-    operation = order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="d-0123456789abcdef")
+    operation = order(
+        bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="d-0123456789abcdef"
+    )
     assert bench.provider().cancel_delete(operation)
     assert isinstance(drive(bench, operation), Succeeded)
     bench.cloud.groups[group].desired = 4
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2, op="e-0123456789abcdef")), Succeeded
+        drive(
+            bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2, op="e-0123456789abcdef")
+        ),
+        Succeeded,
     )
     (first,) = bench.machines(spot)
     assert isinstance(
-        drive(bench, order(bench, OperationKind.RESTART_NODE, spot, 1, 1, first, op="f-0123456789abcdef")), Succeeded
+        drive(
+            bench,
+            order(bench, OperationKind.RESTART_NODE, spot, 1, 1, first, op="f-0123456789abcdef"),
+        ),
+        Succeeded,
     )
     return bench.look()
 
 
-def test_alicloud_ram_policy_lists_exactly_the_used_actions_and_suffices(bench: AlicloudBench) -> None:
+def test_alicloud_ram_policy_lists_exactly_the_used_actions_and_suffices(
+    bench: AlicloudBench,
+) -> None:
     calls = everything(bench)
     assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
     assert {call.permission for call in calls} == actions(whole_policy())
@@ -122,16 +147,24 @@ def test_alicloud_ram_policy_lists_exactly_the_used_actions_and_suffices(bench: 
 
 
 @pytest.mark.parametrize("missing", sorted(actions(whole_policy())))
-def test_alicloud_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
+def test_alicloud_each_action_of_the_ram_policy_is_needed(
+    bench: AlicloudBench, missing: str
+) -> None:
     held = whole_policy()
     fewer = tuple(
-        msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
+        msgspec.structs.replace(
+            each, actions=tuple(name for name in each.actions if name != missing)
+        )
         for each in held.statements
     )
     bench.server.ring.keys[bench.key_id].permissions = Policy(fewer)
     with pytest.raises((AssertionError, Unauthorized)):
         everything(bench)
-    assert [call for call in bench.server.log if call.permission == missing and call.code == "Forbidden.RAM"]
+    assert [
+        call
+        for call in bench.server.log
+        if call.permission == missing and call.code == "Forbidden.RAM"
+    ]
 
 
 def test_alicloud_ram_policy_limits_changes_to_selectable_scaling_groups() -> None:
@@ -153,7 +186,9 @@ def test_alicloud_restarts_are_permitted_by_a_policy_of_their_own() -> None:
     )
 
 
-def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(bench: AlicloudBench) -> None:
+def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(
+    bench: AlicloudBench,
+) -> None:
     key = bench.server.ring.keys[bench.key_id]
     key.permissions = policy("assume-role-policy.json")
     bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), whole_policy())
@@ -163,7 +198,9 @@ def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(bench: A
     assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("trust-access-key.json", "RAM"), ("trust-oidc.json", "Federated")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("trust-access-key.json", "RAM"), ("trust-oidc.json", "Federated")]
+)
 def test_alicloud_trust_policy_examples_name_exactly_one_principal(name: str, kind: str) -> None:
     document = json.loads((FOLDER / name).read_text())
     [statement] = document["Statement"]
@@ -176,7 +213,8 @@ def test_alicloud_trust_policy_examples_name_exactly_one_principal(name: str, ki
 
 @pytest.fixture
 def upstream(bench: AlicloudBench) -> AlicloudBench:
-    """A bench whose key has the rights that Cluster Autoscaler's documentation lists, and no others."""
+    """A bench whose key has the rights that Cluster Autoscaler's
+    documentation lists, and no others."""
     bench.server.ring.keys[bench.key_id].permissions = read_policy(UPSTREAM)
     return bench
 
@@ -186,13 +224,17 @@ def changes(bench: AlicloudBench) -> list[str]:
     return [call.action for call in bench.server.log if call.writes and not call.code]
 
 
-def test_alicloud_upstreams_ram_policy_suffices_to_grow_and_to_shrink_a_group(upstream: AlicloudBench) -> None:
+def test_alicloud_upstreams_ram_policy_suffices_to_grow_and_to_shrink_a_group(
+    upstream: AlicloudBench,
+) -> None:
     bench = upstream
     group = bench.add_group("g", size=1)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4)), Succeeded)
     assert (bench.target(group), len(bench.machines(group))) == (4, 4)
     first = bench.machines(group)[0]
-    operation = order(bench, OperationKind.DELETE_NODES, group, 4, 3, first, op="d-0123456789abcdef")
+    operation = order(
+        bench, OperationKind.DELETE_NODES, group, 4, 3, first, op="d-0123456789abcdef"
+    )
     assert bench.provider().cancel_delete(operation)
     assert isinstance(drive(bench, operation), Succeeded)
     assert (bench.target(group), len(bench.machines(group))) == (3, 3)
@@ -204,25 +246,32 @@ def test_alicloud_upstreams_ram_policy_suffices_to_grow_and_to_shrink_a_group(up
     assert (bench.target(group), len(bench.machines(group))) == (3, 3)
 
 
-def test_alicloud_growth_without_ids_is_not_repeated_by_killed_functions(upstream: AlicloudBench) -> None:
+def test_alicloud_growth_without_ids_is_not_repeated_by_killed_functions(
+    upstream: AlicloudBench,
+) -> None:
     bench = upstream
     group = bench.add_group("g", size=1)
     operation = order(bench, OperationKind.SCALE_UP, group, 1, 3)
     first = ask(bench.provider(), operation)
     assert isinstance(first, InProgress)
-    assert isinstance(ask(bench.provider(), operation), Succeeded)  # the first answer was lost with its function
+    # the first answer was lost with its function
+    assert isinstance(ask(bench.provider(), operation), Succeeded)
     bench.settle(5.0)
     for _ in range(3):  # each message twice, with the data of the first attempt or without them
         ask(bench.provider(), operation.with_status(step=first.step, data=first.data))
         ask(bench.provider(), operation)
         bench.settle(20.0)
-    assert isinstance(drive(bench, operation.with_status(step=first.step, data=first.data)), Succeeded)
+    assert isinstance(
+        drive(bench, operation.with_status(step=first.step, data=first.data)), Succeeded
+    )
     bench.settle(100_000.0)
     assert (bench.target(group), len(bench.machines(group))) == (3, 3)
     assert [each.wanted for each in bench.cloud.groups[group].activities] == [2]
 
 
-def test_alicloud_lost_answer_of_a_changed_number_buys_nothing_twice(upstream: AlicloudBench) -> None:
+def test_alicloud_lost_answer_of_a_changed_number_buys_nothing_twice(
+    upstream: AlicloudBench,
+) -> None:
     bench = upstream
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="ModifyScalingGroup")
@@ -246,7 +295,9 @@ def test_alicloud_failed_growth_with_upstreams_rights_takes_its_number_back(chec
         assert (bench.target(group), len(bench.machines(group))) == (1, 1)
 
 
-def test_alicloud_partly_failed_growth_with_upstreams_rights_keeps_what_came(upstream: AlicloudBench) -> None:
+def test_alicloud_partly_failed_growth_with_upstreams_rights_keeps_what_came(
+    upstream: AlicloudBench,
+) -> None:
     bench = upstream
     group = bench.add_group("g", size=1)
     bench.cloud.spoil(group, NO_STOCK, 1)
@@ -284,7 +335,9 @@ def test_alicloud_group_without_a_desired_number_names_the_right_that_it_needs()
 
 def test_doctor_names_the_rights_that_a_key_of_upstream_lacks(bench: AlicloudBench) -> None:
     context = DoctorContext(
-        policy=OutscalerPolicy(name="prod", providers={"alicloud": {}}), clock=bench.now, read_secret=lambda name: name
+        policy=OutscalerPolicy(name="prod", providers={"alicloud": {}}),
+        clock=bench.now,
+        read_secret=lambda name: name,
     )
     (finding,) = check_permissions(context)
     assert "ess:ScaleWithAdjustment" in finding.fix

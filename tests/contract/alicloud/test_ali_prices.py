@@ -1,4 +1,6 @@
-"""Prices of Alibaba Cloud by DescribePrice: what is asked, what is stated, and that no trouble with it fails a pass."""
+"""Prices of Alibaba Cloud by DescribePrice: what is asked, what is stated, and that no
+trouble with it fails a pass.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ def test_alicloud_price_is_the_instances_without_its_disk(bench: AlicloudBench) 
     assert stated(group) == (0.9, "CNY", False)
     assert (group.priced_at, group.billed_per, group.price_error) == (START, 1.0, "")
     (call,) = asked(bench)
-    wanted = {"ResourceType": "instance", "InstanceType": "ecs.g7.xlarge", "PriceUnit": "Hour", "Period": "1"}
+    wanted = {
+        "ResourceType": "instance",
+        "InstanceType": "ecs.g7.xlarge",
+        "PriceUnit": "Hour",
+        "Period": "1",
+    }
     assert call.items() >= wanted.items()
     assert "SpotStrategy" not in call
     assert "ZoneId" not in call
@@ -71,8 +78,15 @@ def test_alicloud_preemptible_group_without_a_zone_has_no_price(bench: AlicloudB
     assert asked(bench) == []
 
 
-def test_alicloud_preemptible_group_has_the_highest_price_of_its_zones(bench: AlicloudBench) -> None:
-    name = group_of(bench, size=1, spot="SpotAsPriceGo", zones=("cn-hangzhou-i", "cn-hangzhou-h", "cn-hangzhou-g"))
+def test_alicloud_preemptible_group_has_the_highest_price_of_its_zones(
+    bench: AlicloudBench,
+) -> None:
+    name = group_of(
+        bench,
+        size=1,
+        spot="SpotAsPriceGo",
+        zones=("cn-hangzhou-i", "cn-hangzhou-h", "cn-hangzhou-g"),
+    )
     bench.cloud.add_machines(name, 1, zone="cn-hangzhou-h")
     bench.cloud.prices["ecs.g7.xlarge"] = 1.0
     bench.cloud.spot_prices["ecs.g7.xlarge", "cn-hangzhou-h"] = 0.3
@@ -80,7 +94,9 @@ def test_alicloud_preemptible_group_has_the_highest_price_of_its_zones(bench: Al
     assert sorted(call["ZoneId"] for call in asked(bench)) == ["cn-hangzhou-h", "cn-hangzhou-i"]
 
 
-def test_alicloud_preemptible_group_with_one_unknown_price_of_a_zone_has_none(bench: AlicloudBench) -> None:
+def test_alicloud_preemptible_group_with_one_unknown_price_of_a_zone_has_none(
+    bench: AlicloudBench,
+) -> None:
     name = group_of(bench, size=1, spot="SpotAsPriceGo", zones=("cn-hangzhou-i", "cn-hangzhou-h"))
     bench.cloud.add_machines(name, 1, zone="cn-hangzhou-h")
     bench.cloud.spot_prices["ecs.g7.xlarge", "cn-hangzhou-h"] = 0.0
@@ -89,9 +105,16 @@ def test_alicloud_preemptible_group_with_one_unknown_price_of_a_zone_has_none(be
     assert "states no price" in group.price_error
 
 
-def test_alicloud_group_of_several_types_has_the_price_of_the_smallest(bench: AlicloudBench) -> None:
+def test_alicloud_group_of_several_types_has_the_price_of_the_smallest(
+    bench: AlicloudBench,
+) -> None:
     bench.cloud.prices |= {"ecs.g7.2xlarge": 2.0, "ecs.g6.large": 0.5, "ecs.g7.xlarge": 1.0}
-    assert seen(bench, group_of(bench, types=("ecs.g7.2xlarge", "ecs.g6.large", "ecs.g7.xlarge"))).price == 0.5
+    assert (
+        seen(
+            bench, group_of(bench, types=("ecs.g7.2xlarge", "ecs.g6.large", "ecs.g7.xlarge"))
+        ).price
+        == 0.5
+    )
 
 
 def test_alicloud_price_is_asked_again_after_six_hours(bench: AlicloudBench) -> None:
@@ -116,23 +139,32 @@ def test_alicloud_old_price_counts_while_the_api_fails(bench: AlicloudBench) -> 
     group = seen(bench, name)
     assert (group.price, group.priced_at) == (before.price, START)
     assert seen(bench, name).price == before.price
-    assert len(asked(bench)) == 2, "one call of each reading: the failure is remembered for ten minutes"
+    assert len(asked(bench)) == 2, (
+        "one call of each reading: the failure is remembered for ten minutes"
+    )
     bench.clock.advance(8 * 24 * HOUR)
     group = seen(bench, name)
     assert group.price == 0.0
     assert "prices could not be read: Transient" in group.price_error
 
 
-def test_alicloud_key_without_the_permission_reads_everything_but_prices(bench: AlicloudBench) -> None:
+def test_alicloud_key_without_the_permission_reads_everything_but_prices(
+    bench: AlicloudBench,
+) -> None:
     bench.shared_cache = MemoryCache(bench.clock)
-    names = [bench.add_group(f"g{number}", size=1, instance_type=kind) for number, kind in enumerate(bench.cloud.types)]
-    text = (FOLDER / "ram-policy.json").read_text().replace("ecs:DescribePrice", "ecs:DescribeRegions")
+    names = [
+        bench.add_group(f"g{number}", size=1, instance_type=kind)
+        for number, kind in enumerate(bench.cloud.types)
+    ]
+    text = (
+        (FOLDER / "ram-policy.json").read_text().replace("ecs:DescribePrice", "ecs:DescribeRegions")
+    )
     bench.server.ring.keys[bench.key_id].permissions = read_policy(text)
     observed = [bench.provider().observe(bench.nodes()) for _ in range(3)]
     for seen_at in observed:
-        assert [(group.error, group.template_error, group.price) for group in seen_at.groups] == [("", "", 0.0)] * len(
-            names
-        )
+        assert [(group.error, group.template_error, group.price) for group in seen_at.groups] == [
+            ("", "", 0.0)
+        ] * len(names)
         assert all("it needs ecs:DescribePrice" in group.price_error for group in seen_at.groups)
         (gap,) = seen_at.gaps
         assert gap.kind == "Price"
@@ -161,12 +193,17 @@ def test_alicloud_slow_price_api_costs_a_pass_five_seconds(bench: AlicloudBench)
     observed = bench.provider().observe(bench.nodes())
     assert len(asked(bench)) == 3
     assert [bool(group.price) for group in observed.groups].count(True) == 3
-    assert {group.price_error for group in observed.groups} == {"", "its price is read in a later pass"}
+    assert {group.price_error for group in observed.groups} == {
+        "",
+        "its price is read in a later pass",
+    }
     assert observed.gaps == ()
 
 
 @pytest.mark.parametrize("fault", [*VendorFault])
-def test_alicloud_failing_price_call_fails_nothing_else(bench: AlicloudBench, fault: VendorFault) -> None:
+def test_alicloud_failing_price_call_fails_nothing_else(
+    bench: AlicloudBench, fault: VendorFault
+) -> None:
     name = bench.add_group("g", size=2)
     bench.server.faults.next(fault, on="DescribePrice", times=-1)
     group = seen(bench, name)
@@ -187,7 +224,12 @@ def price(amount: Any, currency: Any = "CNY", **more: Any) -> Any:
         pytest.param(price(0.5, " cny "), 0.5, id="currency-in-small-letters"),
         pytest.param(price(0.5, DetailInfos={"DetailInfo": []}), 0.5, id="no-parts"),
         pytest.param(
-            price(9.0, DetailInfos={"DetailInfo": [{"Resource": "instanceType", "TradePrice": 0.5}, 7, None]}),
+            price(
+                9.0,
+                DetailInfos={
+                    "DetailInfo": [{"Resource": "instanceType", "TradePrice": 0.5}, 7, None]
+                },
+            ),
             0.5,
             id="odd-parts",
         ),

@@ -1,7 +1,8 @@
-"""Random runs of a group over HTTP: whatever is lost, refused or sold out, only planned changes happen.
+"""Random runs of a group over HTTP: whatever is lost, refused or sold out,
+only planned changes happen.
 
-Each step can meet lost answers, broken bodies, throttling, temporary refusals, sold-out machines and vanishing
-machines.
+Each step can meet lost answers, broken bodies, throttling, temporary refusals, sold-out
+machines and vanishing machines.
 Each provider is new, as after a cold start, and each message can be delivered twice.
 """
 
@@ -42,7 +43,8 @@ class Life:
     """A group, a second group that must not change, and the operations planned so far."""
 
     def __init__(self, seed: int, lag: float = 0.0, rights: str = "") -> None:
-        """rights: the RAM policy of the key; all rights without one. With one every group has a desired capacity."""
+        """rights: the RAM policy of the key; all rights without one. With one every
+        group has a desired capacity."""
         self.dice = random.Random(seed)
         check = self.dice.choice((7200.0, 7200.0, 45.0))
         self.bench = AlicloudBench(
@@ -58,7 +60,9 @@ class Life:
         self.held = self.bench.cloud.groups[self.group]
         self.bench.cloud.lag = lag
         self.bench.cloud.step()
-        self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 60.0)) for _ in range(2))
+        self.held.hook_in, self.held.hook_out = (
+            self.dice.choice((0.0, 0.0, 60.0)) for _ in range(2)
+        )
         self.doomed: set[str] = set()  # machines whose removal was planned, or that vanished
         self.ops = 0
 
@@ -66,7 +70,9 @@ class Life:
         neighbour = self.bench.machines(self.other)
         with self.bench:
             for _ in range(steps):
-                self.dice.choice((self._grow, self._grow, self._remove, self._discard, self._vanish))()
+                self.dice.choice(
+                    (self._grow, self._grow, self._remove, self._discard, self._vanish)
+                )()
                 self._check()
             assert self.bench.machines(self.other) == neighbour
 
@@ -74,7 +80,15 @@ class Life:
 
     def _order(self, kind: OperationKind, start: int, end: int, *handles: str) -> Operation:
         self.ops += 1
-        return order(self.bench, kind, self.group, start, end, *handles, op=f"{kind}-{self.ops:04d}-0123456789")
+        return order(
+            self.bench,
+            kind,
+            self.group,
+            start,
+            end,
+            *handles,
+            op=f"{kind}-{self.ops:04d}-0123456789",
+        )
 
     def _grow(self) -> None:
         start = seen(self.bench, self.group).target
@@ -83,9 +97,13 @@ class Life:
         if self.dice.random() < 0.3:
             fate = self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING))
             self.bench.cloud.spoil(self.group, fate, self.dice.randint(1, 3))
-        operation = self._order(OperationKind.SCALE_UP, start, min(_MOST, start + self.dice.randint(1, 4)))
+        operation = self._order(
+            OperationKind.SCALE_UP, start, min(_MOST, start + self.dice.randint(1, 4))
+        )
         before, outcome = len(self.held.machines), self._drive(operation)
-        asked = operation.spec.to_size - (operation.spec.from_size if self.held.desired is None else min(before, start))
+        asked = operation.spec.to_size - (
+            operation.spec.from_size if self.held.desired is None else min(before, start)
+        )
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1
         assert sum(len(each.machines) for each in ours) <= asked
@@ -104,7 +122,12 @@ class Life:
         if chosen:
             self.doomed |= set(chosen)
             outcome = self._drive(
-                self._order(OperationKind.DELETE_NODES, observed.target, observed.target - len(chosen), *chosen)
+                self._order(
+                    OperationKind.DELETE_NODES,
+                    observed.target,
+                    observed.target - len(chosen),
+                    *chosen,
+                )
             )
             if isinstance(outcome, Succeeded):
                 self.bench.settle(300.0)
@@ -116,9 +139,16 @@ class Life:
         if broken:
             there = set(self.held.machines)
             self._drive(
-                self._order(OperationKind.DELETE_INSTANCES, observed.target, observed.target - len(broken), *broken)
+                self._order(
+                    OperationKind.DELETE_INSTANCES,
+                    observed.target,
+                    observed.target - len(broken),
+                    *broken,
+                )
             )
-            assert {each for each in there if each not in self.held.machines} <= self.doomed | self._failed()
+            assert {
+                each for each in there if each not in self.held.machines
+            } <= self.doomed | self._failed()
 
     def _vanish(self) -> None:
         if self.held.machines and self.dice.random() < 0.5:
@@ -131,9 +161,12 @@ class Life:
         self.bench.settle(2.0 * self.bench.cloud.lag)
 
     def _drive(self, operation: Operation) -> Outcome:
-        """Runs to the end; faults happen on the way, and sometimes the first message is delivered again."""
+        """Runs to the end; faults happen on the way, and sometimes the first
+        message is delivered again."""
         for _ in range(self.dice.randint(0, 4)):
-            self.bench.server.faults.next(self.dice.choice(_FAULTS), on=self.dice.choice(("any", "write", "read")))
+            self.bench.server.faults.next(
+                self.dice.choice(_FAULTS), on=self.dice.choice(("any", "write", "read"))
+            )
         first = operation
         for _ in range(200):
             if self.dice.random() < 0.1:
@@ -153,12 +186,16 @@ class Life:
     # -- invariants
 
     def _failed(self) -> set[str]:
-        return {each.machine.id for each in self.bench.cloud.released if each.machine.fate is not None}
+        return {
+            each.machine.id for each in self.bench.cloud.released if each.machine.fate is not None
+        }
 
     def _check(self) -> None:
         assert self.held.total <= _MOST
         gone = {each.machine.id for each in self.bench.cloud.released}
-        assert gone <= self.doomed | self._failed(), f"nobody planned that {gone - self.doomed} should go"
+        assert gone <= self.doomed | self._failed(), (
+            f"nobody planned that {gone - self.doomed} should go"
+        )
 
 
 @pytest.mark.more
@@ -167,7 +204,8 @@ def test_alicloud_random_faults_buy_nothing_twice_and_remove_only_named_nodes(se
     Life(seed).live(8)
 
 
-@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])  # the last four runs meet a client without tokens
+# the last four runs meet a client without tokens
+@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])
 def test_alicloud_random_faults_with_ten_second_old_lists_never_buy_twice(seed: int) -> None:
     Life(seed, lag=10.0).live(8)
 
@@ -177,10 +215,13 @@ def test_alicloud_random_faults_with_ten_second_old_lists_never_buy_twice(seed: 
 def test_alicloud_random_faults_with_upstreams_rights_buy_nothing_twice(seed: int) -> None:
     life = Life(seed, rights=UPSTREAM)
     life.live(8)
-    assert not [each for each in life.held.activities if each.metadata]  # ScaleWithAdjustment gives it
+    # ScaleWithAdjustment gives it
+    assert not [each for each in life.held.activities if each.metadata]
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(300, 300 + examples(3, 6)))
-def test_alicloud_random_faults_with_upstreams_rights_and_old_lists_never_buy_twice(seed: int) -> None:
+def test_alicloud_random_faults_with_upstreams_rights_and_old_lists_never_buy_twice(
+    seed: int,
+) -> None:
     Life(seed, lag=10.0, rights=UPSTREAM).live(8)

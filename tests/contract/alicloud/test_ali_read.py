@@ -1,4 +1,6 @@
-"""Tests of reading through ESS over HTTP: pages, disabled groups, text instead of numbers, both spellings of ids."""
+"""Tests of reading through ESS over HTTP: pages, disabled groups, text instead of
+numbers, both spellings of ids.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_alicloud_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> N
     assert sum(call.action == "DescribeScalingInstances" for call in bench.look()) == 3
 
 
-@pytest.mark.parametrize("fault", [VendorFault.CUT_OFF, VendorFault.SERVER_ERROR, VendorFault.WEB_PAGE])
+@pytest.mark.parametrize(
+    "fault", [VendorFault.CUT_OFF, VendorFault.SERVER_ERROR, VendorFault.WEB_PAGE]
+)
 def test_alicloud_failed_page_fails_the_group_and_never_lowers_its_size(
     bench: AlicloudBench, fault: VendorFault
 ) -> None:
@@ -84,8 +88,12 @@ def test_alicloud_leaving_and_stopped_instances_are_distinguished(bench: Aliclou
     assert states == {first: InstanceState.DELETING, third: InstanceState.RUNNING}
 
 
-@pytest.mark.parametrize("state", ["Inactive", "Deleting", "hidden", "suspended", "no-scale-out", "ECI", "gone"])
-def test_alicloud_disabled_group_does_not_block_other_groups(bench: AlicloudBench, state: str) -> None:
+@pytest.mark.parametrize(
+    "state", ["Inactive", "Deleting", "hidden", "suspended", "no-scale-out", "ECI", "gone"]
+)
+def test_alicloud_disabled_group_does_not_block_other_groups(
+    bench: AlicloudBench, state: str
+) -> None:
     group, other = bench.add_group("g", size=1), bench.add_group("other", size=1)
     seen(bench, group)  # it existed a moment ago
     _switch_off(bench, group, state)
@@ -119,12 +127,15 @@ def test_alicloud_numbers_and_booleans_as_text_make_no_difference(bench: Aliclou
 
 
 def test_alicloud_both_api_versions_give_equal_results(bench: AlicloudBench) -> None:
-    """Our client uses the newer version; the older version's answer is the same with its lists wrapped."""
+    """Our client uses the newer version; the older version's answer is the
+    same with its lists wrapped."""
     group = bench.add_group("g", size=2)
     seen(bench, group)
     assert {call.version for call in bench.look()} == {"2022-02-22", "2014-05-26"}
     assert older({"ScalingGroups": [{"ScalingGroupId": group, "VSwitchIds": ["v"]}]}) == {
-        "ScalingGroups": {"ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]}
+        "ScalingGroups": {
+            "ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]
+        }
     }
     assert isinstance(bench.server.front, AlicloudDispatcher)
 
@@ -146,7 +157,12 @@ def test_alicloud_empty_or_foreign_provider_id_blocks_nothing(bench: AlicloudBen
     group = bench.add_group("g", size=1)
     strange = [
         msgspec.structs.replace(bench.nodes()[0], name=name, provider_id=id_)
-        for name, id_ in (("a", ""), ("b", "aws:///eu-west-1a/i-1"), ("c", "nonsense"), ("d", "alicloud://"))
+        for name, id_ in (
+            ("a", ""),
+            ("b", "aws:///eu-west-1a/i-1"),
+            ("c", "nonsense"),
+            ("d", "alicloud://"),
+        )
     ]
     found = bench.provider().observe([*bench.nodes(), *strange]).groups
     assert [len(each.instances) for each in found if each.id == group] == [1]
@@ -154,7 +170,11 @@ def test_alicloud_empty_or_foreign_provider_id_blocks_nothing(bench: AlicloudBen
 
 @pytest.mark.parametrize(
     ("template", "types"),
-    [(False, ("ecs.g7.xlarge",)), (True, ("ecs.g6.large",)), (False, ("ecs.g7.2xlarge", "ecs.c7.xlarge"))],
+    [
+        (False, ("ecs.g7.xlarge",)),
+        (True, ("ecs.g6.large",)),
+        (False, ("ecs.g7.2xlarge", "ecs.c7.xlarge")),
+    ],
     ids=["configuration", "launch-template", "many-types"],
 )
 def test_alicloud_every_kind_of_group_has_a_node_template(
@@ -181,7 +201,9 @@ def test_alicloud_node_templates_equal_the_nodes_that_join(bench: AlicloudBench)
         assert template is not None
         shared = set(node.labels) & set(template.labels) - {"kubernetes.io/hostname"}
         assert {"team", "kubernetes.io/arch", "topology.kubernetes.io/zone"} <= shared
-        assert {key: template.labels[key] for key in shared} == {key: node.labels[key] for key in shared}
+        assert {key: template.labels[key] for key in shared} == {
+            key: node.labels[key] for key in shared
+        }
         assert template.capacity == node.capacity
         assert [taint.key for taint in template.taints] == ["dedicated"]
 

@@ -19,10 +19,14 @@ def bench(request: pytest.FixtureRequest) -> Iterator[AlicloudBench]:
         yield made
 
 
-def test_alicloud_removal_deletes_exactly_the_named_and_lowers_the_size(bench: AlicloudBench) -> None:
+def test_alicloud_removal_deletes_exactly_the_named_and_lowers_the_size(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=5)
     first, second, third, *rest = bench.machines(group)
-    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 3, first, third)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 3, first, third)), Succeeded
+    )
     assert bench.machines(group) == [second, *rest]
     assert bench.target(group) == seen(bench, group).target == 3
 
@@ -30,7 +34,9 @@ def test_alicloud_removal_deletes_exactly_the_named_and_lowers_the_size(bench: A
 def test_alicloud_removal_of_45_instances_runs_in_sequential_batches(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=50, most=60)
     leaving = bench.machines(group)[:45]
-    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 50, 5, *leaving)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 50, 5, *leaving)), Succeeded
+    )
     assert len(bench.machines(group)) == bench.target(group) == 5
     removals = [call for call in bench.look() if call.action == "RemoveInstances" and not call.code]
     counts = [sum(name.startswith("InstanceIds.") for name in call.parameters) for call in removals]
@@ -39,7 +45,9 @@ def test_alicloud_removal_of_45_instances_runs_in_sequential_batches(bench: Alic
 
 def test_alicloud_removal_below_the_minimum_is_refused_as_a_whole(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=5, least=3)
-    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 1, *bench.machines(group)[:4]))
+    outcome = drive(
+        bench, order(bench, OperationKind.DELETE_NODES, group, 5, 1, *bench.machines(group)[:4])
+    )
     assert isinstance(outcome, Failed)
     assert not bench.writes()
     assert len(bench.machines(group)) == 5
@@ -48,15 +56,22 @@ def test_alicloud_removal_below_the_minimum_is_refused_as_a_whole(bench: Aliclou
 def test_alicloud_removal_reports_the_scaling_groups_own_minimum(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3, least=0)
     bench.cloud.groups[group].min = 3
-    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, bench.machines(group)[0]))
+    outcome = drive(
+        bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, bench.machines(group)[0])
+    )
     assert isinstance(outcome, Failed)
     assert len(bench.machines(group)) == 3
 
 
-def test_alicloud_removal_of_another_groups_node_is_refused_before_any_write(bench: AlicloudBench) -> None:
+def test_alicloud_removal_of_another_groups_node_is_refused_before_any_write(
+    bench: AlicloudBench,
+) -> None:
     group, other = bench.add_group("g", size=3), bench.add_group("other", size=2)
     foreign = bench.machines(other)[0]
-    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, bench.machines(group)[0], foreign))
+    outcome = drive(
+        bench,
+        order(bench, OperationKind.DELETE_NODES, group, 3, 1, bench.machines(group)[0], foreign),
+    )
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert not bench.writes()
@@ -89,14 +104,17 @@ def test_alicloud_instance_vanishing_before_the_call_is_ignored_by_ess(
 
     bench.server.front.handle = vanish_first  # type: ignore[method-assign, assignment]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 4 - len(named), *named)), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 4 - len(named), *named)),
+        Succeeded,
     )
     assert bench.machines(group) == rest[others:]
     assert bench.cloud.released[0].machine.id == first
     assert bench.writes()
 
 
-def test_alicloud_protected_instance_is_named_and_other_removals_proceed(bench: AlicloudBench) -> None:
+def test_alicloud_protected_instance_is_named_and_other_removals_proceed(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=4)
     first, second, *_ = bench.machines(group)
     bench.cloud.set_state(first, "Protected")
@@ -111,12 +129,16 @@ def test_alicloud_lost_answer_to_a_removal_removes_no_other_instance(bench: Alic
     group = bench.add_group("g", size=4)
     first, *rest = bench.machines(group)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="write")
-    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 3, first)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 3, first)), Succeeded
+    )
     assert bench.machines(group) == rest
     assert bench.target(group) == 3
 
 
-def test_alicloud_instances_in_a_scale_in_hook_are_reported_as_leaving(bench: AlicloudBench) -> None:
+def test_alicloud_instances_in_a_scale_in_hook_are_reported_as_leaving(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=3)
     bench.cloud.groups[group].hook_out = 120.0
     first, *rest = bench.machines(group)
@@ -130,9 +152,13 @@ def test_alicloud_decrease_target_never_removes_an_instance() -> None:
     with AlicloudBench() as bench:
         group = bench.add_group("g", size=3)
         bench.cloud.groups[group].desired = 5
-        refused = drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 2, op="too-low-0123456789"))
+        refused = drive(
+            bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 2, op="too-low-0123456789")
+        )
         assert isinstance(refused, Failed)
         assert not bench.writes()
-        assert isinstance(drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 3)), Succeeded)
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 3)), Succeeded
+        )
         bench.settle(100_000.0)
         assert (bench.target(group), len(bench.machines(group))) == (3, 3)

@@ -1,4 +1,6 @@
-"""Tests of scale-up through ESS over HTTP: clamped sizes, client tokens, busy groups, late failures."""
+"""Tests of scale-up through ESS over HTTP: clamped sizes, client tokens,
+busy groups, late failures.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled
-from infra.emulators.alicloud.models import NO_STOCK, QUOTA, AlicloudDurations, AlicloudProvisioningFate
+from infra.emulators.alicloud.models import (
+    NO_STOCK,
+    QUOTA,
+    AlicloudDurations,
+    AlicloudProvisioningFate,
+)
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
@@ -43,18 +50,25 @@ def test_alicloud_group_grows_by_exactly_the_requested_number(bench: AlicloudBen
     assert seen(bench, group).target == 5
 
 
-def test_alicloud_no_scale_in_while_instances_wait_for_a_lifecycle_hook(bench: AlicloudBench) -> None:
-    """Upstream's absolute number omitted waiting instances and therefore requested fewer than exist."""
+def test_alicloud_no_scale_in_while_instances_wait_for_a_lifecycle_hook(
+    bench: AlicloudBench,
+) -> None:
+    """Upstream's absolute number omitted waiting instances and therefore
+    requested fewer than exist."""
     group = bench.add_group("g", size=1, most=20)
     held = bench.cloud.groups[group]
     held.hook_in = 300.0
-    assert isinstance(ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 1, 4)), InProgress)
+    assert isinstance(
+        ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 1, 4)), InProgress
+    )
     bench.settle(60.0)
     assert held.count("Pending:Wait") == 3
     assert seen(bench, group).target == 4
     assert [each.state for each in seen(bench, group).instances].count(InstanceState.CREATING) == 3
     bench.cloud.finish_hooks(group)
-    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 4, 5, op="second-0123456789"))
+    outcome = drive(
+        bench, order(bench, OperationKind.SCALE_UP, group, 4, 5, op="second-0123456789")
+    )
     assert isinstance(outcome, Succeeded)
     assert len(bench.machines(group)) == 5
     assert not bench.cloud.released
@@ -81,7 +95,9 @@ def test_alicloud_scale_up_never_exceeds_the_groups_own_lower_maximum(bench: Ali
     assert len(bench.machines(group)) == 2
 
 
-def test_alicloud_lost_answer_is_retried_with_same_token_as_one_activity(bench: AlicloudBench) -> None:
+def test_alicloud_lost_answer_is_retried_with_same_token_as_one_activity(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="write")
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2))
@@ -107,7 +123,8 @@ def test_alicloud_busy_group_is_retried_and_not_failed(bench: AlicloudBench) -> 
 def test_alicloud_throttled_call_waits_as_long_as_the_vendor_states(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="write")
-    with pytest.raises(Throttled) as caught:  # too long for a sleep; the operation is delayed instead
+    # too long for a sleep; the operation is delayed instead
+    with pytest.raises(Throttled) as caught:
         ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert caught.value.retry_after == 7.0
     assert bench.slept() < 1.0
@@ -116,7 +133,9 @@ def test_alicloud_throttled_call_waits_as_long_as_the_vendor_states(bench: Alicl
     assert len(bench.machines(group)) == 1
 
 
-def test_alicloud_account_rate_limit_delays_scale_up_without_losing_it(bench: AlicloudBench) -> None:
+def test_alicloud_account_rate_limit_delays_scale_up_without_losing_it(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=0)
     bench.server.throttle.limits[""] = (1, 3.0)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2)), Succeeded)
@@ -146,14 +165,19 @@ def test_alicloud_removed_placeholders_restore_the_previous_group(desired: Alicl
     bench.cloud.spoil(group, NO_STOCK, 2)
     drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
     broken = [each.handle for each in seen(bench, group).instances if each.error]
-    outcome = drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 3, 1, *broken, op="discard-0123456789"))
+    outcome = drive(
+        bench,
+        order(bench, OperationKind.DELETE_INSTANCES, group, 3, 1, *broken, op="discard-0123456789"),
+    )
     assert isinstance(outcome, Succeeded)
     assert (seen(bench, group).target, len(seen(bench, group).instances)) == (1, 1)
     bench.settle(100_000.0)
     assert len(bench.machines(group)) == 1  # and ESS does not retry it
 
 
-def test_alicloud_failure_without_desired_capacity_is_reported_by_operation(bench: AlicloudBench) -> None:
+def test_alicloud_failure_without_desired_capacity_is_reported_by_operation(
+    bench: AlicloudBench,
+) -> None:
     group = bench.add_group("g", size=0)
     bench.cloud.spoil(group, NO_STOCK, 2)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 4))
@@ -165,10 +189,16 @@ def test_alicloud_failure_without_desired_capacity_is_reported_by_operation(benc
 
 def test_alicloud_stockout_of_a_zone_or_type_uses_another_one(bench: AlicloudBench) -> None:
     made = bench.cloud.add_group(
-        "multi", desired=False, types=("ecs.g7.xlarge", "ecs.g6.xlarge"), zones=("cn-hangzhou-i", "cn-hangzhou-j")
+        "multi",
+        desired=False,
+        types=("ecs.g7.xlarge", "ecs.g6.xlarge"),
+        zones=("cn-hangzhou-i", "cn-hangzhou-j"),
     )
     bench.bind(made.id, 0, 10)
-    bench.cloud.stock |= {("ecs.g7.xlarge", "cn-hangzhou-i"): 1, ("ecs.g7.xlarge", "cn-hangzhou-j"): 0}
+    bench.cloud.stock |= {
+        ("ecs.g7.xlarge", "cn-hangzhou-i"): 1,
+        ("ecs.g7.xlarge", "cn-hangzhou-j"): 0,
+    }
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, made.id, 0, 2)), Succeeded)
     assert [(each.type, each.zone) for each in made.machines.values()] == [
         ("ecs.g7.xlarge", "cn-hangzhou-i"),
@@ -192,7 +222,8 @@ def test_alicloud_cold_starts_during_an_activity_never_buy_twice(bench: Alicloud
     assert isinstance(outcome, InProgress)
     stored = msgspec.json.decode(msgspec.json.encode(outcome.data), type=dict[str, str])
     bench.settle(5.0)
-    ask(bench.provider(), operation)  # the message is delivered twice, and the data of the first delivery are lost
+    # the message is delivered twice, and the data of the first delivery are lost
+    ask(bench.provider(), operation)
     bench.settle(5.0)
     resumed = operation.with_status(step=outcome.step, data=stored)
     assert isinstance(drive(bench, resumed), Succeeded)
@@ -212,7 +243,18 @@ def test_alicloud_retries_by_ess_hide_no_failure_and_keep_nothing_alive(check: f
         broken = [each.handle for each in seen(bench, group).instances if each.error]
         assert len(broken) == 2
         assert isinstance(
-            drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 3, 1, *broken, op="gone-0123456789")),
+            drive(
+                bench,
+                order(
+                    bench,
+                    OperationKind.DELETE_INSTANCES,
+                    group,
+                    3,
+                    1,
+                    *broken,
+                    op="gone-0123456789",
+                ),
+            ),
             Succeeded,
         )
         bench.calm()
@@ -220,7 +262,9 @@ def test_alicloud_retries_by_ess_hide_no_failure_and_keep_nothing_alive(check: f
         assert (bench.target(group), len(bench.machines(group))) == (1, 1)
 
 
-def test_alicloud_size_is_the_requested_number_while_machines_are_late(desired: AlicloudBench) -> None:
+def test_alicloud_size_is_the_requested_number_while_machines_are_late(
+    desired: AlicloudBench,
+) -> None:
     bench = desired
     group = bench.add_group("g", size=1)
     ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 1, 4))

@@ -24,10 +24,16 @@ def bed() -> Iterator[Any]:
         server.ring.add(KEY, SECRET)
         client = sdk.Client(
             sdk.Config(
-                access_key_id=KEY, access_key_secret=SECRET, endpoint=server.host, protocol="http", region_id=REGION
+                access_key_id=KEY,
+                access_key_secret=SECRET,
+                endpoint=server.host,
+                protocol="http",
+                region_id=REGION,
             )
         )
-        yield SimpleNamespace(server=server, cloud=server.cloud, ecs=client, models=sdk.models, errors=sdk.errors)
+        yield SimpleNamespace(
+            server=server, cloud=server.cloud, ecs=client, models=sdk.models, errors=sdk.errors
+        )
 
 
 def _types(bed: Any, **asked: Any) -> Any:
@@ -35,7 +41,10 @@ def _types(bed: Any, **asked: Any) -> Any:
 
 
 def test_alicloud_sdk_reads_instance_types_of_both_architectures_and_gpus(bed: Any) -> None:
-    body = _types(bed, instance_types=["ecs.g7.xlarge", "ecs.g8y.xlarge", "ecs.gn6i-c4g1.xlarge", "ecs.unknown"])
+    body = _types(
+        bed,
+        instance_types=["ecs.g7.xlarge", "ecs.g8y.xlarge", "ecs.gn6i-c4g1.xlarge", "ecs.unknown"],
+    )
     found = {each.instance_type_id: each for each in body.instance_types.instance_type}
     assert set(found) == {"ecs.g7.xlarge", "ecs.g8y.xlarge", "ecs.gn6i-c4g1.xlarge"}
     plain, arm, gpu = found["ecs.g7.xlarge"], found["ecs.g8y.xlarge"], found["ecs.gn6i-c4g1.xlarge"]
@@ -47,28 +56,41 @@ def test_alicloud_sdk_reads_instance_types_of_both_architectures_and_gpus(bed: A
 def test_alicloud_sdk_reads_all_instance_types_page_by_page(bed: Any) -> None:
     first = _types(bed, max_results=5)
     second = _types(bed, max_results=5, next_token=first.next_token)
-    names = [each.instance_type_id for page in (first, second) for each in page.instance_types.instance_type]
+    names = [
+        each.instance_type_id
+        for page in (first, second)
+        for each in page.instance_types.instance_type
+    ]
     assert sorted(names) == sorted(bed.cloud.types)
     assert not second.next_token
 
 
 def test_alicloud_sdk_reads_a_launch_template_by_version_and_by_default(bed: Any) -> None:
-    group = bed.cloud.add_group("from-template", template=True, machine_tags={"team": "web"}, disk=80)
-    bed.cloud.templates[group.template, 2] = AlicloudTemplate(group.template, 2, "ecs.g6.xlarge", default=False)
+    group = bed.cloud.add_group(
+        "from-template", template=True, machine_tags={"team": "web"}, disk=80
+    )
+    bed.cloud.templates[group.template, 2] = AlicloudTemplate(
+        group.template, 2, "ecs.g6.xlarge", default=False
+    )
     request = bed.models.DescribeLaunchTemplateVersionsRequest
 
     def read(**asked: Any) -> Any:
         body = bed.ecs.describe_launch_template_versions(
             request(region_id=REGION, launch_template_id=group.template, **asked)
         ).body
-        return [each.launch_template_data for each in body.launch_template_version_sets.launch_template_version_set]
+        return [
+            each.launch_template_data
+            for each in body.launch_template_version_sets.launch_template_version_set
+        ]
 
     (default,) = read(default_version=True)
     assert (default.instance_type, default.system_disk.size) == ("ecs.g7.xlarge", 80)
     assert [(tag.key, tag.value) for tag in default.tags.instance_tag] == [("team", "web")]
     assert [each.instance_type for each in read(launch_template_version=[2])] == ["ecs.g6.xlarge"]
     with pytest.raises(bed.errors.ClientException) as caught:
-        bed.ecs.describe_launch_template_versions(request(region_id=REGION, launch_template_id="lt-unknown"))
+        bed.ecs.describe_launch_template_versions(
+            request(region_id=REGION, launch_template_id="lt-unknown")
+        )
     assert caught.value.code == "InvalidLaunchTemplateId.NotFound"
 
 
@@ -114,7 +136,13 @@ def test_alicloud_sdk_restarts_an_instance_once_it_runs(bed: Any) -> None:
 def test_alicloud_sdk_reads_advice_for_spot_types_by_zone(bed: Any) -> None:
     bed.cloud.add_group("advised")
     bed.cloud.interruptions["ecs.g7.xlarge", "cn-hangzhou-i"] = "10-100%"
-    request = bed.models.DescribeSpotAdviceRequest(region_id=REGION, instance_types=["ecs.g7.xlarge"])
+    request = bed.models.DescribeSpotAdviceRequest(
+        region_id=REGION, instance_types=["ecs.g7.xlarge"]
+    )
     (zone,) = bed.ecs.describe_spot_advice(request).body.available_spot_zones.available_spot_zone
     (kind,) = zone.available_spot_resources.available_spot_resource
-    assert (zone.zone_id, kind.instance_type, kind.interrupt_rate_desc) == ("cn-hangzhou-i", "ecs.g7.xlarge", "10-100%")
+    assert (zone.zone_id, kind.instance_type, kind.interrupt_rate_desc) == (
+        "cn-hangzhou-i",
+        "ecs.g7.xlarge",
+        "10-100%",
+    )

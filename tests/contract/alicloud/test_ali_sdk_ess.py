@@ -1,5 +1,5 @@
-"""The vendor's own ESS client drives the emulator, so that our client is tested with answers the vendor's client
-accepts."""
+"""The vendor's own ESS client drives the emulator, so that our client is tested with answers the
+vendor's client accepts."""
 
 from __future__ import annotations
 
@@ -47,11 +47,15 @@ class AliSdkEssFixture:
         return (client or self.ess).describe_scaling_groups(request).body
 
     def machines(self, group: str, **asked: Any) -> Any:
-        request = self.models.DescribeScalingInstancesRequest(region_id=REGION, scaling_group_id=group, **asked)
+        request = self.models.DescribeScalingInstancesRequest(
+            region_id=REGION, scaling_group_id=group, **asked
+        )
         return self.ess.describe_scaling_instances(request).body
 
     def activity(self, id_: str) -> Any:
-        request = self.models.DescribeScalingActivitiesRequest(region_id=REGION, scaling_activity_ids=[id_])
+        request = self.models.DescribeScalingActivitiesRequest(
+            region_id=REGION, scaling_activity_ids=[id_]
+        )
         return self.ess.describe_scaling_activities(request).body.scaling_activities[0]
 
     def scale(self, group: str, total: int, **asked: Any) -> Any:
@@ -107,17 +111,25 @@ def test_alicloud_sdk_pages_through_137_instances(bed: AliSdkEssFixture) -> None
     group = bed.cloud.add_group("many", size=137, most=200)
     pages = [bed.machines(group.id, page_number=number, page_size=50) for number in (1, 2, 3)]
     assert [len(page.scaling_instances) for page in pages] == [50, 50, 37]
-    assert {each.instance_id for page in pages for each in page.scaling_instances} == set(group.machines)
+    assert {each.instance_id for page in pages for each in page.scaling_instances} == set(
+        group.machines
+    )
     assert pages[0].total_count == 137
     first = pages[0].scaling_instances[0]
-    assert (first.lifecycle_state, first.health_status, first.creation_type) == ("InService", "Healthy", "AutoCreated")
+    assert (first.lifecycle_state, first.health_status, first.creation_type) == (
+        "InService",
+        "Healthy",
+        "AutoCreated",
+    )
 
 
 def test_alicloud_sdk_scales_and_polls_the_activity_to_its_end(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("growing", size=1)
     answer = bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}')
     assert (
-        bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}').scaling_activity_id
+        bed.scale(
+            group.id, 3, client_token="once", activity_metadata='{"a":"b"}'
+        ).scaling_activity_id
         == answer.scaling_activity_id
     )
     assert bed.activity(answer.scaling_activity_id).status_code == "InProgress"
@@ -142,7 +154,9 @@ def test_alicloud_sdk_modifies_the_desired_number_without_a_token(bed: AliSdkEss
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].active_capacity == 2
 
 
-def test_alicloud_sdk_reads_a_stockout_and_a_partial_success_as_warning(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_a_stockout_and_a_partial_success_as_warning(
+    bed: AliSdkEssFixture,
+) -> None:
     group = bed.cloud.add_group("dry", size=0)
     bed.cloud.spoil(group.id, NO_STOCK, 2)
     answer = bed.scale(group.id, 4)
@@ -161,7 +175,10 @@ def test_alicloud_sdk_removes_instances_and_reads_ignored_ones(bed: AliSdkEssFix
     assert [(each.instance_id, each.code) for each in answer.ignored_instances] == [
         ("i-unknown", "InvalidInstanceId.NotFound")
     ]
-    assert bed.machines(group.id, lifecycle_states=["Removing"]).scaling_instances[0].instance_id == first
+    assert (
+        bed.machines(group.id, lifecycle_states=["Removing"]).scaling_instances[0].instance_id
+        == first
+    )
     bed.pass_(20.0)
     assert bed.activity(answer.scaling_activity_id).destroyed_instances == [first]
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].desired_capacity == 3
@@ -184,7 +201,9 @@ def test_alicloud_sdk_reads_a_running_activity_and_throttling_errors(bed: AliSdk
     assert 0 < throttled.value.retry_after <= 60_000
 
 
-def test_alicloud_sdk_raises_its_own_errors_for_server_faults_and_wrong_secret(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_raises_its_own_errors_for_server_faults_and_wrong_secret(
+    bed: AliSdkEssFixture,
+) -> None:
     bed.server.faults.next(VendorFault.SERVER_ERROR)
     with pytest.raises(bed.sdk.errors.ServerException) as caught:
         bed.groups()
@@ -201,9 +220,14 @@ def test_alicloud_sdk_older_signature_is_accepted(bed: AliSdkEssFixture) -> None
     assert "Signature" in bed.server.log[-1].parameters
 
 
-def test_alicloud_sdk_reads_scaling_configurations_and_launch_templates(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_scaling_configurations_and_launch_templates(
+    bed: AliSdkEssFixture,
+) -> None:
     group = bed.cloud.add_group(
-        "typed", types=("ecs.g7.xlarge", "ecs.g6.xlarge"), machine_tags={"workload": "web"}, disk=120
+        "typed",
+        types=("ecs.g7.xlarge", "ecs.g6.xlarge"),
+        machine_tags={"workload": "web"},
+        disk=120,
     )
     request = bed.models.DescribeScalingConfigurationsRequest(
         region_id=REGION, scaling_configuration_ids=[group.configuration]

@@ -1,4 +1,6 @@
-"""Tests the emulator's signature check with the vendor's signature vectors and every reason for a refusal."""
+"""Tests the emulator's signature check with the vendor's signature vectors and
+every reason for a refusal.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import pytest
 from infra.emulators.alicloud.authentication import AlicloudAuthenticator
 from infra.emulators.alicloud.errors import AlicloudRefusedError
 from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing, read_policy
-from infra.emulators.alicloud.signing import acs3_request, acs3_signature, canonical_query, rpc_signature
+from infra.emulators.alicloud.signing import (
+    acs3_request,
+    acs3_signature,
+    canonical_query,
+    rpc_signature,
+)
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Incoming
 
@@ -69,15 +76,21 @@ def rpc(sent: Mapping[str, str], method: str = "POST", **more: str) -> Incoming:
 
 
 def acs3(sent: Mapping[str, str] = C, signature: str = "", **changed: str) -> Incoming:
-    """Returns vector C with changed headers (`_` for `-`), signed as sent unless a signature is given."""
+    """Returns vector C with changed headers (`_` for `-`), signed as sent
+    unless a signature is given."""
     headers = HEADERS | {name.replace("_", "-"): value for name, value in changed.items()}
     bare = Incoming("POST", f"/?{canonical_query(sent.items())}", headers)
     signature = signature or acs3_signature(bare, tuple(headers), SECRET)
-    reported = f"ACS3-HMAC-SHA256 Credential={KEY},SignedHeaders={';'.join(sorted(headers))},Signature={signature}"
+    reported = (
+        f"ACS3-HMAC-SHA256 Credential={KEY},SignedHeaders={';'.join(sorted(headers))},Signature="
+        f"{signature}"
+    )
     return Incoming("POST", bare.target, {**headers, "authorization": reported})
 
 
-def gate(ring: AlicloudKeyRing | None = None, at: float = AT) -> tuple[AlicloudAuthenticator, ManualClock]:
+def gate(
+    ring: AlicloudKeyRing | None = None, at: float = AT
+) -> tuple[AlicloudAuthenticator, ManualClock]:
     clock = ManualClock(at)
     if ring is None:
         ring = AlicloudKeyRing()
@@ -109,7 +122,10 @@ def test_alicloud_signature_vector_c_with_and_without_a_session() -> None:
     signed = (*HEADERS, "x-acs-accesskey-id", "x-acs-security-token")
     digest = hashlib.sha256(acs3_request(session, signed).encode()).hexdigest()
     assert digest == "7ecf49e0c3ec6a52852eb985f8a16fef453eb9f5bbcbe431ff5f08607e7393a8"
-    assert acs3_signature(session, signed, SECRET) == "0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb"
+    assert (
+        acs3_signature(session, signed, SECRET)
+        == "0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb"
+    )
 
 
 def test_alicloud_emulator_accepts_the_signature_vectors() -> None:
@@ -122,16 +138,26 @@ def test_alicloud_emulator_accepts_the_signature_vectors() -> None:
 
 def test_alicloud_emulator_refuses_a_signature_with_one_changed_byte() -> None:
     guard, _ = gate()
-    assert refused(guard, acs3({**C, "InstanceIds.2": "i-bp1exampl3node00003"}, SIGNATURE_C)) == "SignatureDoesNotMatch"
-    assert refused(guard, acs3(signature=SIGNATURE_C, host="ecs.aliyuncs.com")) == "SignatureDoesNotMatch"
+    assert (
+        refused(guard, acs3({**C, "InstanceIds.2": "i-bp1exampl3node00003"}, SIGNATURE_C))
+        == "SignatureDoesNotMatch"
+    )
+    assert (
+        refused(guard, acs3(signature=SIGNATURE_C, host="ecs.aliyuncs.com"))
+        == "SignatureDoesNotMatch"
+    )
     altered = rpc({**A, "AdjustmentValue": "6"}, Signature="4NgM17HpVCUzBZRqeZMcAnnLwsc=")
     assert refused(guard, altered) == "SignatureDoesNotMatch"
     with_body = Incoming("POST", acs3().target, acs3().headers, b"x")
     assert refused(guard, with_body) == "SignatureDoesNotMatch"
 
 
-@pytest.mark.parametrize(("ahead", "good"), [(899.0, True), (901.0, False), (-899.0, True), (-901.0, False)])
-def test_alicloud_emulator_accepts_time_stamps_within_fifteen_minutes(ahead: float, good: bool) -> None:
+@pytest.mark.parametrize(
+    ("ahead", "good"), [(899.0, True), (901.0, False), (-899.0, True), (-901.0, False)]
+)
+def test_alicloud_emulator_accepts_time_stamps_within_fifteen_minutes(
+    ahead: float, good: bool
+) -> None:
     guard, _ = gate(at=AT + ahead)
     if good:
         assert guard.admit(acs3()).id == KEY
@@ -152,7 +178,9 @@ def test_alicloud_emulator_requires_every_significant_header_to_be_signed() -> N
     sent = acs3(content_type="application/x-www-form-urlencoded")
     reported = sent.headers["authorization"].replace("content-type;", "")
     assert (
-        refused(gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": reported}))
+        refused(
+            gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": reported})
+        )
         == "IncompleteSignature"
     )
     assert refused(gate()[0], Incoming("POST", sent.target, HEADERS)) == "IncompleteSignature"
@@ -165,14 +193,20 @@ def test_alicloud_emulator_refuses_unknown_disabled_and_expired_keys_by_code() -
     assert refused(gate(ring)[0], acs3()) == "InvalidAccessKeyId.Inactive"
     ring.keys[KEY] = AlicloudKey(KEY, SECRET, token=TOKEN_C, expires=AT)
     assert refused(gate(ring)[0], acs3()) == "MissingSecurityToken"
-    assert refused(gate(ring)[0], acs3(x_acs_security_token="other")) == "InvalidSecurityToken.MismatchWithAccessKey"
-    assert refused(gate(ring)[0], acs3(x_acs_security_token=TOKEN_C)) == "InvalidSecurityToken.Expired"
+    assert (
+        refused(gate(ring)[0], acs3(x_acs_security_token="other"))
+        == "InvalidSecurityToken.MismatchWithAccessKey"
+    )
+    assert (
+        refused(gate(ring)[0], acs3(x_acs_security_token=TOKEN_C)) == "InvalidSecurityToken.Expired"
+    )
 
 
 def test_alicloud_emulator_policy_allows_its_actions_and_a_denial_wins() -> None:
     text = """{"Version": "1", "Statement": [
         {"Effect": "Allow", "Action": "ess:*", "Resource": "*"},
-        {"Effect": "Deny", "Action": ["ess:RemoveInstances"], "Resource": "acs:ess:*:*:scalinggroup/asg-keep"}]}"""
+        {"Effect": "Deny", "Action": ["ess:RemoveInstances"], "Resource": \
+"acs:ess:*:*:scalinggroup/asg-keep"}]}"""
     policy = read_policy(text)
     assert policy.allows("ess:RemoveInstances", "acs:ess:cn-hangzhou:1:scalinggroup/asg-1")
     assert not policy.allows("ess:RemoveInstances", "acs:ess:cn-hangzhou:1:scalinggroup/asg-keep")

@@ -1,4 +1,6 @@
-"""Spot instances from the notice to the replacement: the emulated account, and the provider's operations on it."""
+"""Spot instances from the notice to the replacement: the emulated account, and the
+provider's operations on it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def counts(bench: AlicloudBench, group: str) -> tuple[int, int]:
     return bench.target(group), len(bench.machines(group))
 
 
-def test_ess_emulator_replaces_a_spot_machine_after_ecs_has_taken_it_back(bench: AlicloudBench) -> None:
+def test_ess_emulator_replaces_a_spot_machine_after_ecs_has_taken_it_back(
+    bench: AlicloudBench,
+) -> None:
     group = spot_group(bench)
     machine = bench.machines(group)[0]
     assert bench.cloud.interrupt(machine) == bench.now() + 300.0
@@ -68,13 +72,16 @@ def test_ess_emulator_announces_only_for_spot_machines(bench: AlicloudBench) -> 
 
 
 def test_alicloud_removal_after_a_remedy_keeps_the_desired_capacity(bench: AlicloudBench) -> None:
-    """ESS has bought the replacement: without it the removal would be of the new machine's place, too."""
+    """ESS has bought the replacement: without it the removal would be of the
+    new machine's place, too."""
     group = spot_group(bench, remedy=True)
     machine = bench.machines(group)[0]
     bench.cloud.interrupt(machine)
     bench.settle(60.0)
     operation = order(bench, OperationKind.DELETE_NODES, group, 2, 1, machine)
-    assert isinstance(drive(bench, operation.with_spec(reason=DisruptionReason.INTERRUPTED)), Succeeded)
+    assert isinstance(
+        drive(bench, operation.with_spec(reason=DisruptionReason.INTERRUPTED)), Succeeded
+    )
     bench.settle(2000.0)
     assert counts(bench, group) == (2, 2)
     assert machine not in bench.machines(group)
@@ -89,16 +96,25 @@ def test_alicloud_removal_of_an_interrupted_machine_ends_whenever_it_begins(
     operation = order(bench, OperationKind.DELETE_NODES, group, 3, 2, machine)
     bench.cloud.interrupt(machine)
     bench.settle(waited)
-    assert isinstance(drive(bench, operation.with_spec(reason=DisruptionReason.INTERRUPTED)), Succeeded)
+    assert isinstance(
+        drive(bench, operation.with_spec(reason=DisruptionReason.INTERRUPTED)), Succeeded
+    )
     bench.settle(2000.0)
     assert set(others) <= set(bench.machines(group))
     assert counts(bench, group) in {(2, 2), (3, 3)}
 
 
-def test_alicloud_sold_out_spot_type_fails_as_out_of_stock_until_it_is_restocked(bench: AlicloudBench) -> None:
-    group, other = spot_group(bench), bench.add_group("other", size=1, instance_type="ecs.c7.xlarge")
+def test_alicloud_sold_out_spot_type_fails_as_out_of_stock_until_it_is_restocked(
+    bench: AlicloudBench,
+) -> None:
+    group, other = (
+        spot_group(bench),
+        bench.add_group("other", size=1, instance_type="ecs.c7.xlarge"),
+    )
     bench.cloud.sell_out(group=group)
-    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef"))
+    outcome = drive(
+        bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")
+    )
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.code) == ("OutOfStock", "OperationDenied.NoStock")
     grown = drive(bench, order(bench, OperationKind.SCALE_UP, other, 1, 2, op="b-0123456789abcdef"))
@@ -114,5 +130,8 @@ def test_alicloud_redefined_group_sells_and_prices_its_new_type(bench: AlicloudB
     bench.settle(301.0)
     after = seen(bench, group)
     assert after.template is not None
-    assert (after.spot, after.template.labels["node.kubernetes.io/instance-type"]) == (True, "ecs.g7.2xlarge")
+    assert (after.spot, after.template.labels["node.kubernetes.io/instance-type"]) == (
+        True,
+        "ecs.g7.2xlarge",
+    )
     assert [bool(each.outdated) for each in after.instances] == [True]

@@ -1,9 +1,9 @@
-"""Random disturbance of one pool: the real provider runs over HTTP while users, the vendor and the network change
-things.
+"""Random disturbance of one pool: the real provider runs over HTTP while users, the vendor and
+the network change things.
 
-Each operation runs to its end; each step uses a newly built provider and its own attempt, and sometimes the outcome of
-a
-step is lost with the process. The invariants are checked after every step.
+Each operation runs to its end; each step uses a newly built provider and its own
+attempt, and sometimes the outcome of a step is lost with the process. The invariants are
+checked after every step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryServer
+from infra.emulators.cherryservers.models import (
+    NEVER_JOINS,
+    NO_CREDIT,
+    NO_STOCK,
+    NOT_DEPLOYED,
+    CherryServer,
+)
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import claimed, follows, order, target
 from tests.contract.provider_fixtures.cherryservers import CherryBench
@@ -50,7 +56,8 @@ _OURS = "outscaler-operation"
 
 
 class Liar:
-    """Changes answers so that they differ from the documentation. chance: the probability for each answer."""
+    """Changes answers so that they differ from the documentation. chance: the
+    probability for each answer."""
 
     def __init__(self, dice: random.Random, chance: float) -> None:
         self.dice, self.chance = dice, chance
@@ -59,11 +66,16 @@ class Liar:
         """Returns the answer, changed with the configured probability."""
         if self.dice.random() >= self.chance:
             return body
-        return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.php))(body)
+        return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.php))(
+            body
+        )
 
     def texts(self, body: object) -> object:
         """Turns ids into text."""
-        return each(body, lambda row: {key: str(value) if key == "id" else value for key, value in row.items()})
+        return each(
+            body,
+            lambda row: {key: str(value) if key == "id" else value for key, value in row.items()},
+        )
 
     def doubled(self, body: object) -> object:
         """Lists every element twice."""
@@ -74,7 +86,8 @@ class Liar:
         return each(
             body,
             lambda row: {
-                key: "Unheard-Of/\u2603" if key in ("state", "status") else value for key, value in row.items()
+                key: "Unheard-Of/\u2603" if key in ("state", "status") else value
+                for key, value in row.items()
             },
         )
 
@@ -94,11 +107,15 @@ class Liar:
                 "pricing",
             )
         )
-        return each(body, lambda row: {key: None if key == lost else value for key, value in row.items()})
+        return each(
+            body, lambda row: {key: None if key == lost else value for key, value in row.items()}
+        )
 
     def php(self, body: object) -> object:
         """Turns an empty map into an empty list, as PHP does."""
-        return each(body, lambda row: {key: [] if value == {} else value for key, value in row.items()})
+        return each(
+            body, lambda row: {key: [] if value == {} else value for key, value in row.items()}
+        )
 
 
 def each(body: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> object:
@@ -109,9 +126,9 @@ def each(body: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> objec
 
 
 class Disorder:
-    """One pool and a second pool that must not change. people: users change servers during the test. lies: probability
-    of an
-    answer that is not as documented. Lists lag by less than the provider waits."""
+    """One pool and a second pool that must not change. people: users change servers during
+    the test. lies: probability of an answer that is not as documented. Lists lag by less
+    than the provider waits."""
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
@@ -125,7 +142,8 @@ class Disorder:
         self.other = self.bench.add_group("other", size=2)
         self.liar = Liar(self.dice, lies)
         self.bench.server.front.shaped = self.liar.shaped
-        self.doomed: set[int] = set()  # servers whose removal was planned, or that disappeared without us
+        # servers whose removal was planned, or that disappeared without us
+        self.doomed: set[int] = set()
         self.lost: set[int] = set()  # servers that disappeared without us
         self.orders: dict[str, int] = {}  # scale-up -> number of servers it may buy
         self.number = 0
@@ -135,7 +153,9 @@ class Disorder:
         neighbours = self.bench.machines(self.other)
         with self.bench:
             for _ in range(steps):
-                self.dice.choice((self.grow, self.grow, self.remove, self.remove, self.discard, self.vanish))()
+                self.dice.choice(
+                    (self.grow, self.grow, self.remove, self.remove, self.discard, self.vanish)
+                )()
                 self.check()
             assert self.bench.machines(self.other) == neighbours
             self.recovers()
@@ -150,7 +170,9 @@ class Disorder:
             return
         if self.dice.random() < 0.4:
             self.cloud.spoil(
-                self.group, self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)), self.dice.randint(1, 3)
+                self.group,
+                self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)),
+                self.dice.randint(1, 3),
             )
         to_size = min(found.max, found.target + self.dice.randint(1, 4))
         operation = self.order(OperationKind.SCALE_UP, found.target, to_size)
@@ -163,7 +185,9 @@ class Disorder:
         found = self.look()
         if found is None:
             return
-        there = [each for each in found.instances if each.node and each.state is InstanceState.RUNNING]
+        there = [
+            each for each in found.instances if each.node and each.state is InstanceState.RUNNING
+        ]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and found.target - len(chosen) >= found.min:
             self.take(OperationKind.DELETE_NODES, found, chosen)
@@ -182,10 +206,16 @@ class Disorder:
         handles = {int(each.handle) for each in chosen}
         self.doomed |= handles
         outcome = self.drive(
-            self.order(kind, found.target, found.target - len(chosen), *(target(each) for each in chosen))
+            self.order(
+                kind, found.target, found.target - len(chosen), *(target(each) for each in chosen)
+            )
         )
         if isinstance(outcome, Succeeded):
-            assert not [each for each in self.cloud.servers.values() if each.id in handles and not each.leaving]
+            assert not [
+                each
+                for each in self.cloud.servers.values()
+                if each.id in handles and not each.leaving
+            ]
 
     def vanish(self) -> None:
         members = self.cloud.members(self.group)
@@ -212,13 +242,25 @@ class Disorder:
             assert len({each.handle for each in group.instances}) == len(group.instances)
         return next(group for group in observed.groups if group.id == self.group)
 
-    def order(self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget) -> Operation:
+    def order(
+        self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget
+    ) -> Operation:
         self.number += 1
-        return order(self.bench, kind, self.group, start, end, *targets, op=f"{kind}-{self.number:04d}-0123456789")
+        return order(
+            self.bench,
+            kind,
+            self.group,
+            start,
+            end,
+            *targets,
+            op=f"{kind}-{self.number:04d}-0123456789",
+        )
 
     def drive(self, operation: Operation) -> Outcome:
         for _ in range(self.dice.randint(0, 4)):
-            self.bench.server.faults.next(self.dice.choice(FAULTS), on=self.dice.choice(("any", "write", "read")))
+            self.bench.server.faults.next(
+                self.dice.choice(FAULTS), on=self.dice.choice(("any", "write", "read"))
+            )
         for _ in range(300):
             if self.people and self.dice.random() < 0.2:
                 self.somebody()
@@ -282,9 +324,14 @@ class Disorder:
     def check(self) -> None:
         self.cloud.step()
         for operation, most in self.orders.items():
-            # A server deleted before it was listed is indistinguishable from an order that never arrived.
-            names = Counter(each.order.hostname for each in self.bought(operation) if each.id not in self.lost)
-            assert sum(names.values()) <= most, f"{operation} bought {names}, and {most} were wanted"
+            # A server deleted before it was listed is indistinguishable from an
+            # order that never arrived.
+            names = Counter(
+                each.order.hostname for each in self.bought(operation) if each.id not in self.lost
+            )
+            assert sum(names.values()) <= most, (
+                f"{operation} bought {names}, and {most} were wanted"
+            )
             assert max(names.values(), default=0) <= 1
         gone = {
             each.id

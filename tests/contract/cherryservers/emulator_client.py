@@ -34,7 +34,8 @@ class EmulatorClient:
     def __init__(self, times: CherryDurations | None = None) -> None:
         self.clock = ManualClock(START)
         self.cloud = CherryCloud(
-            self.clock, times=times or CherryDurations(deploy=100.0, virtual=30.0, fail=20.0, terminate=10.0)
+            self.clock,
+            times=times or CherryDurations(deploy=100.0, virtual=30.0, fail=20.0, terminate=10.0),
         )
         self.front = CherryDispatcher(self.cloud)
         self.front.tokens[TOKEN] = Token()
@@ -42,7 +43,9 @@ class EmulatorClient:
 
     def ask(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> Answer:
         """Sends one request; target without the version. Errors in the emulator are raised."""
-        sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        sent = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         headers = {"authorization": f"Bearer {token}"} if token else {}
         answer = self.front.served(Incoming(method, f"/v1{target}", headers, sent))
         assert not self.front.crashes, self.front.crashes[0]
@@ -54,7 +57,9 @@ class EmulatorClient:
         assert answer.status < 300, answer.body
         return json.loads(answer.body)
 
-    def refusal(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> tuple[int, str]:
+    def refusal(
+        self, method: str, target: str, body: object = None, *, token: str = TOKEN
+    ) -> tuple[int, str]:
         """Returns status and text of a refused request, in the recorded form."""
         answer = self.ask(method, target, body, token=token)
         said = json.loads(answer.body)

@@ -1,7 +1,7 @@
 """The recorded field list of the Cherry Servers API, and the comparison of answers with it.
 
-A kind is a Python type, the name of another type of the list, or a list of one. KNOWN has the keys of upstream's types;
-LIVE has the additional keys that the vendor sends. No other keys are allowed.
+A kind is a Python type, the name of another type of the list, or a list of one. KNOWN has the keys
+of upstream's types; LIVE has the additional keys that the vendor sends. No other keys are allowed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,14 @@ KNOWN: Mapping[str, Mapping[str, Kind]] = {
     "Bandwidth": {"name": str},
     "Pricing": {"price": float, "taxed": bool, "currency": str, "unit": str},
     "AvailableRegions": {"id": int, "name": str, "region_iso_2": str, "stock_qty": int},
-    "Region": {"id": int, "slug": str, "name": str, "region_iso_2": str, "bgp": "RegionBGP", "href": str},
+    "Region": {
+        "id": int,
+        "slug": str,
+        "name": str,
+        "region_iso_2": str,
+        "bgp": "RegionBGP",
+        "href": str,
+    },
     "RegionBGP": {"hosts": [str], "asn": int},
     "Project": {"id": int, "name": str, "bgp": "ProjectBGP", "href": str},
     "ProjectBGP": {"enabled": bool, "local_asn": int},
@@ -126,7 +133,15 @@ KNOWN: Mapping[str, Mapping[str, Kind]] = {
         "discovery_ip": str,
     },
     "AttachedTo": {"href": str},
-    "SSHKeys": {"id": int, "label": str, "key": str, "fingerprint": str, "updated": str, "created": str, "href": str},
+    "SSHKeys": {
+        "id": int,
+        "label": str,
+        "key": str,
+        "fingerprint": str,
+        "updated": str,
+        "created": str,
+        "href": str,
+    },
 }
 LIVE: Mapping[str, Mapping[str, Kind]] = {
     "Server": {
@@ -142,7 +157,13 @@ LIVE: Mapping[str, Mapping[str, Kind]] = {
     "Plan": {"type": str, "category": str, "title": str, "href": str, "softwares": [dict]},
     "Storage": {"type": str},
     "Pricing": _PRICED,
-    "AvailableRegions": {"slug": str, "spot_qty": int, "href": str, "bgp": "RegionBGP", "location": str},
+    "AvailableRegions": {
+        "slug": str,
+        "spot_qty": int,
+        "href": str,
+        "bgp": "RegionBGP",
+        "location": str,
+    },
     "Region": {"location": str},
     "IPAddresses": {"ddos_scrubbing": bool, "vlan_id": str},
     "BlockStorage": {"region": "Region"},
@@ -151,12 +172,16 @@ LIVE: Mapping[str, Mapping[str, Kind]] = {
 
 
 def compare(kind: Kind, value: Any, seen: dict[str, set[str]], place: str = "") -> list[str]:
-    """Returns the deviations of a value from the list, one line each. seen: collects the keys seen so far for each
-    type."""
+    """Returns the deviations of a value from the list, one line each. seen: collects the keys
+    seen so far for each type."""
     if isinstance(kind, list):
         if not isinstance(value, list):
             return [f"{place}: {type(value).__name__} instead of a list"]
-        return [line for at, each in enumerate(value) for line in compare(kind[0], each, seen, f"{place}[{at}]")]
+        return [
+            line
+            for at, each in enumerate(value)
+            for line in compare(kind[0], each, seen, f"{place}[{at}]")
+        ]
     if isinstance(kind, str):
         return _of_type(kind, value, seen, place or kind)
     wanted = (int, float) if kind is float else (kind,)

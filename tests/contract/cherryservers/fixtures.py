@@ -58,13 +58,14 @@ def follows(operation: Operation, outcome: InProgress) -> Operation:
 
 
 def claimed(operation: Operation) -> Operation:
-    """Returns the operation as the next attempt claims it; an attempt that died in between has been counted."""
+    """Returns the operation as the next attempt claims it; an attempt that died in
+    between has been counted."""
     return operation.with_status(attempt=operation.status.attempt + 1)
 
 
 def drive(bench: CherryBench, operation: Operation) -> Outcome:
-    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
-    retried after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
     for _ in range(_MOST):
         operation = claimed(operation)
         try:
@@ -85,5 +86,8 @@ def seen(bench: CherryBench, group: str) -> NodeGroup:
 
 
 def orders(bench: CherryBench) -> list[str]:
-    """Returns the create requests that have reached the vendor so far, granted or refused, by hostname."""
-    return [call.about.partition(" ")[0] for call in bench.server.log if call.action == "create_server"]
+    """Returns the create requests that have reached the vendor so far, granted
+    or refused, by hostname."""
+    return [
+        call.about.partition(" ")[0] for call in bench.server.log if call.action == "create_server"
+    ]

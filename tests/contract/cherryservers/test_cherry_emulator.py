@@ -21,7 +21,13 @@ from infra.emulators.cherryservers.models import (
 from infra.emulators.cherryservers.server import LIMIT, RETRY_AFTER, CherryHttpServer, Token
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, EmulatorClient
+from tests.contract.cherryservers.emulator_client import (
+    ORDER,
+    SERVERS,
+    START,
+    TOKEN,
+    EmulatorClient,
+)
 
 
 @pytest.fixture
@@ -45,13 +51,18 @@ def in_list(bed: EmulatorClient) -> dict[int, str]:
 # -- timing
 
 
-def test_cherry_emulator_server_is_pending_then_provisioned_then_deployed(bed: EmulatorClient) -> None:
+def test_cherry_emulator_server_is_pending_then_provisioned_then_deployed(
+    bed: EmulatorClient,
+) -> None:
     server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
     assert said(bed, server) == ("pending", "deploying")
     bed.after(5.0)
     assert said(bed, server) == ("provisioning", "deploying")
     bed.after(30.0)
-    assert (said(bed, server), said(bed, virtual)) == (("provisioning", "deploying"), ("active", "deployed"))
+    assert (said(bed, server), said(bed, virtual)) == (
+        ("provisioning", "deploying"),
+        ("active", "deployed"),
+    )
     bed.after(70.0)
     assert said(bed, server) == ("active", "deployed")
 
@@ -67,7 +78,9 @@ def test_cherry_emulator_lists_a_terminated_server_for_a_while(bed: EmulatorClie
     assert bed.refusal("DELETE", f"/servers/{server}")[0] == 404
 
 
-def test_cherry_emulator_server_terminated_during_deployment_is_never_active(bed: EmulatorClient) -> None:
+def test_cherry_emulator_server_terminated_during_deployment_is_never_active(
+    bed: EmulatorClient,
+) -> None:
     server = buy(bed)
     bed.ask("DELETE", f"/servers/{server}")
     bed.after(9.0)
@@ -83,7 +96,10 @@ def test_cherry_emulator_deployment_fails_where_configured(bed: EmulatorClient, 
     bed.after(20.0)
     assert said(bed, first) == (state, "failed deployment")
     bed.after(500.0)
-    assert (said(bed, first), said(bed, second)) == ((state, "failed deployment"), ("active", "deployed"))
+    assert (said(bed, first), said(bed, second)) == (
+        (state, "failed deployment"),
+        ("active", "deployed"),
+    )
 
 
 def test_cherry_emulator_lists_lag_for_new_and_deleted_servers(bed: EmulatorClient) -> None:
@@ -121,7 +137,9 @@ def test_cherry_emulator_orders_take_stock_and_deletions_return_it(bed: Emulator
     buy(bed)
 
 
-def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(bed: EmulatorClient) -> None:
+def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(
+    bed: EmulatorClient,
+) -> None:
     bed.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
     server = buy(bed, spot_market=True)
     assert bed.json("GET", f"/servers/{server}")["spot_instance"] is True
@@ -131,7 +149,9 @@ def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(bed: Em
     assert bed.refusal("GET", f"/servers/{server}")[0] == 404
 
 
-def test_cherry_emulator_spot_server_shows_its_notice_and_ends_at_that_time(bed: EmulatorClient) -> None:
+def test_cherry_emulator_spot_server_shows_its_notice_and_ends_at_that_time(
+    bed: EmulatorClient,
+) -> None:
     server, plain = buy(bed, spot_market=True), buy(bed, hostname="plain")
     bed.after(200.0)
     bed.cloud.give_notice(server)
@@ -244,7 +264,9 @@ def test_cherry_emulator_allows_duplicate_hostnames_unless_configured(bed: Emula
 # -- pages
 
 
-def test_cherry_emulator_limit_and_offset_cut_a_list_and_total_is_reported(bed: EmulatorClient) -> None:
+def test_cherry_emulator_limit_and_offset_cut_a_list_and_total_is_reported(
+    bed: EmulatorClient,
+) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(7)]
     found: list[int] = []
     for offset in (0, 3, 6, 9):
@@ -291,11 +313,23 @@ def test_cherry_emulator_accepts_only_a_token_of_the_account(bed: EmulatorClient
     assert bed.refusal("GET", SERVERS)[0] == 401
 
 
-def test_cherry_emulator_foreign_objects_are_forbidden_absent_ones_not_found(bed: EmulatorClient) -> None:
+def test_cherry_emulator_foreign_objects_are_forbidden_absent_ones_not_found(
+    bed: EmulatorClient,
+) -> None:
     foreign = bed.cloud.add_server("workers", project=20002).id
     assert bed.refusal("GET", "/projects/20002/servers")[0] == 403
-    assert [bed.refusal(method, f"/servers/{foreign}")[0] for method in ("GET", "DELETE")] == [403, 403]
-    for path in ("/projects/7/servers", "/servers/7", "/plans/none", "/regions/none", "/nowhere", "/ssh-keys/7"):
+    assert [bed.refusal(method, f"/servers/{foreign}")[0] for method in ("GET", "DELETE")] == [
+        403,
+        403,
+    ]
+    for path in (
+        "/projects/7/servers",
+        "/servers/7",
+        "/plans/none",
+        "/regions/none",
+        "/nowhere",
+        "/ssh-keys/7",
+    ):
         assert bed.refusal("GET", path)[0] == 404
     assert bed.refusal("PATCH", SERVERS)[0] == 404
     assert in_list(bed) == {}
@@ -311,7 +345,8 @@ def test_cherry_emulator_throttles_the_fifth_request_within_a_second(bed: Emulat
     assert answers[-1].headers["Retry-After"] == "1"
     bed.clock.advance(0.6)
     assert bed.ask("GET", "/regions").status == 200
-    assert bed.refusal("GET", SERVERS, token="another")[0] == 401  # refused requests are not counted
+    # refused requests are not counted
+    assert bed.refusal("GET", SERVERS, token="another")[0] == 401
 
 
 def test_cherry_emulator_can_send_errors_in_the_older_form(bed: EmulatorClient) -> None:
@@ -335,7 +370,8 @@ def test_cherry_emulator_faults_happen_before_or_after_the_effect(bed: EmulatorC
     assert bed.ask("POST", SERVERS, ORDER).hang_up
     assert list(bed.cloud.servers) == [1000]
     bed.front.faults.next(VendorFault.CUT_OFF, on="delete_server")
-    assert bed.ask("DELETE", "/servers/1000").hang_up  # an answer without a body cannot be truncated
+    # an answer without a body cannot be truncated
+    assert bed.ask("DELETE", "/servers/1000").hang_up
     assert in_list(bed) == {1000: "terminating"}
 
 
@@ -349,7 +385,11 @@ def test_cherry_emulator_log_shows_requests_and_never_the_token(bed: EmulatorCli
         f"GET {SERVERS}?limit=5",
         "DELETE /servers/1000 hostname=k8s-ours-workers-gndxdmmw",
     ]
-    assert [(call.status, call.writes) for call in bed.front.log] == [(201, True), (200, False), (500, True)]
+    assert [(call.status, call.writes) for call in bed.front.log] == [
+        (201, True),
+        (200, False),
+        (500, True),
+    ]
     assert TOKEN not in repr(bed.front.log)
 
 
@@ -360,12 +400,17 @@ def test_cherry_emulator_behaves_the_same_over_http() -> None:
         one = cloud.add_server("workers").id
         headers = {"Authorization": f"Bearer {TOKEN}"}
         found = requests.get(f"{server.root}{SERVERS}", headers=headers, timeout=600)
-        assert (found.headers["X-Total-Count"], found.headers["Content-Type"][:16]) == ("1", "application/json")
+        assert (found.headers["X-Total-Count"], found.headers["Content-Type"][:16]) == (
+            "1",
+            "application/json",
+        )
         gone = requests.delete(f"{server.root}/servers/{one}", headers=headers, timeout=600)
         assert (gone.status_code, gone.content) == (204, b"")
         assert "Content-Type" not in gone.headers
         server.front.redirect = "http://elsewhere.example.invalid/v1/plans"
-        away = requests.get(f"{server.root}/plans", headers=headers, timeout=600, allow_redirects=False)
+        away = requests.get(
+            f"{server.root}/plans", headers=headers, timeout=600, allow_redirects=False
+        )
         assert (away.status_code, away.headers["Location"]) == (301, server.front.redirect)
         assert [call.status for call in server.log] == [200, 204, 301]
 

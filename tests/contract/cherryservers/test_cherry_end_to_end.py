@@ -1,5 +1,5 @@
-"""A complete simulated world with a Cherry Servers account: servers are bought, join, run pods, and are removed
-again."""
+"""A complete simulated world with a Cherry Servers account: servers are bought, join, run
+pods, and are removed again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount, CherryRegistrationOptions
+from infra.emulators.cherryservers.attached_account import (
+    TOKEN,
+    CherryAccount,
+    CherryRegistrationOptions,
+)
 from infra.emulators.cherryservers.models import (
     NEVER_JOINS,
     NO_STOCK,
@@ -37,7 +41,8 @@ spec:
   nodeGroups:
     - {{provider: cherryservers, id: first, min: 0, max: 4, priority: 9}}
     - {{provider: cherryservers, id: second, min: 0, max: 4, priority: 1}}
-  options: {{expander: priority, scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 2m, maxNodeProvisionTime: 8m}}
+  options: {{expander: priority, scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 2m, \
+maxNodeProvisionTime: 8m}}
 """
 
 
@@ -48,7 +53,9 @@ class CherryWorldFixture:
         self.world, self.account, self.cloud = world, account, account.cloud
         world.apply_policy(
             POLICY.format(
-                name=world.name, kubeconfig=world.kubeconfig_secret, settings=json.dumps(account.settings(POOLS))
+                name=world.name,
+                kubeconfig=world.kubeconfig_secret,
+                settings=json.dumps(account.settings(POOLS)),
             )
         )
         world.seed(objects.node("system", cpu="2"))
@@ -62,7 +69,9 @@ class CherryWorldFixture:
     def rest(self) -> None:
         deployment = self.world.kube.peek("deployments", "web", "default", "apps")
         assert deployment is not None
-        self.world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+        self.world.kube.update(
+            "deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps"
+        )
 
     def ordered(self) -> list[str]:
         return [call.about for call in self.account.server.log if call.action == "create_server"]
@@ -75,7 +84,9 @@ def bed() -> Iterator[CherryWorldFixture]:
         yield CherryWorldFixture(world, account)
 
 
-def test_cherry_world_stockout_buys_second_choice_and_scales_down_again(bed: CherryWorldFixture) -> None:
+def test_cherry_world_stockout_buys_second_choice_and_scales_down_again(
+    bed: CherryWorldFixture,
+) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil("first", NO_STOCK, 9)
     bed.work(2)
@@ -88,7 +99,9 @@ def test_cherry_world_stockout_buys_second_choice_and_scales_down_again(bed: Che
     world.step_until(lambda: not cloud.servers, limit=1800.0)
     world.step(60.0)
     assert set(world.nodes()) == {"system"}
-    assert {call.action for call in bed.account.server.log if call.status >= 400} <= {"create_server"}
+    assert {call.action for call in bed.account.server.log if call.status >= 400} <= {
+        "create_server"
+    }
 
 
 @pytest.mark.parametrize("fate", [NOT_DEPLOYED, NEVER_JOINS])
@@ -119,7 +132,9 @@ def test_cherry_world_dying_functions_and_lagging_lists_buy_exactly_the_need(
     assert (len(bed.cloud.members("first")), len(bed.cloud.members("second"))) == (2, 0)
 
 
-def test_cherry_world_managed_join_tokens_appear_only_in_user_data(caplog: pytest.LogCaptureFixture) -> None:
+def test_cherry_world_managed_join_tokens_appear_only_in_user_data(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     account = CherryAccount(
         times=TIMES, ways=CherryRegistrationOptions(boot=20.0, check_token=True), create_tokens=True

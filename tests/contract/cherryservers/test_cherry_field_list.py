@@ -1,4 +1,6 @@
-"""One test per endpoint: its answers have the keys and types of the recorded examples and of the field list."""
+"""One test per endpoint: its answers have the keys and types of the recorded
+examples and of the field list.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,21 @@ ROW = {
         "name": "AMD Ryzen 9950X",
         "type": "baremetal",
         "specs": {
-            "cpus": {"count": 1, "cores": 16, "frequency": 4.3, "unit": "GHz", "name": "CPU Ryzen 9950X"},
+            "cpus": {
+                "count": 1,
+                "cores": 16,
+                "frequency": 4.3,
+                "unit": "GHz",
+                "name": "CPU Ryzen 9950X",
+            },
             "memory": {"count": 1, "total": 192, "unit": "GB", "name": "192GB 5600MHz"},
             "storage": [{"count": 2, "name": "NVMe 1TB", "size": 1, "unit": "TB", "type": "NVME"}],
             "nics": {"name": "3Gbps"},
         },
     },
-    "ip_addresses": [{"id": "571f30fb", "address": "10.168.1.2", "address_family": 4, "type": "private-ip"}],
+    "ip_addresses": [
+        {"id": "571f30fb", "address": "10.168.1.2", "address_family": 4, "type": "private-ip"}
+    ],
     "tags": {},
     "created_at": "2026-06-08T09:20:28+00:00",
     "termination_date": "None",
@@ -66,13 +76,19 @@ def same_shape(example: Any, found: Any, place: str = "") -> list[str]:
             line
             for key, each in example.items()
             for line in (
-                same_shape(each, found[key], f"{place}.{key}") if key in found else [f"{place}.{key} is missing"]
+                same_shape(each, found[key], f"{place}.{key}")
+                if key in found
+                else [f"{place}.{key} is missing"]
             )
         ]
     if isinstance(example, list) and isinstance(found, list) and example:
         return same_shape(example[0], found[0], f"{place}[0]") if found else [f"{place} is empty"]
     numbers = isinstance(example, int | float) and isinstance(found, int | float)
-    return [] if numbers or type(example) is type(found) else [f"{place}: {found!r} instead of {example!r}"]
+    return (
+        []
+        if numbers or type(example) is type(found)
+        else [f"{place}: {found!r} instead of {example!r}"]
+    )
 
 
 def test_cherry_server_list_matches_the_field_list(bed: EmulatorClient) -> None:
@@ -91,7 +107,11 @@ def test_cherry_single_server_has_every_listed_key(bed: EmulatorClient) -> None:
     seen = listed("Server", bed.json("PUT", f"/servers/{rich}", {"tags": {"a": "b"}}))
     listed("SSHKeys", bed.json("GET", "/ssh-keys/101"))
     server = bed.json("POST", SERVERS, ORDER)
-    for each in (seen, listed("Server", server), listed("Server", bed.json("GET", f"/servers/{rich}"))):
+    for each in (
+        seen,
+        listed("Server", server),
+        listed("Server", bed.json("GET", f"/servers/{rich}")),
+    ):
         for name, keys in each.items():
             seen[name] = seen.get(name, set()) | keys
     for name in (
@@ -132,7 +152,9 @@ def test_cherry_created_server_matches_the_field_list(bed: EmulatorClient) -> No
 
 
 def test_cherry_updated_server_matches_the_field_list(bed: EmulatorClient) -> None:
-    answer = bed.ask("PUT", "/servers/1000", {"tags": {"k8s-cluster": "other"}, "name": "n", "hostname": "h"})
+    answer = bed.ask(
+        "PUT", "/servers/1000", {"tags": {"k8s-cluster": "other"}, "name": "n", "hostname": "h"}
+    )
     listed("Server", json.loads(answer.body))
     assert answer.status == 201
     found = bed.json("GET", "/servers/1000")
@@ -151,10 +173,17 @@ def test_cherry_plans_match_the_field_list_by_slug_and_number(bed: EmulatorClien
     rows = bed.json("GET", "/plans")
     seen = listed(["Plan"], rows)
     assert seen["Plan"] == KNOWN["Plan"].keys() | LIVE["Plan"].keys()
-    assert seen["AvailableRegions"] == KNOWN["AvailableRegions"].keys() | LIVE["AvailableRegions"].keys()
+    assert (
+        seen["AvailableRegions"]
+        == KNOWN["AvailableRegions"].keys() | LIVE["AvailableRegions"].keys()
+    )
     assert seen["Pricing"] == KNOWN["Pricing"].keys() | LIVE["Pricing"].keys()
     by_slug = bed.json("GET", "/plans/e3_1240v3")
-    assert by_slug == bed.json("GET", f"/plans/{by_slug['id']}") == next(r for r in rows if r["slug"] == "e3_1240v3")
+    assert (
+        by_slug
+        == bed.json("GET", f"/plans/{by_slug['id']}")
+        == next(r for r in rows if r["slug"] == "e3_1240v3")
+    )
     assert {each["unit"]: each["price"] for each in by_slug["pricing"]}["Hourly"] == 0.1016
     assert {each["unit"]: each["price"] for each in by_slug["pricing"]}["Spot hourly"] == 0.0812
     assert bed.json("GET", f"/teams/{TEAM}/plans") == rows
@@ -162,8 +191,14 @@ def test_cherry_plans_match_the_field_list_by_slug_and_number(bed: EmulatorClien
 
 def test_cherry_plans_are_filtered_by_type_and_region(bed: EmulatorClient) -> None:
     assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps")} == {"vps"}
-    assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps&type[]=baremetal")} == {"vps", "baremetal"}
-    assert {row["slug"] for row in bed.json("GET", "/plans?region_id=2")} == {"e3_1240v3", "e5_1620v4"}
+    assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps&type[]=baremetal")} == {
+        "vps",
+        "baremetal",
+    }
+    assert {row["slug"] for row in bed.json("GET", "/plans?region_id=2")} == {
+        "e3_1240v3",
+        "e5_1620v4",
+    }
 
 
 def test_cherry_regions_match_the_field_list(bed: EmulatorClient) -> None:
@@ -173,7 +208,10 @@ def test_cherry_regions_match_the_field_list(bed: EmulatorClient) -> None:
 
 
 def test_cherry_project_matches_the_field_list(bed: EmulatorClient) -> None:
-    assert listed("Project", bed.json("GET", f"/projects/{PROJECT}"))["Project"] == KNOWN["Project"].keys()
+    assert (
+        listed("Project", bed.json("GET", f"/projects/{PROJECT}"))["Project"]
+        == KNOWN["Project"].keys()
+    )
     assert bed.json("GET", f"/teams/{TEAM}/projects") == [bed.json("GET", f"/projects/{PROJECT}")]
 
 
@@ -191,5 +229,8 @@ def test_cherry_field_list_equals_the_recorded_one() -> None:
         for at, title in enumerate(re.split("[,/] ?", titles)):
             recorded[title.strip()] = parts[min(at, len(parts) - 1)]
     for name in KNOWN:
-        names = [re.findall(r"`([a-z_0-9]+)(?:\{[^}]*\})?`", part) for part in recorded[name].partition("//")[::2]]
+        names = [
+            re.findall(r"`([a-z_0-9]+)(?:\{[^}]*\})?`", part)
+            for part in recorded[name].partition("//")[::2]
+        ]
         assert (set(names[0]), set(names[1])) == (set(KNOWN[name]), set(LIVE.get(name, {}))), name

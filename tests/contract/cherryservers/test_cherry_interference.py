@@ -1,5 +1,5 @@
-"""Whatever users, the vendor and the network do, nothing is bought twice, only named servers go, and every operation
-ends.
+"""Whatever users, the vendor and the network do, nothing is bought twice, only named servers go,
+and every operation ends.
 
 disorder.py describes the events and the checks after every step.
 """
@@ -12,7 +12,9 @@ from tests.contract.cherryservers.concurrency import Disorder
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_cherryservers_faults_and_lost_processes_never_buy_twice_or_lose_a_server(seed: int) -> None:
+def test_cherryservers_faults_and_lost_processes_never_buy_twice_or_lose_a_server(
+    seed: int,
+) -> None:
     Disorder(seed).live(7)
 
 

@@ -38,13 +38,19 @@ def test_cherry_outdated_server_stays_until_its_replacement_has_joined(bench: Ch
     first, second = seen(bench, group).instances
     assert nodes(bench) == {first.node, second.node}
     assert (first.outdated, second.outdated) == (old.outdated, "")
-    removal = order(bench, OperationKind.DELETE_NODES, group, 2, 1, target(first), op="b-0123456789abcdef")
+    removal = order(
+        bench, OperationKind.DELETE_NODES, group, 2, 1, target(first), op="b-0123456789abcdef"
+    )
     assert isinstance(drive(bench, removal), Succeeded)
-    assert [each.outdated for each in seen(bench, group).instances if each.handle == second.handle] == [""]
+    assert [
+        each.outdated for each in seen(bench, group).instances if each.handle == second.handle
+    ] == [""]
     assert bench.machines(group) == [second.handle]
 
 
-def test_cherry_replacement_of_a_spot_server_comes_long_after_its_notice(bench: CherryBench) -> None:
+def test_cherry_replacement_of_a_spot_server_comes_long_after_its_notice(
+    bench: CherryBench,
+) -> None:
     group = bench.add_spot_group("spot", size=1)
     now = bench.now()
     assert bench.interrupt(bench.machines(group)[0]) == now + 120.0

@@ -1,5 +1,5 @@
-"""Tests how the account's servers become Nodes of a simulated cluster, which are admitted, and which Nodes stay
-untouched."""
+"""Tests how the account's servers become Nodes of a simulated cluster, which are admitted, and
+which Nodes stay untouched."""
 
 from __future__ import annotations
 
@@ -13,18 +13,32 @@ from infra.emulators.cherryservers.attached_account import (
     CherryNodeRegistration,
     CherryRegistrationOptions,
 )
-from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, CherryDurations, CherryServer, Order
+from infra.emulators.cherryservers.models import (
+    NEVER_JOINS,
+    NOT_DEPLOYED,
+    CherryDurations,
+    CherryServer,
+    Order,
+)
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 
-SCRIPT = "kubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=workers,team=web\n"
+SCRIPT = (
+    "kubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# "
+    "--node-labels=pool=workers,team=web\n"
+)
 TIMES = CherryDurations(deploy=100.0, fail=20.0, terminate=10.0)
 
 
 def token_secret(**data: str) -> KubeObject:
-    held = {"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-authentication": "true", **data}
+    held = {
+        "token-id": "nf8atf",
+        "token-secret": "kwfs1t15pjmhk7n4",
+        "usage-bootstrap-authentication": "true",
+        **data,
+    }
     return {
         "metadata": {"name": "bootstrap-token-nf8atf", "namespace": "kube-system"},
         "type": "bootstrap.kubernetes.io/token",
@@ -43,7 +57,9 @@ class CherryJoiningFixture:
             self.store, self.clock, more=[CherryNodeRegistration(self.cloud, self.store, ways)]
         )
 
-    def order(self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0) -> CherryServer:
+    def order(
+        self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0
+    ) -> CherryServer:
         return self.cloud.order(
             10001,
             Order(
@@ -76,13 +92,23 @@ def test_cherry_deployed_server_becomes_a_ready_node_named_by_its_hostname() -> 
     assert {"type": "Ready", "status": "True"}.items() <= node["status"]["conditions"][-1].items()
     assert node["spec"] == {"providerID": f"cherryservers://{server.id}"}
     labels = node["metadata"]["labels"]
-    assert (labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/region"]) == (
+    assert (
+        labels["node.kubernetes.io/instance-type"],
+        labels["topology.kubernetes.io/region"],
+    ) == (
         "e5_1620v4",
         "eu_nord_1",
     )
-    assert (labels["pool"], labels["team"], labels["kubernetes.io/hostname"]) == ("workers", "web", "k8s-a")
+    assert (labels["pool"], labels["team"], labels["kubernetes.io/hostname"]) == (
+        "workers",
+        "web",
+        "k8s-a",
+    )
     assert "topology.kubernetes.io/zone" not in labels
-    assert (node["status"]["capacity"]["cpu"], node["status"]["capacity"]["memory"]) == ("4", f"{32 * 2**20}Ki")
+    assert (node["status"]["capacity"]["cpu"], node["status"]["capacity"]["memory"]) == (
+        "4",
+        f"{32 * 2**20}Ki",
+    )
     assert node["status"]["capacity"]["ephemeral-storage"] == f"{60 * 2**20}Ki"
 
 
@@ -124,7 +150,16 @@ def test_cherry_cloud_controller_may_run_after_the_kubelet() -> None:
         ({}, "echo no token here\n", False),
         ({}, "", False),
     ],
-    ids=["good", "unknown", "wrong secret", "expired", "in time", "not for this", "none", "nothing"],
+    ids=[
+        "good",
+        "unknown",
+        "wrong secret",
+        "expired",
+        "in time",
+        "not for this",
+        "none",
+        "nothing",
+    ],
 )
 def test_cherry_only_servers_with_a_known_bootstrap_token_join(
     held: dict[str, str] | None, script: str, enters: bool
@@ -152,7 +187,9 @@ def test_cherry_failed_never_joining_and_foreign_servers_have_no_node() -> None:
 
 def test_cherry_only_the_node_of_a_deleted_server_is_deleted() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0))
-    bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
+    bed.store.create(
+        "nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}}
+    )
     first, second, third = (bed.cloud.add_server("workers") for _ in range(3))
     bed.after(0.0)
     bed.cloud.vanish(first.id)

@@ -1,5 +1,5 @@
-"""Tests of reading over HTTP: pages, states, mapping of nodes to servers, templates, and answers that cannot be
-trusted."""
+"""Tests of reading over HTTP: pages, states, mapping of nodes to servers, templates, and
+answers that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_cherry_redirect_is_not_followed_with_the_token(bench: CherryBench) -> N
         assert not elsewhere.server.log
 
 
-def test_cherry_absent_project_is_not_found_and_foreign_project_is_refused(bench: CherryBench) -> None:
+def test_cherry_absent_project_is_not_found_and_foreign_project_is_refused(
+    bench: CherryBench,
+) -> None:
     bench.add_group("g", size=1)
     bench.default["project-id"] = 7
     error = failure(bench)
@@ -104,8 +106,12 @@ def test_cherry_unknown_server_state_is_running_and_reported_once(bench: CherryB
     assert len([gap for gap in observed.gaps if "meditating" in gap.detail]) == 1
 
 
-@pytest.mark.parametrize(("prefix", "ours"), [("cherryservers://", True), ("", True), ("aws://", False)])
-def test_cherry_node_is_matched_by_server_id_in_both_spellings(bench: CherryBench, prefix: str, ours: bool) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "ours"), [("cherryservers://", True), ("", True), ("aws://", False)]
+)
+def test_cherry_node_is_matched_by_server_id_in_both_spellings(
+    bench: CherryBench, prefix: str, ours: bool
+) -> None:
     bench.ways = CherryRegistrationOptions(boot=0.0, prefix=prefix)
     group = bench.add_group("g", size=1)
     (instance,) = seen(bench, group).instances
@@ -113,15 +119,21 @@ def test_cherry_node_is_matched_by_server_id_in_both_spellings(bench: CherryBenc
     assert (instance.id == node.provider_id) is ours
 
 
-def test_cherry_node_without_an_id_is_matched_by_hostname_without_a_call(bench: CherryBench) -> None:
+def test_cherry_node_without_an_id_is_matched_by_hostname_without_a_call(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=3)
     bench.nameless = True
     found = seen(bench, group)
-    assert sorted(each.node for each in found.instances) == sorted(node.name for node in bench.nodes())
+    assert sorted(each.node for each in found.instances) == sorted(
+        node.name for node in bench.nodes()
+    )
     assert not [call for call in bench.look() if call.action == "get_server"]
 
 
-def test_cherry_pass_costs_one_list_and_one_plan_an_hour_for_any_node_count(bench: CherryBench) -> None:
+def test_cherry_pass_costs_one_list_and_one_plan_an_hour_for_any_node_count(
+    bench: CherryBench,
+) -> None:
     for name in ("g", "h"):
         bench.add_group(name, size=10)
     bench.provider().observe(bench.nodes())
@@ -154,9 +166,9 @@ def test_cherry_node_template_has_the_labels_of_real_nodes(bench: CherryBench) -
         "kubernetes.io/os",
     ):
         assert template.labels[key] == node.labels[key]
-    assert {name: template.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")} == {
-        name: node.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")
-    }
+    assert {
+        name: template.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")
+    } == {name: node.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")}
 
 
 def test_cherry_unknown_plan_stops_only_its_pool(bench: CherryBench) -> None:
@@ -169,4 +181,7 @@ def test_cherry_unknown_plan_stops_only_its_pool(bench: CherryBench) -> None:
     assert "e9_none" in bad.template_error + bad.error
     assert (good.template_error, large.template_error) == ("", "")
     assert large.template is not None
-    assert (large.template.capacity["memory"], large.template.capacity["cpu"]) == (206158430208, 16000)
+    assert (large.template.capacity["memory"], large.template.capacity["cpu"]) == (
+        206158430208,
+        16000,
+    )

@@ -1,4 +1,6 @@
-"""Tests of removal over HTTP: by server number, all or none, without trusting lists and names beyond their meaning."""
+"""Tests of removal over HTTP: by server number, all or none, without trusting lists and
+names beyond their meaning.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_cherry_server_already_gone_counts_as_removed(bench: CherryBench) -> Non
     assert bench.machines(group) == [third.handle]
 
 
-def test_cherry_server_vanishing_between_list_and_deletion_counts_as_removed(bench: CherryBench) -> None:
+def test_cherry_server_vanishing_between_list_and_deletion_counts_as_removed(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=2)
     first, _ = seen(bench, group).instances
     bench.server.faults.next(VendorFault.NOT_FOUND, on="delete_server")
@@ -74,7 +78,11 @@ def test_cherry_server_vanishing_between_list_and_deletion_counts_as_removed(ben
 def test_cherry_node_without_a_server_makes_the_whole_removal_refused(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, *_ = seen(bench, group).instances
-    for stranger in (RemovalTarget("unknown-server", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
+    for stranger in (
+        RemovalTarget("unknown-server", ""),
+        RemovalTarget("a", "aws:///eu/i-1"),
+        RemovalTarget("", ""),
+    ):
         outcome = refused(bench, removal(bench, group, target(first), stranger))
         assert outcome.error_class == "InvalidRequest"
 
@@ -103,18 +111,25 @@ def test_cherry_duplicate_hostname_prevents_removal_by_name(bench: CherryBench) 
     refused(bench, removal(bench, group, RemovalTarget("twin", "")))
     node = next(each for each in bench.nodes() if each.name == "twin")
     assert isinstance(
-        drive(bench, removal(bench, group, RemovalTarget(node.name, node.provider_id), op="second")), Succeeded
+        drive(
+            bench, removal(bench, group, RemovalTarget(node.name, node.provider_id), op="second")
+        ),
+        Succeeded,
     )
     assert [id_ for id_ in twins if not bench.cloud.servers[id_].leaving] == [twins[1]]
 
 
-def test_cherry_removal_below_the_minimum_is_refused_even_when_repeated_fast(bench: CherryBench) -> None:
+def test_cherry_removal_below_the_minimum_is_refused_even_when_repeated_fast(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=4, least=2)
     first, second, third, _ = seen(bench, group).instances
-    assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).error_class == (
-        "InvalidRequest"
+    assert refused(
+        bench, removal(bench, group, *(target(each) for each in (first, second, third)))
+    ).error_class == ("InvalidRequest")
+    assert isinstance(
+        drive(bench, removal(bench, group, target(first), target(second), op="second")), Succeeded
     )
-    assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Succeeded)
     refused(bench, removal(bench, group, target(third), op="third"))
 
 
@@ -139,7 +154,9 @@ def test_cherry_server_being_deleted_by_others_counts_for_no_bound(bench: Cherry
 def test_cherry_invalid_provider_id_does_not_block_removal_by_handle(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, second = seen(bench, group).instances
-    assert isinstance(drive(bench, removal(bench, group, RemovalTarget(first.node, "", first.handle))), Succeeded)
+    assert isinstance(
+        drive(bench, removal(bench, group, RemovalTarget(first.node, "", first.handle))), Succeeded
+    )
     assert bench.machines(group) == [second.handle]
 
 
@@ -160,23 +177,32 @@ def test_cherry_control_plane_server_is_never_removed(bench: CherryBench) -> Non
     # The pool's script turns its machines into control planes; the label is on the Node.
     server = bench.cloud.servers[int(first.handle)]
     bench.cloud.servers[server.id].order = bench.cloud.add_server(
-        "x", user_data=("LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU=")
+        "x",
+        user_data=("LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU="),
     ).order
     assert len(seen(bench, group).instances) == 1
     refused(bench, removal(bench, group, target(first)))
 
 
-def test_cherry_only_servers_that_never_joined_are_deleted_as_unregistered(bench: CherryBench) -> None:
+def test_cherry_only_servers_that_never_joined_are_deleted_as_unregistered(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=2, least=2)
     joined, _ = seen(bench, group).instances
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)), Succeeded)
     new = next(each for each in seen(bench, group).instances if each.handle not in {"1000", "1001"})
     assert (
-        refused(bench, removal(bench, group, target(joined), kind=OperationKind.DELETE_INSTANCES)).error_class
+        refused(
+            bench, removal(bench, group, target(joined), kind=OperationKind.DELETE_INSTANCES)
+        ).error_class
         == "Conflict"
     )
     assert isinstance(
-        drive(bench, removal(bench, group, target(new), kind=OperationKind.DELETE_INSTANCES, op="second")), Succeeded
+        drive(
+            bench,
+            removal(bench, group, target(new), kind=OperationKind.DELETE_INSTANCES, op="second"),
+        ),
+        Succeeded,
     )
     assert bench.machines(group) == ["1000", "1001"]
 
@@ -192,8 +218,13 @@ def test_cherry_removal_of_thirty_stays_within_four_calls_a_second(bench: Cherry
 
 def test_cherry_decrease_target_that_would_remove_a_server_is_refused(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
-    assert isinstance(answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 2, 1)), Failed)
     assert isinstance(
-        answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 3, 2, op="second-0123456789")), Succeeded
+        answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 2, 1)), Failed
+    )
+    assert isinstance(
+        answer(
+            bench, order(bench, OperationKind.DECREASE_TARGET, group, 3, 2, op="second-0123456789")
+        ),
+        Succeeded,
     )
     assert len(bench.machines(group)) == 2

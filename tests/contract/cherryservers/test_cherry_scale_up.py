@@ -12,9 +12,22 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Throttled
 from infra.emulators.cherryservers.attached_account import TOKEN_ID, TOKEN_SECRET
-from infra.emulators.cherryservers.models import NO_STOCK, NOT_DEPLOYED, QUOTA, CherryProvisioningFate
+from infra.emulators.cherryservers.models import (
+    NO_STOCK,
+    NOT_DEPLOYED,
+    QUOTA,
+    CherryProvisioningFate,
+)
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.cherryservers.fixtures import answer, claimed, drive, follows, order, orders, seen
+from tests.contract.cherryservers.fixtures import (
+    answer,
+    claimed,
+    drive,
+    follows,
+    order,
+    orders,
+    seen,
+)
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 from tests.operations import ask
 
@@ -35,7 +48,10 @@ def test_cherry_order_contains_exactly_the_fields_of_the_definition(bench: Cherr
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1)), Succeeded)
     (sent,) = bodies(bench)
     (made,) = bench.cloud.servers.values()
-    script = "#!/bin/bash\nkubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=pool3\n"
+    script = (
+        "#!/bin/bash\nkubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# "
+        "--node-labels=pool=pool3\n"
+    )
     assert sent == {
         "project_id": 10001,
         "plan": "e5_1620v4",
@@ -72,20 +88,28 @@ def test_cherry_spot_pool_orders_spot_servers(bench: CherryBench) -> None:
     assert [server.order.spot for server in bench.cloud.servers.values()] == [True]
 
 
-def test_cherry_one_refusal_of_three_orders_buys_two_and_reports_the_text(bench: CherryBench) -> None:
+def test_cherry_one_refusal_of_three_orders_buys_two_and_reports_the_text(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", CherryProvisioningFate())
     bench.cloud.spoil("g", NO_STOCK)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, outcome.facts["created"], outcome.facts["asked"]) == ("OutOfStock", 2, 3)
+    assert (outcome.error_class, outcome.facts["created"], outcome.facts["asked"]) == (
+        "OutOfStock",
+        2,
+        3,
+    )
     assert "Not enough stock for the requested plan" in outcome.message
     assert seen(bench, group).target == 3
     assert len(orders(bench)) == len(set(orders(bench))) == 3
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 45.0])
-def test_cherry_server_bought_with_a_lost_answer_is_found_and_not_rebought(bench: CherryBench, lag: float) -> None:
+def test_cherry_server_bought_with_a_lost_answer_is_found_and_not_rebought(
+    bench: CherryBench, lag: float
+) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="create_server", times=2)
@@ -95,7 +119,9 @@ def test_cherry_server_bought_with_a_lost_answer_is_found_and_not_rebought(bench
     assert len(bench.machines(group)) == 4
 
 
-def test_cherry_order_that_never_appears_is_repeated_under_the_same_name(bench: CherryBench) -> None:
+def test_cherry_order_that_never_appears_is_repeated_under_the_same_name(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.HANGS_UP, on="create_server")
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1))
@@ -217,13 +243,18 @@ def test_cherry_twelve_orders_stay_within_four_calls_a_second(bench: CherryBench
     assert not [call for call in bench.server.log if call.status == 429]
 
 
-def test_cherry_server_with_failed_deployment_counts_as_bought_and_failed(bench: CherryBench) -> None:
+def test_cherry_server_with_failed_deployment_counts_as_bought_and_failed(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", NOT_DEPLOYED)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3)), Succeeded)
     bench.settle(120.0)
     found = seen(bench, group)
-    assert (found.target, [each.error is not None for each in found.instances].count(True)) == (3, 1)
+    assert (found.target, [each.error is not None for each in found.instances].count(True)) == (
+        3,
+        1,
+    )
 
 
 def test_cherry_duplicate_message_buys_once(bench: CherryBench) -> None:
@@ -238,8 +269,11 @@ def test_cherry_duplicate_message_buys_once(bench: CherryBench) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 25.0])
 @pytest.mark.parametrize("dies", range(1, 4))
-def test_cherry_process_dying_after_its_orders_buys_nothing_twice(bench: CherryBench, dies: int, lag: float) -> None:
-    """The table does not learn the outcome of the step, and the next attempt begins with the previous data."""
+def test_cherry_process_dying_after_its_orders_buys_nothing_twice(
+    bench: CherryBench, dies: int, lag: float
+) -> None:
+    """The table does not learn the outcome of the step, and the next attempt
+    begins with the previous data."""
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     operation = order(bench, OperationKind.SCALE_UP, group, 1, 5)
@@ -254,7 +288,9 @@ def test_cherry_process_dying_after_its_orders_buys_nothing_twice(bench: CherryB
     assert len(bench.machines(group)) == 5
 
 
-def test_cherry_user_data_contain_the_token_and_outcomes_and_errors_do_not(bench: CherryBench) -> None:
+def test_cherry_user_data_contain_the_token_and_outcomes_and_errors_do_not(
+    bench: CherryBench,
+) -> None:
     group = bench.add_group("g", size=0)
     operation, said = order(bench, OperationKind.SCALE_UP, group, 0, 1), []
     while True:
@@ -269,12 +305,17 @@ def test_cherry_user_data_contain_the_token_and_outcomes_and_errors_do_not(bench
     assert f"{TOKEN_ID}.{TOKEN_SECRET}" in base64.b64decode(made.order.user_data).decode()
     echo = f"refused: token {bench.token} may not use {made.order.user_data}, nor {TOKEN_SECRET}"
     bench.cloud.spoil("g", CherryProvisioningFate((400, echo)), 9)
-    failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 2, op="op-2-0123456789abc"))
+    failed = drive(
+        bench, order(bench, OperationKind.SCALE_UP, group, 1, 2, op="op-2-0123456789abc")
+    )
     assert isinstance(failed, Failed)
     assert "refused" in failed.message
     said.append(repr(failed))
     said += [
         repr(seen(bench, group)),
-        *(repr(vars(call)) if hasattr(call, "__dict__") else repr(call) for call in bench.server.log),
+        *(
+            repr(vars(call)) if hasattr(call, "__dict__") else repr(call)
+            for call in bench.server.log
+        ),
     ]
     assert not [secret for secret in bench.secrets() if secret in "\n".join(said)]

@@ -47,7 +47,9 @@ def test_cherry_sdk_navigates_from_team_to_project_to_servers(bed: Any) -> None:
     assert (team["id"], project["id"]) == (TEAM, PROJECT)
     ours = [bed.cloud.add_server("workers").id for _ in range(3)]
     listed = bed.client.get_servers(project["id"])
-    assert [row["id"] for row in listed if row["tags"].get("k8s-nodepool") == "workers"][-3:] == ours
+    assert [row["id"] for row in listed if row["tags"].get("k8s-nodepool") == "workers"][
+        -3:
+    ] == ours
     assert len(bed.client.get_servers(project["id"], limit=2, offset=1)) == 2
     assert bed.client.get_servers(project["id"], fields="id")[0].keys() == {"id"}
 
@@ -55,7 +57,11 @@ def test_cherry_sdk_navigates_from_team_to_project_to_servers(bed: Any) -> None:
 def test_cherry_sdk_reads_plans_images_and_keys(bed: Any) -> None:
     plans = {plan["slug"]: plan for plan in bed.client.get_plans(TEAM)}
     assert plans["amd-ryzen-9950x"]["specs"]["memory"]["total"] == 192
-    assert {each["unit"] for each in plans["e3_1240v3"]["pricing"]} == {"Hourly", "Spot hourly", "Monthly"}
+    assert {each["unit"] for each in plans["e3_1240v3"]["pricing"]} == {
+        "Hourly",
+        "Spot hourly",
+        "Monthly",
+    }
     assert plans["e3_1240v3"]["available_regions"][0]["stock_qty"] == 500
     images = bed.client.get_images(plans["e3_1240v3"]["id"])
     assert "ubuntu_24_04_64bit" in {each["slug"] for each in images}
@@ -72,10 +78,18 @@ def test_cherry_sdk_creates_reads_and_terminates_a_server(bed: Any) -> None:
         ssh_keys=["101"],
         tags={"team": "web"},
     )
-    assert (made["hostname"], made["status"], made["plan"]["slug"]) == ("by-the-client", "deploying", "amd-ryzen-9950x")
+    assert (made["hostname"], made["status"], made["plan"]["slug"]) == (
+        "by-the-client",
+        "deploying",
+        "amd-ryzen-9950x",
+    )
     bed.cloud.clock.advance(1000.0)
     found = bed.client.get_server(made["id"])
-    assert (found["state"], found["status"], found["tags"]) == ("active", "deployed", {"team": "web"})
+    assert (found["state"], found["status"], found["tags"]) == (
+        "active",
+        "deployed",
+        {"team": "web"},
+    )
     assert bed.client.terminate_server(made["id"]) is None
     assert bed.client.get_server(made["id"])["state"] == "terminating"
     bed.cloud.clock.advance(1000.0)

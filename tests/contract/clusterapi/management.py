@@ -68,23 +68,38 @@ class Management:
         """Returns the real client, which never waits."""
         access = KubernetesAccess(kubeconfig_secret="kubeconfig")
         config = self.server.kubeconfig(self.user)
-        return connect(access, lambda _: config, clock=self.clock, sleep=lambda _: None, jitter=lambda: 0.5)
+        return connect(
+            access, lambda _: config, clock=self.clock, sleep=lambda _: None, jitter=lambda: 0.5
+        )
 
-    def provider(self, policies: Sequence[GroupPolicy] = (), settings: Mapping[str, str] | None = None) -> Provider:
+    def provider(
+        self, policies: Sequence[GroupPolicy] = (), settings: Mapping[str, str] | None = None
+    ) -> Provider:
         """Builds the provider as a reconcile pass does."""
         settings = {**({"version": self.version} if self.version else {}), **(settings or {})}
-        connection = Connection("test", settings, tuple(policies), lambda name: name, self.kube(), self.clock)
+        connection = Connection(
+            "test", settings, tuple(policies), lambda name: name, self.kube(), self.clock
+        )
         return build("clusterapi", connection)
 
     def fault(self, method: str, path: str, status: int = 0, **more: Any) -> None:
         """Makes the next request of that kind fail. path: a regular expression."""
-        reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}.get(status, "")
-        body = {"kind": "Status", "status": "Failure", "message": "by the test", "reason": reason, "code": status}
+        reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}.get(
+            status, ""
+        )
+        body = {
+            "kind": "Status",
+            "status": "Failure",
+            "message": "by the test",
+            "reason": reason,
+            "code": status,
+        }
         text = json.dumps(body).encode() if status else b""
         self.server.faults.add(KubeFault(method, path, status=status, body=text, **more))
 
     def requests(self) -> list[str]:
-        """Returns the requests since the previous call, shortened: `GET machinedeployments/md-0/scale 200`."""
+        """Returns the requests since the previous call, shortened: `GET
+        machinedeployments/md-0/scale 200`."""
         logged = self.server.requests[self._seen :]
         self._seen += len(logged)
         return [f"{each.method} {_short(each.path)} {each.status}" for each in logged]
@@ -103,7 +118,9 @@ class Management:
         """Resizes as `kubectl scale` does."""
         found = self.store.get("machinedeployments", name, "default", GROUP)
         assert found is not None
-        self.store.update("machinedeployments", {**found, "spec": {**found["spec"], "replicas": size}}, GROUP)
+        self.store.update(
+            "machinedeployments", {**found, "spec": {**found["spec"], "replicas": size}}, GROUP
+        )
 
     def change(self, name: str, kind: str = "MachineDeployment", **spec: Any) -> None:
         """Edits as `kubectl edit` does."""
@@ -150,7 +167,11 @@ class Management:
     def machines(self) -> list[str]:
         """Returns the names of Machines whose deletion has not begun."""
         found = self.store.list("machines", group=GROUP)
-        return sorted(each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"])
+        return sorted(
+            each["metadata"]["name"]
+            for each in found
+            if "deletionTimestamp" not in each["metadata"]
+        )
 
     def begin_deletion(self, name: str) -> None:
         """Begins a deletion as the MachineSet controller or `kubectl delete` does."""
@@ -159,21 +180,30 @@ class Management:
 
 def _short(path: str) -> str:
     bare = path.partition("?")[0].removeprefix(f"/apis/{GROUP}")
-    return bare.removeprefix("/v1beta1/").removeprefix("/v1beta2/").removeprefix("namespaces/default/") or "discovery"
+    return (
+        bare.removeprefix("/v1beta1/").removeprefix("/v1beta2/").removeprefix("namespaces/default/")
+        or "discovery"
+    )
 
 
 @contextmanager
-def management(rules: Sequence[RbacRule] | None = None, crds: Path | None = None) -> Iterator[Management]:
+def management(
+    rules: Sequence[RbacRule] | None = None, crds: Path | None = None
+) -> Iterator[Management]:
     """A running server."""
     made = Management(rules, crds)
     with made.server:
         yield made
 
 
-def fill(there: Management, size: int, *, joined: int | None = None, name: str = "md-0", **more: Any) -> list[Node]:
-    """Adds a MachineDeployment with one MachineSet and the Machines m-0…; returns the Nodes n-0… of the first
-    `joined`."""
-    there.add(deployment(name, replicas=size, **more), machine_set(f"{name}-ms", of=name, replicas=size))
+def fill(
+    there: Management, size: int, *, joined: int | None = None, name: str = "md-0", **more: Any
+) -> list[Node]:
+    """Adds a MachineDeployment with one MachineSet and the Machines m-0…; returns the Nodes
+    n-0… of the first `joined`."""
+    there.add(
+        deployment(name, replicas=size, **more), machine_set(f"{name}-ms", of=name, replicas=size)
+    )
     nodes = []
     for index in range(size):
         here = joined is None or index < joined
@@ -198,7 +228,9 @@ def finalized(obj: Json) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "finalizers": [f"machine.{GROUP}"]}}
 
 
-def operation(kind: OperationKind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
+def operation(
+    kind: OperationKind, start: int, end: int, *indices: int, op: str = "op", group: str = ""
+) -> Operation:
     """An operation on md-0; indices: the machines that it removes."""
     targets = tuple(RemovalTarget(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
     return new_operation(

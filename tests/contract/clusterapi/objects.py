@@ -1,4 +1,6 @@
-"""Cluster API objects as plain JSON, with the owners, labels and annotations that its controllers set."""
+"""Cluster API objects as plain JSON, with the owners, labels and annotations
+that its controllers set.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
-def bounds(low: int | str | None = 0, high: int | str | None = 10, group: str = GROUP) -> dict[str, str]:
+def bounds(
+    low: int | str | None = 0, high: int | str | None = 10, group: str = GROUP
+) -> dict[str, str]:
     """Returns the two bound annotations; None omits one."""
     keys = {"min": low, "max": high}
     return {
@@ -60,7 +64,8 @@ def resource(
     template: Json | None = None,
     status: Json | None = None,
 ) -> Json:
-    """A MachineDeployment, MachineSet or MachinePool, bounded by 0 and 10 unless annotations are given."""
+    """A MachineDeployment, MachineSet or MachinePool, bounded by 0 and 10
+    unless annotations are given."""
     of = owners[0]["name"] if owners else name
     labelled = {"of": of, **((template or {}).get("labels") or {})}
     spec: Json = {
@@ -71,7 +76,11 @@ def resource(
             "spec": {
                 "clusterName": cluster,
                 "bootstrap": {"dataSecretName": "b"},
-                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "T", "name": "t"},
+                "infrastructureRef": {
+                    "apiGroup": "infrastructure.cluster.x-k8s.io",
+                    "kind": "T",
+                    "name": "t",
+                },
                 **({"taints": template["taints"]} if template and "taints" in template else {}),
             },
         },
@@ -102,14 +111,17 @@ def machine_set(name: str, of: str = "", *, revision: str | None = "1", **more: 
     """of: the MachineDeployment that controls it, "" for a stand-alone set."""
     annotations = dict(more.pop("annotations", bounds()))
     if of:
-        more["owners"] = (owner("MachineDeployment", of, namespace=more.get("namespace", "default")),)
+        more["owners"] = (
+            owner("MachineDeployment", of, namespace=more.get("namespace", "default")),
+        )
         if revision is not None:
             annotations["machinedeployment.clusters.x-k8s.io/revision"] = revision
     return resource("MachineSet", name, annotations=annotations, **more)
 
 
 def pool(name: str, ids: Sequence[str] = (), *, managed_by: str | None = None, **more: Any) -> Json:
-    """A MachinePool that lists these provider ids; managed_by: the external controller of its size."""
+    """A MachinePool that lists these provider ids; managed_by: the external controller of its
+    size."""
     annotations = dict(more.pop("annotations", bounds()))
     if managed_by is not None:
         annotations[f"{GROUP}/replicas-managed-by"] = managed_by
@@ -134,19 +146,29 @@ def pool_node(name: str, provider_id: str, *, of: str) -> Node:
     return msgspec.structs.replace(made, annotations={**made.annotations, **owned})
 
 
-def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, int | None] | None = None) -> Json:
+def cluster(
+    name: str = "c1", *, paused: bool = False, topology: Mapping[str, int | None] | None = None
+) -> Json:
     """A Cluster; topology: name of a worker entry -> the replicas that it sets."""
     workers = [
         {"class": "w", "name": entry, **({} if size is None else {"replicas": size})}
         for entry, size in (topology or {}).items()
     ]
-    classed = {"classRef": {"name": "k"}, "version": "v1.36.3", "workers": {"machineDeployments": workers}}
+    classed = {
+        "classRef": {"name": "k"},
+        "version": "v1.36.3",
+        "workers": {"machineDeployments": workers},
+    }
     return {
         "apiVersion": f"{GROUP}/v1beta2",
         "kind": "Cluster",
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-Cluster-{name}"},
         "spec": {
-            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "C", "name": name},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io",
+                "kind": "C",
+                "name": name,
+            },
             **({"paused": True} if paused else {}),
             **({"topology": classed} if topology else {}),
         },
@@ -154,23 +176,36 @@ def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, in
 
 
 def health_check(
-    name: str, selector: Json | None = None, *, cluster: str = "c1", namespace: str = "default", **spec: Any
+    name: str,
+    selector: Json | None = None,
+    *,
+    cluster: str = "c1",
+    namespace: str = "default",
+    **spec: Any,
 ) -> Json:
-    """A MachineHealthCheck, by default of all Machines of the cluster; spec: further fields of it."""
+    """A MachineHealthCheck, by default of all Machines of the cluster;
+    spec: further fields of it."""
     return {
         "apiVersion": f"{GROUP}/v1beta2",
         "kind": "MachineHealthCheck",
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-MachineHealthCheck-{namespace}-{name}"},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-MachineHealthCheck-{namespace}-{name}",
+        },
         "spec": {
             "clusterName": cluster,
-            "selector": {"matchLabels": {f"{GROUP}/cluster-name": cluster}} if selector is None else selector,
+            "selector": {"matchLabels": {f"{GROUP}/cluster-name": cluster}}
+            if selector is None
+            else selector,
             **spec,
         },
     }
 
 
 def in_v1beta1(obj: Json) -> Json:
-    """Returns the same object in the older version: references that name a version, conditions at another path."""
+    """Returns the same object in the older version: references that name a version,
+    conditions at another path."""
     old: Json = json.loads(json.dumps(obj).replace(f"{GROUP}/v1beta2", f"{GROUP}/v1beta1"))
     spec = old["spec"]
     for holder in (spec, (spec.get("template") or {}).get("spec") or {}):
@@ -196,8 +231,8 @@ def machine(
     owners: tuple[Json, ...] | None = None,
     **status: Any,
 ) -> Json:
-    """A Machine. of: the MachineSet that controls it; node: the Node its nodeRef names; status: any other status
-    field."""
+    """A Machine. of: the MachineSet that controls it; node: the Node its nodeRef names;
+    status: any other status field."""
     status = dict(status)
     if node:
         status["nodeRef"] = {"name": node}
@@ -210,12 +245,18 @@ def machine(
             "uid": f"uid-Machine-{namespace}-{name}",
             "labels": {f"{GROUP}/cluster-name": cluster},
             "annotations": {MARK: mark} if mark else {},
-            "ownerReferences": list((owner("MachineSet", of, namespace=namespace),) if owners is None else owners),
+            "ownerReferences": list(
+                (owner("MachineSet", of, namespace=namespace),) if owners is None else owners
+            ),
         },
         "spec": {
             "clusterName": cluster,
             "bootstrap": {"dataSecretName": "b"},
-            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": name},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io",
+                "kind": "M",
+                "name": name,
+            },
             **({"providerID": provider_id} if provider_id else {}),
         },
         "status": status,
@@ -228,12 +269,21 @@ def leaving(obj: Json, since: str = "2026-11-21T07:20:54Z") -> Json:
     return {**obj, "metadata": {**obj["metadata"], **changed}}
 
 
-def node(name: str, provider_id: str = "", *, of: str = "", namespace: str = "default", cluster: str = "c1") -> Node:
+def node(
+    name: str,
+    provider_id: str = "",
+    *,
+    of: str = "",
+    namespace: str = "default",
+    cluster: str = "c1",
+) -> Node:
     """A Node; of: its Machine, which Cluster API then records on it."""
     annotations = {f"{GROUP}/cluster-name": cluster, f"{GROUP}/cluster-namespace": namespace}
     if of:
         annotations[f"{GROUP}/machine"] = of
-    return Node(name, {"kubernetes.io/hostname": name}, {}, provider_id=provider_id, annotations=annotations)
+    return Node(
+        name, {"kubernetes.io/hostname": name}, {}, provider_id=provider_id, annotations=annotations
+    )
 
 
 def as_resource(obj: Json) -> CapiResource:

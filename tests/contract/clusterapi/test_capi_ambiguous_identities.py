@@ -1,8 +1,9 @@
-"""Ambiguous identities: a Node with another Node's identity, Machines with equal claims, Machines of another cluster's
-Nodes.
+"""Ambiguous identities: a Node with another Node's identity, Machines with equal claims, Machines
+of another cluster's Nodes.
 
-None of them is touched, whether by the removal of the false Node or by the repair of a Machine that seems never to have
-joined. Identities are checked again right before annotations and sizes are written.
+None of them is touched, whether by the removal of the false Node or by the repair of a
+Machine that seems never to have joined. Identities are checked again right before
+annotations and sizes are written.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ def there() -> Iterator[Management]:
         yield made
 
 
-def change(there: Management, name: str, *, spec: Json | None = None, status: Json | None = None) -> None:
+def change(
+    there: Management, name: str, *, spec: Json | None = None, status: Json | None = None
+) -> None:
     """Changes fields of a Machine, as a controller or a user does."""
     found = there.store.get("machines", name, "default", GROUP)
     assert found is not None
     there.store.update(
         "machines",
-        {**found, "spec": {**found["spec"], **(spec or {})}, "status": {**found.get("status", {}), **(status or {})}},
+        {
+            **found,
+            "spec": {**found["spec"], **(spec or {})},
+            "status": {**found.get("status", {}), **(status or {})},
+        },
         GROUP,
     )
 
@@ -43,7 +50,8 @@ def renew(there: Management, name: str, provider_id: str, **annotations: str) ->
     there.store.delete("nodes", name)
     written = {f"{GROUP}/{key.replace('_', '-')}": value for key, value in annotations.items()}
     there.store.load(
-        "nodes", [{"metadata": {"name": name, "annotations": written}, "spec": {"providerID": provider_id}}]
+        "nodes",
+        [{"metadata": {"name": name, "annotations": written}, "spec": {"providerID": provider_id}}],
     )
 
 
@@ -73,9 +81,15 @@ ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
         {"m-0"},
         "Nodes evil and n-0 have one providerID",
     ),
-    "a Node takes the id of a Machine that has not joined": (take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
+    "a Node takes the id of a Machine that has not joined": (
+        take_the_id_of_m_3,
+        {"m-1", "m-3"},
+        "i-3",
+    ),
     "an annotation names a Machine that has not joined": (
-        lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"),
+        lambda there: renew_new(
+            there, "evil", "c:///x", machine="m-3", cluster_namespace="default"
+        ),
         {"m-3"},
         "an annotation of Node evil names it",
     ),
@@ -99,7 +113,11 @@ ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
         {"m-3"},
         "join as Node victim-0",
     ),
-    "the Node of a Machine is gone": (lambda there: lose(there, "n-1"), {"m-1"}, "join as Node n-1"),
+    "the Node of a Machine is gone": (
+        lambda there: lose(there, "n-1"),
+        {"m-1"},
+        "join as Node n-1",
+    ),
     "an id of a thousand characters": (
         lambda there: renew(there, "n-1", "c:///" + "x" * 60_000),
         {"m-1"},
@@ -164,7 +182,9 @@ def test_capi_attack_between_the_plan_and_the_change_stops_the_change(
     ):
         if name not in doubtful:
             continue
-        gone = kind is OperationKind.DELETE_NODES and "n-1" not in [each.name for each in there.nodes()]
+        gone = kind is OperationKind.DELETE_NODES and "n-1" not in [
+            each.name for each in there.nodes()
+        ]
         outcome = there.provider().delete_nodes(wanted(kind, name))
         assert isinstance(outcome, InProgress if gone else Failed), outcome
         if isinstance(outcome, Failed):
@@ -178,7 +198,10 @@ def test_capi_unambiguous_machines_are_removed_despite_an_attack(
 ) -> None:
     del says
     attack(there)
-    for kind, name in ((OperationKind.DELETE_NODES, "m-2"), (OperationKind.DELETE_INSTANCES, "m-3")):
+    for kind, name in (
+        (OperationKind.DELETE_NODES, "m-2"),
+        (OperationKind.DELETE_INSTANCES, "m-3"),
+    ):
         if name not in doubtful:
             outcome = there.provider().delete_nodes(wanted(kind, name))
             assert isinstance(outcome, InProgress), outcome
@@ -209,7 +232,8 @@ def test_capi_node_with_a_machine_placeholder_as_id_is_not_that_machine(there: M
 
 
 def test_capi_delete_annotation_set_before_the_attack_is_removed(there: Management) -> None:
-    """The function died between annotation and size; the Node changes its id before the next function continues."""
+    """The function died between annotation and size; the Node changes its id before the
+    next function continues."""
     there.fault("PATCH", "/scale", 500, times=-1)
     provider = there.provider()
     with pytest.raises(Exception, match="by the test"):
@@ -217,16 +241,22 @@ def test_capi_delete_annotation_set_before_the_attack_is_removed(there: Manageme
     there.server.faults.clear()
     assert set(there.marked()) == {"m-0"}
     renew(there, "n-1", "c:///i-0")
-    assert isinstance(there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), Failed)
+    assert isinstance(
+        there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), Failed
+    )
     assert (there.size(), there.marked()) == (4, {})
 
 
 def test_capi_foreign_machine_with_our_id_blocks_nothing_of_ours(there: Management) -> None:
     """Write access to Machines in the management cluster must not suffice to stop us."""
     there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
-    observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
+    observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(
+        there.nodes()
+    )
     assert not [each for each in machines(observed).values() if each.held]
-    assert isinstance(there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), InProgress)
+    assert isinstance(
+        there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), InProgress
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,12 +264,17 @@ def test_capi_foreign_machine_with_our_id_blocks_nothing_of_ours(there: Manageme
     [
         lambda there: renew_new(there, "evil", "c:///p-0"),
         lambda there: there.change(
-            "mp", "MachinePool", providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")], replicas=3
+            "mp",
+            "MachinePool",
+            providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")],
+            replicas=3,
         ),
     ],
     ids=["two Nodes", "two spellings"],
 )
-def test_capi_pool_instance_without_a_unique_node_is_blocked(attack: Callable[[Management], None]) -> None:
+def test_capi_pool_instance_without_a_unique_node_is_blocked(
+    attack: Callable[[Management], None],
+) -> None:
     with management() as there:
         there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2))
         there.join(pool_node("p-0", "c:///p-0", of="mp"), pool_node("p-1", "c:///p-1", of="mp"))
@@ -250,7 +285,9 @@ def test_capi_pool_instance_without_a_unique_node_is_blocked(attack: Callable[[M
         assert doubtful
         target = RemovalTarget("evil", doubtful[0].id, doubtful[0].handle)
         outcome = there.provider(settings=settings).delete_nodes(
-            operation(OperationKind.DELETE_NODES, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
+            operation(OperationKind.DELETE_NODES, 3, 2, group="MachinePool/default/mp").with_spec(
+                targets=(target,)
+            )
         )
         assert isinstance(outcome, Failed), outcome
         assert there.size("mp", "MachinePool") in {2, 3}
@@ -272,11 +309,14 @@ def test_capi_pool_with_foreign_nodes_loses_no_instance(refs: list[Json], held: 
         there.join(pool_node("p-0", "c:///p-0", of="mp"))
         provider = there.provider(settings={"clusterName": "c1", "allowPoolShrink": "true"})
         [group] = provider.observe(there.nodes()).groups
-        assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
+        assert {each.id: bool(each.held) for each in group.instances} == {
+            "c:///p-0": False,
+            "c:///p-1": held,
+        }
         outcome = provider.delete_nodes(
-            operation(OperationKind.DELETE_INSTANCES, 2, 1, group="MachinePool/default/mp").with_spec(
-                targets=(RemovalTarget("", "c:///p-1", "listed:c:///p-1"),)
-            )
+            operation(
+                OperationKind.DELETE_INSTANCES, 2, 1, group="MachinePool/default/mp"
+            ).with_spec(targets=(RemovalTarget("", "c:///p-1", "listed:c:///p-1"),))
         )
         assert isinstance(outcome, Failed if held else InProgress), outcome
         assert there.size("mp", "MachinePool") == 2

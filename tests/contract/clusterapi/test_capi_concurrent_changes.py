@@ -1,7 +1,9 @@
-"""Concurrent changes of all groups, with failing requests, dying functions and a user who changes objects.
+"""Concurrent changes of all groups, with failing requests, dying functions and a
+user who changes objects.
 
-All changes go through the executor's steps. Invariants: no Machine is deleted that was not named, no size leaves its
-bounds through us or decreases by more than requested, every operation ends, and none of our annotations remains.
+All changes go through the executor's steps. Invariants: no Machine is deleted that was not named,
+no size leaves its bounds through us or decreases by more than requested, every operation ends, and
+none of our annotations remains.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ from tests.contract.provider_fixtures.clusterapi import ClusterApiBench
 from tests.operations import new_operation
 
 LEAST, MOST, TURNS = 1, 6, 60
-PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
+PLURALS = {
+    "MachineDeployment": "machinedeployments",
+    "MachineSet": "machinesets",
+    "MachinePool": "machinepools",
+}
 FAULTS = (
     KubeFault(status=409, body=b"{}"),
     KubeFault(status=500, body=b"{}"),
@@ -52,7 +58,9 @@ def groups(version: str) -> list[Json]:
     more: dict[str, Any] = {"cluster": "ours", "version": version}
     waits = objects.machine_deployment("waits", 3, LEAST, MOST, **more)
     waits["spec"] |= (
-        {"strategy": {"type": "OnDelete"}} if version == "v1beta1" else {"rollout": {"strategy": {"type": "OnDelete"}}}
+        {"strategy": {"type": "OnDelete"}}
+        if version == "v1beta1"
+        else {"rollout": {"strategy": {"type": "OnDelete"}}}
     )
     alone = objects.machine_deployment("alone", 3, LEAST, MOST, **more)
     labels = {CLUSTER_NAME: "ours", "of": "alone"}
@@ -100,13 +108,22 @@ class Walk:
 
     def living(self) -> dict[str, Json]:
         found = self.bench.store.list("machines", "default", GROUP)
-        return {each["metadata"]["name"]: each for each in found if "deletionTimestamp" not in each["metadata"]}
+        return {
+            each["metadata"]["name"]: each
+            for each in found
+            if "deletionTimestamp" not in each["metadata"]
+        }
 
     def settle(self, seconds: float) -> None:
-        """Lets time pass; a Machine that goes meanwhile was named, or had never joined and was no longer wanted."""
+        """Lets time pass; a Machine that goes meanwhile was named, or had never joined
+        and was no longer wanted."""
         before = self.living()
         self.bench.settle(seconds)
-        lost = {name for name in before.keys() - self.living().keys() if (before[name]["status"]).get("nodeRef")}
+        lost = {
+            name
+            for name in before.keys() - self.living().keys()
+            if (before[name]["status"]).get("nodeRef")
+        }
         assert lost <= self.meant
 
     def plan(self) -> None:
@@ -126,7 +143,9 @@ class Walk:
         if APART[kind] & {each.spec.kind for each in there}:
             return None
         taken = {target.handle for each in there for target in each.spec.targets}
-        state = InstanceState.RUNNING if kind is OperationKind.DELETE_NODES else InstanceState.CREATING
+        state = (
+            InstanceState.RUNNING if kind is OperationKind.DELETE_NODES else InstanceState.CREATING
+        )
         fit = [
             each
             for each in group.instances
@@ -141,7 +160,11 @@ class Walk:
             if kind is OperationKind.SCALE_UP
             else tuple(RemovalTarget(each.node, each.id, each.handle) for each in fit[:count])
         )
-        end = min(MOST, group.target + count) if kind is OperationKind.SCALE_UP else group.target - len(targets)
+        end = (
+            min(MOST, group.target + count)
+            if kind is OperationKind.SCALE_UP
+            else group.target - len(targets)
+        )
         if end == group.target or group.scale_down_held:
             return None
         self.number += 1
@@ -161,7 +184,9 @@ class Walk:
 
     def act(self, operation: Operation) -> None:
         before, dies = self.sizes(), not self.calm and self.random.random() < 0.15
-        world = StepContext(self.bench.provider, self.known(), Options(), checkpoint=_dying if dies else _living)
+        world = StepContext(
+            self.bench.provider, self.known(), Options(), checkpoint=_dying if dies else _living
+        )
         outcome: Outcome | None
         try:
             outcome = run_step(operation, world, self.bench.now())
@@ -169,13 +194,17 @@ class Walk:
             outcome = None
         self.check(operation, before, self.sizes())
         if isinstance(outcome, InProgress):
-            self.open[operation.spec.id] = operation.with_status(step=outcome.step, data=outcome.data)
+            self.open[operation.spec.id] = operation.with_status(
+                step=outcome.step, data=outcome.data
+            )
         elif outcome is not None:
             del self.open[operation.spec.id]
 
     def check(self, operation: Operation, before: dict[str, int], after: dict[str, int]) -> None:
         """Checks how one step changed the sizes."""
-        changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
+        changed = {
+            name: (before[name], after[name]) for name in after if before[name] != after[name]
+        }
         assert changed.keys() <= {operation.spec.group}
         for start, end in changed.values():
             if operation.spec.kind is OperationKind.SCALE_UP:
@@ -205,30 +234,43 @@ class Walk:
             case "pause":
                 self.annotate(name, on=self.random.random() < 0.5)
             case "fail":
-                self.bench.controllers.fail_next(name, self.random.choice(("never-joins", "quota", "slow")))
-            case "delete" if alive := sorted(each for each in self.living() if "foreign" not in each):
+                self.bench.controllers.fail_next(
+                    name, self.random.choice(("never-joins", "quota", "slow"))
+                )
+            case "delete" if alive := sorted(
+                each for each in self.living() if "foreign" not in each
+            ):
                 victim = self.random.choice(alive)
                 self.meant.add(victim)
-                self.asked.update(dict.fromkeys(self.sizes(), 1))  # it may be the one that is not replaced
+                # it may be the one that is not replaced
+                self.asked.update(dict.fromkeys(self.sizes(), 1))
                 self.bench.store.delete("machines", victim, "default", GROUP)
             case "upgrade":
                 self.upgrade()
 
     def upgrade(self) -> None:
-        """Gives the deployment that waits for deletions another template: no Machine is removed for that."""
+        """Gives the deployment that waits for deletions another template: no
+        Machine is removed for that."""
         found = self.bench.store.get("machinedeployments", "waits", "default", GROUP)
         assert found is not None
         template = found["spec"]["template"]
         version = f"v1.37.{self.random.randint(0, 9)}"
-        spec = {**found["spec"], "template": {**template, "spec": {**template["spec"], "version": version}}}
+        spec = {
+            **found["spec"],
+            "template": {**template, "spec": {**template["spec"], "version": version}},
+        }
         self.bench.store.update("machinedeployments", {**found, "spec": spec}, GROUP)
 
     def annotate(self, group: str, *, on: bool) -> None:
         kind, _, name = group.split("/")
         found = self.bench.store.get(PLURALS[kind], name, "default", GROUP)
         assert found is not None
-        kept = {key: text for key, text in marks(found).items() if key != PAUSED} | ({PAUSED: "true"} if on else {})
-        self.bench.store.update(PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": kept}}, GROUP)
+        kept = {key: text for key, text in marks(found).items() if key != PAUSED} | (
+            {PAUSED: "true"} if on else {}
+        )
+        self.bench.store.update(
+            PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": kept}}, GROUP
+        )
 
     def turn(self) -> None:
         self.calm = self.random.random() < 0.5

@@ -1,7 +1,8 @@
-"""A management cluster can hold several clusters, and annotations of our Nodes may name another one.
+"""A management cluster can hold several clusters, and annotations of our
+Nodes may name another one.
 
-An attacker who controls a kubelet writes the annotations and the providerID of its Node. The victim is another cluster
-of the same management cluster, whose Machines have their own Nodes.
+An attacker who controls a kubelet writes the annotations and the providerID of its Node. The victim
+is another cluster of the same management cluster, whose Machines have their own Nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from chalicelib.providers.errors import InvalidRequest, Transient
 from chalicelib.providers.registry import build
 from chalicelib.providers.services import ProviderServices
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
-from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, machine, machine_set, node, pool
+from tests.contract.clusterapi.objects import (
+    GROUP,
+    Json,
+    cluster,
+    deployment,
+    machine,
+    machine_set,
+    node,
+    pool,
+)
 
 OURS = ["MachineDeployment/default/md-0"]
 NAME, SPACE, MACHINE = f"{GROUP}/cluster-name", f"{GROUP}/cluster-namespace", f"{GROUP}/machine"
@@ -49,11 +59,19 @@ LIES: dict[str, dict[str, str]] = {
 
 
 def in_namespace(obj: Json, namespace: str) -> Json:
-    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace, "uid": f"{obj['metadata']['uid']}-2"}}
+    return {
+        **obj,
+        "metadata": {
+            **obj["metadata"],
+            "namespace": namespace,
+            "uid": f"{obj['metadata']['uid']}-2",
+        },
+    }
 
 
 def add_victim(there: Management, name: str = "victim", size: int = 3) -> None:
-    """Adds the other cluster: a MachineDeployment in its namespace, whose Machines have Nodes elsewhere."""
+    """Adds the other cluster: a MachineDeployment in its namespace, whose
+    Machines have Nodes elsewhere."""
     there.add(
         in_namespace(cluster(name), "victim"),
         deployment("v", namespace="victim", cluster=name, replicas=size),
@@ -86,7 +104,9 @@ def there() -> Iterator[Management]:
 
 def lying(nodes: Sequence[Node], lie: Mapping[str, str], *which: int) -> list[Node]:
     return [
-        msgspec.structs.replace(each, annotations={**each.annotations, **lie}) if at in which else each
+        msgspec.structs.replace(each, annotations={**each.annotations, **lie})
+        if at in which
+        else each
         for at, each in enumerate(nodes)
     ]
 
@@ -100,7 +120,9 @@ def apart(there: Management, settings: Mapping[str, str], secret: str = "managem
     config = there.server.kubeconfig(there.user)
 
     def to(access: KubernetesAccess) -> object:
-        return connect(access, lambda _: config, clock=there.clock, sleep=lambda _: None, jitter=lambda: 0.5)
+        return connect(
+            access, lambda _: config, clock=there.clock, sleep=lambda _: None, jitter=lambda: 0.5
+        )
 
     return build(
         "clusterapi",
@@ -139,7 +161,9 @@ def test_capi_annotations_of_all_nodes_adopt_no_other_cluster(
     assert ids(there.provider(settings=settings).observe(lying(nodes, lie, 0, 1, 2))) == OURS
 
 
-@pytest.mark.parametrize("settings", [FULL, SETTINGS["autoDiscovery"]], ids=["settings", "autoDiscovery"])
+@pytest.mark.parametrize(
+    "settings", [FULL, SETTINGS["autoDiscovery"]], ids=["settings", "autoDiscovery"]
+)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_capi_settings_select_our_cluster_in_a_management_cluster(
     there: Management, lie: dict[str, str], settings: dict[str, str]
@@ -156,7 +180,11 @@ def test_capi_settings_select_our_cluster_in_a_management_cluster(
         {"namespace": "default"},
         {"labels": "a=b"},
         {"autoDiscovery": "clusterapi:namespace=default"},
-        {"autoDiscovery": "clusterapi:namespace=default,clusterName=c1 clusterapi:namespace=victim"},
+        {
+            "autoDiscovery": (
+                "clusterapi:namespace=default,clusterName=c1 clusterapi:namespace=victim"
+            )
+        },
     ],
 )
 def test_capi_management_cluster_without_cluster_name_yields_no_groups(
@@ -170,7 +198,9 @@ def test_capi_management_cluster_without_cluster_name_yields_no_groups(
 
 
 @pytest.mark.parametrize("nodes_know", [True, False], ids=["annotated", "bare"])
-def test_capi_cluster_name_used_in_two_namespaces_needs_the_namespace(there: Management, nodes_know: bool) -> None:
+def test_capi_cluster_name_used_in_two_namespaces_needs_the_namespace(
+    there: Management, nodes_know: bool
+) -> None:
     nodes = fill(there, 3) if nodes_know else []
     if not nodes_know:
         there.add(deployment("md-0"))
@@ -195,7 +225,8 @@ def test_capi_namesake_is_not_adopted_while_our_cluster_has_no_group(there: Mana
 
 
 def test_capi_cluster_name_differing_from_our_machines_is_reported(there: Management) -> None:
-    """clusterName is mistyped: according to Cluster API's own Machines, most Nodes belong to another cluster."""
+    """clusterName is mistyped: according to Cluster API's own Machines, most Nodes
+    belong to another cluster."""
     nodes = fill(there, 3)
     observed = apart(there, {"clusterName": "victim"}).observe(nodes)
     assert observed.groups == ()
@@ -204,13 +235,16 @@ def test_capi_cluster_name_differing_from_our_machines_is_reported(there: Manage
 
 def test_capi_node_with_the_id_of_a_foreign_machine_keeps_our_cluster(there: Management) -> None:
     nodes = fill(there, 3)
-    thief = msgspec.structs.replace(nodes[1], name="victim-0", provider_id="c:///v-0", annotations=VICTIM)
+    thief = msgspec.structs.replace(
+        nodes[1], name="victim-0", provider_id="c:///v-0", annotations=VICTIM
+    )
     for settings in ({}, {"clusterName": "c1"}):
         assert ids(there.provider(settings=settings).observe([nodes[0], thief, nodes[2]])) == OURS
 
 
 def test_capi_nodes_without_machines_follow_the_majority_annotation(there: Management) -> None:
-    """Without a Machine or a pool that lists them, only the annotations remain; half of the Nodes is not a majority."""
+    """Without a Machine or a pool that lists them, only the annotations remain; half of the
+    Nodes is not a majority."""
     there.add(deployment("md-0"))
     bare = [node(f"b-{at}") for at in range(3)]
     provider = there.provider()
@@ -238,7 +272,11 @@ def test_capi_group_ownership_key_is_independent_of_the_secret(there: Management
     """Two policies with separate secrets for one management cluster claim the same key."""
     fill(there, 1)
     [one] = apart(there, FULL, secret="outscaler/one/management").observe(()).groups
-    [two] = apart(there, {**FULL, "context": "simulated"}, secret="outscaler/two/kubeconfig").observe(()).groups
+    [two] = (
+        apart(there, {**FULL, "context": "simulated"}, secret="outscaler/two/kubeconfig")
+        .observe(())
+        .groups
+    )
     [own] = there.provider(settings=FULL).observe(()).groups
     assert one.claim
     assert one.claim == two.claim == own.claim
@@ -265,7 +303,8 @@ def test_capi_ownership_keys_differ_by_cluster_and_after_recreation(there: Manag
 
 
 def test_capi_operations_of_an_old_policy_are_only_rolled_back(there: Management) -> None:
-    """A removal had annotated its Machine when the version that requires clusterName was deployed."""
+    """A removal had annotated its Machine when the version that requires
+    clusterName was deployed."""
     fill(there, 3)
     begun = operation(OperationKind.DELETE_NODES, 3, 2, 0)
     there.fault("PATCH", "/scale", 500, times=-1)

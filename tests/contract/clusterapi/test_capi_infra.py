@@ -1,4 +1,5 @@
-"""Node templates end to end: the objects of the management cluster, read by the real client over HTTP.
+"""Node templates end to end: the objects of the management cluster, read by
+the real client over HTTP.
 
 golden/*.json are the resulting nodes.
 """
@@ -17,7 +18,15 @@ from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.store import ObjectStore
 from tests.builders import cluster, growth, words
 from tests.contract.clusterapi.management import Management, management
-from tests.contract.clusterapi.objects import CAPACITY, GROUP, Json, bounds, capacity, machine_set, node
+from tests.contract.clusterapi.objects import (
+    CAPACITY,
+    GROUP,
+    Json,
+    bounds,
+    capacity,
+    machine_set,
+    node,
+)
 from tests.contract.clusterapi.objects import resource as made
 from tests.contract.suite.golden import assert_golden
 
@@ -35,7 +44,9 @@ def there() -> Iterator[Management]:
         yield running
 
 
-def infra_object(name: str, status: Json, kind: str = "LocalMachineTemplate", namespace: str = "default") -> Json:
+def infra_object(
+    name: str, status: Json, kind: str = "LocalMachineTemplate", namespace: str = "default"
+) -> Json:
     return {
         "apiVersion": f"{INFRA}/v1beta1",
         "kind": kind,
@@ -60,7 +71,11 @@ def add(
     """Adds a resource with 0 replicas and, if a status is given, its infrastructure object."""
     obj = made(kind, name, replicas=0, annotations={**bounds(0, 5), **annotations}, **more)
     template = obj["spec"]["template"]["spec"]
-    template["infrastructureRef"] = reference or {"apiGroup": INFRA, "kind": infra_kind, "name": name}
+    template["infrastructureRef"] = reference or {
+        "apiGroup": INFRA,
+        "kind": infra_kind,
+        "name": name,
+    }
     if kind == "MachinePool":
         obj["spec"].update(spec or {})
     else:
@@ -70,7 +85,9 @@ def add(
         there.store.load(PLURALS[infra_kind], [infra_object(name, status, infra_kind)], INFRA)
 
 
-def group(there: Management, name: str, kind: str = "MachineDeployment", **settings: str) -> NodeGroup:
+def group(
+    there: Management, name: str, kind: str = "MachineDeployment", **settings: str
+) -> NodeGroup:
     observed = there.provider(settings=settings).observe(OURS)
     return next(each for each in observed.groups if each.id == f"{kind}/default/{name}")
 
@@ -79,12 +96,19 @@ def check(there: Management, name: str, kind: str = "MachineDeployment", **setti
     found = group(there, name, kind, **settings)
     assert found.template_error == ""
     assert_golden(
-        found.template, GOLDEN / f"{name}.json", volumes=found.template_volumes, devices=found.template_devices
+        found.template,
+        GOLDEN / f"{name}.json",
+        volumes=found.template_volumes,
+        devices=found.template_devices,
     )
 
 
 def test_capi_golden_node_template_from_annotations_only(there: Management) -> None:
-    add(there, "annotations-only", capacity(cpu="16000m", memory="128G", ephemeral_disk="100Gi", maxPods="200"))
+    add(
+        there,
+        "annotations-only",
+        capacity(cpu="16000m", memory="128G", ephemeral_disk="100Gi", maxPods="200"),
+    )
     there.requests()
     check(there, "annotations-only")
     assert not [each for each in there.requests() if INFRA in each], "D9: nothing was left to ask"
@@ -167,14 +191,30 @@ def test_capi_golden_node_template_csi_and_dra(there: Management) -> None:
 
 
 def test_capi_golden_node_template_of_a_pool_and_its_infrastructure(there: Management) -> None:
-    add(there, "pool", {}, FULL, kind="MachinePool", infra_kind="LocalMachinePool", spec={"failureDomains": ["eu-1a"]})
+    add(
+        there,
+        "pool",
+        {},
+        FULL,
+        kind="MachinePool",
+        infra_kind="LocalMachinePool",
+        spec={"failureDomains": ["eu-1a"]},
+    )
     there.requests()
     check(there, "pool", "MachinePool")
-    assert any(each.endswith("v1beta2/namespaces/default/localmachinepools/pool 200") for each in there.requests())
+    assert any(
+        each.endswith("v1beta2/namespaces/default/localmachinepools/pool 200")
+        for each in there.requests()
+    )
 
 
 def test_capi_v1beta1_infrastructure_reference_uses_its_version(there: Management) -> None:
-    reference = {"apiVersion": f"{INFRA}/v1beta1", "kind": "LocalMachineTemplate", "name": "old", "namespace": "x"}
+    reference = {
+        "apiVersion": f"{INFRA}/v1beta1",
+        "kind": "LocalMachineTemplate",
+        "name": "old",
+        "namespace": "x",
+    }
     add(there, "old", {}, FULL, reference=reference)
     found = group(there, "old").template
     assert found is not None
@@ -185,7 +225,10 @@ def test_capi_infrastructure_object_without_node_info_keeps_the_default(there: M
     add(there, "bare", {}, FULL)
     found = group(there, "bare", scaleZeroDefaultArch="arm64").template
     assert found is not None
-    assert (found.labels["kubernetes.io/arch"], found.labels["kubernetes.io/os"]) == ("arm64", "linux")
+    assert (found.labels["kubernetes.io/arch"], found.labels["kubernetes.io/os"]) == (
+        "arm64",
+        "linux",
+    )
 
 
 def test_capi_missing_infrastructure_object_leaves_the_annotations(there: Management) -> None:
@@ -225,7 +268,9 @@ def test_capi_missing_infrastructure_permission_costs_one_call() -> None:
         for at in range(4):
             add(there, f"md-{at}", {}, FULL)
         add(there, "said", capacity(cpu="1", memory="1Gi"), FULL)
-        groups = {each.id.rpartition("/")[2]: each for each in there.provider().observe(OURS).groups}
+        groups = {
+            each.id.rpartition("/")[2]: each for each in there.provider().observe(OURS).groups
+        }
         asked = [each for each in there.requests() if "localmachinetemplates/" in each]
     assert len(groups) == 5
     assert groups["said"].template is not None
@@ -242,7 +287,9 @@ def test_capi_missing_infrastructure_permission_costs_one_call() -> None:
         pytest.param({"status": 200}, id="empty-200"),
     ],
 )
-def test_capi_silent_infrastructure_api_blocks_no_group(there: Management, fault: dict[str, Any]) -> None:
+def test_capi_silent_infrastructure_api_blocks_no_group(
+    there: Management, fault: dict[str, Any]
+) -> None:
     name = "faulty"
     if there.store.get("machinedeployments", name, "default", GROUP) is None:
         add(there, name, {}, FULL)
@@ -257,7 +304,8 @@ def test_capi_silent_infrastructure_api_blocks_no_group(there: Management, fault
 
 
 def test_capi_simulated_definitions_are_complete() -> None:
-    """Both versions of the pool and one version of the template: the case in which a guessed version would be wrong."""
+    """Both versions of the pool and one version of the template: the case in which a
+    guessed version would be wrong."""
     store = ObjectStore(lambda: 0.0)
     crds.load(store, crds.OWN)
     versions = {
@@ -265,7 +313,10 @@ def test_capi_simulated_definitions_are_complete() -> None:
         for name in ("v1beta1", "v1beta2")
         for each in store.resources.of(INFRA, name)
     }
-    assert versions == {"LocalMachineTemplate": ["v1beta1"], "LocalMachinePool": ["v1beta2", "v1beta1"]}
+    assert versions == {
+        "LocalMachineTemplate": ["v1beta1"],
+        "LocalMachinePool": ["v1beta2", "v1beta1"],
+    }
 
 
 # -- as the planner uses them
@@ -301,6 +352,10 @@ def test_capi_gpu_total_takes_the_type_from_the_labels_annotation(there: Managem
 
 
 def test_capi_pod_with_a_resource_claim_reports_claims_as_not_simulated(there: Management) -> None:
-    add(there, "devices", capacity(cpu="8", memory="64Gi", dra_driver="gpu.nvidia.com", gpu_count="2"))
+    add(
+        there,
+        "devices",
+        capacity(cpu="8", memory="64Gi", dra_driver="gpu.nvidia.com", gpu_count="2"),
+    )
     plan = planned(group(there, "devices"), 1, resource_claims=("gpu",))
     assert words(plan) == {"MachineDeployment/default/devices": ["NotSimulated(resource claims)"]}

@@ -1,6 +1,8 @@
-"""Concurrent removals with lost answers, conflicts, controllers and scale-ups, in a random order drawn from a seed.
+"""Concurrent removals with lost answers, conflicts, controllers and scale-ups, in a random
+order drawn from a seed.
 
-Invariants: no other machine is lost, all machines to be removed are gone, and the size decreased by their number.
+Invariants: no other machine is lost, all machines to be removed are gone, and the size
+decreased by their number.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def disturb(there: Management, rng: random.Random) -> int:
         case 0 | 1:
             there.controllers.step()
         case 2:
-            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5)
+            there.fault(
+                "PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5
+            )
         case 3:
             there.fault("PATCH", rng.choice(["/scale", "/machines/"]), 409)
         case 4:
@@ -39,7 +43,11 @@ def grown(there: Management) -> int:
     size, provider = there.size(), there.provider()
     for _ in range(20):
         try:
-            return int(isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded))
+            return int(
+                isinstance(
+                    provider.scale_up(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded
+                )
+            )
         except Conflict:
             return 0  # nothing was written; the next reconcile pass would plan it again
         except ProviderError:
@@ -47,14 +55,19 @@ def grown(there: Management) -> int:
     return 0
 
 
-@pytest.mark.parametrize(("seed", "version"), [*((seed, "") for seed in range(6)), (6, "v1beta1"), (7, "v1beta1")])
-def test_capi_random_disturbance_never_loses_a_machine_not_to_be_removed(seed: int, version: str) -> None:
+@pytest.mark.parametrize(
+    ("seed", "version"), [*((seed, "") for seed in range(6)), (6, "v1beta1"), (7, "v1beta1")]
+)
+def test_capi_random_disturbance_never_loses_a_machine_not_to_be_removed(
+    seed: int, version: str
+) -> None:
     rng = random.Random(seed)
     with management() as there:
         fill(there, SIZE, annotations=bounds(0, 50))
         going = rng.sample(range(SIZE), 4)
         todo: dict[str, Operation] = {
-            f"op-{at}": operation(OperationKind.DELETE_NODES, SIZE, SIZE - 1, at, op=f"op-{at}") for at in going
+            f"op-{at}": operation(OperationKind.DELETE_NODES, SIZE, SIZE - 1, at, op=f"op-{at}")
+            for at in going
         }
         staying = {f"m-{at}" for at in range(SIZE) if at not in going}
         provider, added = there.provider(settings={"version": version}), 0

@@ -54,7 +54,9 @@ def test_LIFE_9_outdated_machine_is_replaced_by_one_of_the_current_template(vers
         there.controllers.change_template("default/md-0", NEW)
         there.work(80)
         old = sorted(versions(there))
-        assert {name for name, instance in by_machine(there).items() if instance.outdated} == set(old)
+        assert {name for name, instance in by_machine(there).items() if instance.outdated} == set(
+            old
+        )
         assert (group(there).busy, group(there).scale_down_held) == ("", "")
         there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3))
         there.work(80)
@@ -103,9 +105,13 @@ def test_capi_nodes_of_earlier_revisions_are_tainted_until_they_are_current() ->
 def test_LIFE_16_health_check_deletes_a_sick_machine_and_the_set_replaces_it(version: str) -> None:
     with management() as there:
         start(there, 2, version=version, type="RollingUpdate")
-        check = objects.machine_health_check("sick", "KernelDeadlock", 300, cluster="c1", version=version)
+        check = objects.machine_health_check(
+            "sick", "KernelDeadlock", 300, cluster="c1", version=version
+        )
         objects.apply(there.store, check)
-        assert {found.repaired_by for found in by_machine(there).values()} == {"MachineHealthCheck default/sick"}
+        assert {found.repaired_by for found in by_machine(there).values()} == {
+            "MachineHealthCheck default/sick"
+        }
         first, second = there.machines()
         sicken(there, first, "KernelDeadlock")
         sicken(there, second, "Bored")
@@ -131,13 +137,19 @@ def test_capi_health_check_with_too_many_sick_machines_deletes_none() -> None:
 
 
 @VERSIONS
-def test_capi_machine_that_its_infrastructure_takes_away_is_leaving_and_replaced(version: str) -> None:
+def test_capi_machine_that_its_infrastructure_takes_away_is_leaving_and_replaced(
+    version: str,
+) -> None:
     with management() as there:
-        made = objects.machine_deployment("md-0", 2, 0, 10, cluster="c1", version=version, interruptible=True)
+        made = objects.machine_deployment(
+            "md-0", 2, 0, 10, cluster="c1", version=version, interruptible=True
+        )
         objects.apply(there.store, made)
         there.work(80)
         assert group(there).spot
-        labels: list[KubeObject] = [node["metadata"]["labels"] for node in there.store.list("nodes")]
+        labels: list[KubeObject] = [
+            node["metadata"]["labels"] for node in there.store.list("nodes")
+        ]
         assert [fields.INTERRUPTIBLE in each for each in labels] == [True, True]
         first = there.machines()[0]
         there.controllers.take_away(f"default/{first}")
@@ -154,7 +166,10 @@ def test_capi_role_without_health_checks_has_no_gap_and_leaves_repairs_alone() -
         observation = there.provider().observe(nodes)
         assert observation.gaps == ()
         [found] = observation.groups
-        assert ["could not be listed" in instance.repaired_by for instance in found.instances] == [True, True]
+        assert ["could not be listed" in instance.repaired_by for instance in found.instances] == [
+            True,
+            True,
+        ]
 
 
 def test_capi_malformed_health_check_is_a_gap_and_hides_no_other() -> None:
@@ -163,7 +178,9 @@ def test_capi_malformed_health_check_is_a_gap_and_hides_no_other() -> None:
         bad = health_check("bad", {"matchLabels": "all of them"})
         there.add(bad, health_check("good"))
         observation = there.provider().observe(nodes)
-        assert [(gap.kind, gap.name) for gap in observation.gaps] == [("MachineHealthCheck", "default/bad")]
+        assert [(gap.kind, gap.name) for gap in observation.gaps] == [
+            ("MachineHealthCheck", "default/bad")
+        ]
         assert observation.groups[0].instances[0].repaired_by == "MachineHealthCheck default/good"
 
 
@@ -182,7 +199,9 @@ def test_capi_health_check_with_an_enormous_selector_is_a_gap() -> None:
         many = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 1001}]}
         there.add(health_check("many", many))
         observation = there.provider().observe(nodes)
-        assert [(gap.kind, gap.name) for gap in observation.gaps] == [("MachineHealthCheck", "default/many")]
+        assert [(gap.kind, gap.name) for gap in observation.gaps] == [
+            ("MachineHealthCheck", "default/many")
+        ]
         assert observation.groups[0].instances[0].repaired_by == ""
 
 

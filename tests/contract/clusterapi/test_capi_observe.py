@@ -44,7 +44,9 @@ def test_capi_group_as_passed_to_the_planner() -> None:
     }
     with management() as there:
         nodes = fill(there, 3, joined=2, annotations=annotations)
-        observed = there.provider([GroupPolicy("clusterapi", "md-0", max=8, priority=3)]).observe(nodes)
+        observed = there.provider([GroupPolicy("clusterapi", "md-0", max=8, priority=3)]).observe(
+            nodes
+        )
     assert observed.gaps == ()
     [group] = observed.groups
     assert (group.id, group.provider) == ("MachineDeployment/default/md-0", "clusterapi")
@@ -120,7 +122,10 @@ def test_capi_two_namespaces_are_read_without_duplicates() -> None:
         )
         first = there.provider(settings=settings).observe(OURS)
         second = there.provider(settings=settings).observe([node("cp", namespace="second")])
-    assert [group.id for group in first.groups] == ["MachineDeployment/default/md-0", "MachineDeployment/default/md-1"]
+    assert [group.id for group in first.groups] == [
+        "MachineDeployment/default/md-0",
+        "MachineDeployment/default/md-1",
+    ]
     assert [group.id for group in second.groups] == ["MachineDeployment/second/md-2"]
 
 
@@ -134,18 +139,27 @@ def test_capi_custom_api_group_uses_annotation_keys_of_that_group(tmp_path: Path
         return made
 
     here = node("n-0", "c:///i-0")
-    named = {f"{own}/machine": "m-0", f"{own}/cluster-name": "c1", f"{own}/cluster-namespace": "default"}
+    named = {
+        f"{own}/machine": "m-0",
+        f"{own}/cluster-name": "c1",
+        f"{own}/cluster-namespace": "default",
+    }
     with management(crds=tmp_path) as there:
-        there.store.load("machinedeployments", [renamed(deployment("md-0", annotations=bounds(2, 4)))], own)
+        there.store.load(
+            "machinedeployments", [renamed(deployment("md-0", annotations=bounds(2, 4)))], own
+        )
         there.store.load("machinesets", [renamed(machine_set("ms", of="md-0"))], own)
         there.store.load("machines", [renamed(machine("m-0", "ms", node="n-0"))], own)
         provider = there.provider(settings={"group": own})
         [group] = provider.observe([msgspec.structs.replace(here, annotations=named)]).groups
         assert (group.min, group.max) == (2, 4)
         assert [each.node for each in group.instances] == ["n-0"]
-        paused = deployment("md-0", annotations={**bounds(2, 4), "cluster.x-k8s.io/paused": "", "x": ""})
+        paused = deployment(
+            "md-0", annotations={**bounds(2, 4), "cluster.x-k8s.io/paused": "", "x": ""}
+        )
         kept = renamed(paused)
-        kept["metadata"]["annotations"]["cluster.x-k8s.io/paused"] = ""  # this key is the same in every group
+        # this key is the same in every group
+        kept["metadata"]["annotations"]["cluster.x-k8s.io/paused"] = ""
         there.store.load("machinedeployments", [kept], own)
         assert provider.observe([msgspec.structs.replace(here, annotations=named)]).groups == ()
 
@@ -173,7 +187,9 @@ def test_capi_truncated_list_is_an_error_of_that_list_only() -> None:
 
 
 def test_capi_unlistable_machines_leave_groups_with_a_gap() -> None:
-    readable = RbacRule(verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets"))
+    readable = RbacRule(
+        verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets")
+    )
     urls = RbacRule(verbs=("get",), urls=("/apis/*",))
     with management([readable, urls]) as there:
         nodes = fill(there, 1)
@@ -185,7 +201,10 @@ def test_capi_unlistable_machines_leave_groups_with_a_gap() -> None:
 
 
 def test_capi_nothing_readable_is_an_error() -> None:
-    with management([RbacRule(verbs=("get",), urls=("/apis/*",))]) as there, pytest.raises(Unauthorized):
+    with (
+        management([RbacRule(verbs=("get",), urls=("/apis/*",))]) as there,
+        pytest.raises(Unauthorized),
+    ):
         there.provider().observe(OURS)
     with management() as there:
         there.fault("GET", "/apis/", 503, times=-1)
@@ -233,7 +252,9 @@ def test_capi_paused_cluster_is_untouched_until_resumed() -> None:
         assert there.writes() == []
         there.change("c1", "Cluster", paused=False)
         assert len(there.provider().observe(nodes).groups) == 1
-        assert isinstance(there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
+        assert isinstance(
+            there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded
+        )
 
 
 def test_capi_size_set_by_the_topology_is_reported_with_its_entry() -> None:
@@ -255,16 +276,24 @@ def test_capi_size_set_by_the_topology_is_reported_with_its_entry() -> None:
         ("provisioning-failure", "Unknown"),
     ],
 )
-def test_capi_stockout_and_quota_errors_have_their_class(version: str, fault: str, cls: str) -> None:
+def test_capi_stockout_and_quota_errors_have_their_class(
+    version: str, fault: str, cls: str
+) -> None:
     with management() as there:
         there.version = version
         there.controllers.fail_next("default/md-0", fault)
-        objects.apply(there.store, objects.machine_deployment("md-0", 1, 0, 5, cluster="c1", version=version))
+        objects.apply(
+            there.store, objects.machine_deployment("md-0", 1, 0, 5, cluster="c1", version=version)
+        )
         there.work(60)
         [found] = there.provider(settings={"stuckAfter": "30s"}).observe(OURS).groups[0].instances
-        assert (found.state, found.error is not None and found.error.cls) == (InstanceState.CREATING, cls)
+        assert (found.state, found.error is not None and found.error.cls) == (
+            InstanceState.CREATING,
+            cls,
+        )
         [before] = there.provider().observe(OURS).groups[0].instances
-        assert (before.error is not None) is (version == "v1beta1")  # only in this version does the phase say Failed
+        # only in this version does the phase say Failed
+        assert (before.error is not None) is (version == "v1beta1")
 
 
 def test_capi_node_of_a_deleted_machine_is_not_an_instance() -> None:

@@ -46,7 +46,12 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[RbacRu
     """Returns the rules of the role, one verb and resource each."""
     found = documents(path)
     return [
-        RbacRule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,), namespaces=namespaces)
+        RbacRule(
+            verbs=(verb,),
+            groups=tuple(rule["apiGroups"]),
+            resources=(resource,),
+            namespaces=namespaces,
+        )
         for rule in found.get("ClusterRole", found.get("Role", {}))["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -54,7 +59,8 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[RbacRu
 
 
 def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
-    """Runs each change of the provider with its rare branches; each step records its result, refusals included."""
+    """Runs each change of the provider with its rare branches; each step records its
+    result, refusals included."""
     nodes = [*fill(there, 4, joined=3), node("x"), node("y")]
     there.add(
         cluster(),
@@ -63,25 +69,34 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
         pool("pool", replicas=1),
         pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"),
     )
-    if there.store.resources.find("machinehealthchecks", GROUP):  # not among the real definitions at hand
+    # not among the real definitions at hand
+    if there.store.resources.find("machinehealthchecks", GROUP):
         there.add(health_check("all"))
     provider = there.provider(settings=settings)
 
     def observed() -> str:
         found = provider.observe(nodes)
         groups = [
-            (each.id, len(each.instances), sorted({i.repaired_by for i in each.instances})) for each in found.groups
+            (each.id, len(each.instances), sorted({i.repaired_by for i in each.instances}))
+            for each in found.groups
         ]
         return f"{groups} {sorted(gap.kind for gap in found.gaps)}"
 
     yield observed
     yield lambda: str(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 4, 3)))
     there.work()
-    yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachineSet/default/alone")))
-    yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachinePool/default/pool")))
+    yield lambda: str(
+        provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachineSet/default/alone"))
+    )
+    yield lambda: str(
+        provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachinePool/default/pool"))
+    )
     there.fault("PATCH", "/scale", 404, times=3)
     yield (
-        lambda: f"{provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))} {there.marked()}"
+        lambda: (
+            f"{provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))} "
+            f"{there.marked()}"
+        )
     )  # removes its annotation again
     there.server.faults.clear()
     yield lambda: str(provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0)))
@@ -89,7 +104,9 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
     yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3)))
 
 
-def reported(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
+def reported(
+    rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None
+) -> tuple[list[str], ApiServer]:
     """Returns the results of the story under these rules."""
     said = []
     with management([*rules, *ELSEWHERE], crds=crds) as there:
@@ -109,7 +126,9 @@ ROLES = pytest.mark.parametrize(
 
 
 @ROLES
-def test_capi_role_suffices_and_each_of_its_rules_is_used(rules: list[RbacRule], settings: dict[str, str]) -> None:
+def test_capi_role_suffices_and_each_of_its_rules_is_used(
+    rules: list[RbacRule], settings: dict[str, str]
+) -> None:
     said, server = reported(rules, settings)
     assert [each for each in server.requests if each.status == 403] == []
     assert said[0].endswith(" []")
@@ -153,7 +172,9 @@ def test_capi_role_suffices_for_the_real_cluster_api_definitions(with_all: list[
     assert [each for each in server.requests if each.status == 403] == []
 
 
-@pytest.mark.parametrize("missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}")
+@pytest.mark.parametrize(
+    "missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}"
+)
 def test_capi_each_rule_of_the_role_is_needed(missing: RbacRule, with_all: list[str]) -> None:
     said, _ = reported([rule for rule in granted() if rule != missing], {})
     assert said != with_all
@@ -165,7 +186,10 @@ def test_capi_single_namespace_role_has_the_same_rules() -> None:
     assert commented(WHOLE) == commented(NAMESPACED)
     for found, role in ((whole, "ClusterRole"), (namespaced, "Role")):
         binding = found[f"{role}Binding"]
-        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (role, found[role]["metadata"]["name"])
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (
+            role,
+            found[role]["metadata"]["name"],
+        )
         assert binding["metadata"].get("namespace") == found[role]["metadata"].get("namespace")
         account = found["ServiceAccount"]["metadata"]
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
@@ -202,14 +226,18 @@ def test_capi_example_infrastructure_rule_suffices_to_read_a_capacity() -> None:
     example = commented(WHOLE)
     assert example["verbs"] == ["get"]
     own = RbacRule(
-        verbs=tuple(example["verbs"]), groups=tuple(example["apiGroups"]), resources=("localmachinetemplates",)
+        verbs=tuple(example["verbs"]),
+        groups=tuple(example["apiGroups"]),
+        resources=("localmachinetemplates",),
     )
     cpus = {}
     for name, rules in (("with", [own]), ("without", [])):
         with management([*granted(), *rules, *ELSEWHERE]) as there:
             nodes = fill(there, 1)
             empty = resource("MachineDeployment", "empty", replicas=0)
-            empty["spec"]["template"]["spec"]["infrastructureRef"].update(kind="LocalMachineTemplate", name="t")
+            empty["spec"]["template"]["spec"]["infrastructureRef"].update(
+                kind="LocalMachineTemplate", name="t"
+            )
             there.add(empty)
             there.store.load(
                 "localmachinetemplates",
@@ -222,7 +250,11 @@ def test_capi_example_infrastructure_rule_suffices_to_read_a_capacity() -> None:
                 ],
                 example["apiGroups"][0],
             )
-            [group] = [each for each in there.provider().observe(nodes).groups if each.id.endswith("/empty")]
+            [group] = [
+                each
+                for each in there.provider().observe(nodes).groups
+                if each.id.endswith("/empty")
+            ]
             cpus[name] = group.template.allocatable["cpu"] if group.template else None
     assert cpus == {"with": 4000, "without": None}
 

@@ -1,7 +1,8 @@
 """Removals from a MachinePool with lost answers, conflicts, lost records and concurrent scale-ups.
 
-Where the pool's infrastructure provider honours the delete annotations, no other machine is lost. Where it does not, or
-cannot be given any, the size decreases by no more than requested, however often a step is repeated.
+Where the pool's infrastructure provider honours the delete annotations, no other machine is lost.
+Where it does not, or cannot be given any, the size decreases by no more than requested, however
+often a step is repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def disturb(there: Management, rng: random.Random) -> int:
         case 0 | 1:
             there.controllers.step()
         case 2:
-            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5)
+            there.fault(
+                "PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5
+            )
         case 3:
             there.fault("PATCH", rng.choice(["/scale", "/machines/"]), 409)
         case 4:
@@ -45,7 +48,9 @@ def disturb(there: Management, rng: random.Random) -> int:
             try:
                 return int(
                     isinstance(
-                        there.provider().scale_up(operation(OperationKind.SCALE_UP, size, size + 1, group=GROUP_ID)),
+                        there.provider().scale_up(
+                            operation(OperationKind.SCALE_UP, size, size + 1, group=GROUP_ID)
+                        ),
                         Succeeded,
                     )
                 )
@@ -91,18 +96,24 @@ def test_capi_pool_honouring_delete_annotations_loses_no_other_machine(seed: int
         backed(there, SIZE, annotations=bounds(0, 50))
         going = rng.sample(range(SIZE), 3)
         staying = {f"m-{at}" for at in range(SIZE)} - {f"m-{at}" for at in going}
-        added, done = run(there, rng, {f"op-{at}": removal(of_machine(at), op=f"op-{at}") for at in going})
+        added, done = run(
+            there, rng, {f"op-{at}": removal(of_machine(at), op=f"op-{at}") for at in going}
+        )
         gone = {f"m-{name.removeprefix('op-')}" for name in done}
         assert staying <= set(there.machines())
         assert not gone & set(there.machines())
         assert len(there.machines()) == there.size("mp", "MachinePool")
-        assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE - len(done) + added
+        assert (
+            SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE - len(done) + added
+        )
         assert added or len(done) == len(going)  # only a concurrent scale-up can make one fail
 
 
 @pytest.mark.parametrize("how", ["heedless", "instances"])
 @pytest.mark.parametrize("seed", range(3))
-def test_capi_pool_ignoring_delete_annotations_shrinks_once_per_removal(seed: int, how: str) -> None:
+def test_capi_pool_ignoring_delete_annotations_shrinks_once_per_removal(
+    seed: int, how: str
+) -> None:
     rng = random.Random(seed)
     with management() as there:
         if how == "heedless":
@@ -110,8 +121,12 @@ def test_capi_pool_ignoring_delete_annotations_shrinks_once_per_removal(seed: in
         else:
             bare(there, SIZE, annotations=bounds(0, 50))
         going = rng.sample(range(SIZE), 3)
-        targets = {at: of_machine(at) if how == "heedless" else of_instance(f"mp-{at:04d}") for at in going}
+        targets = {
+            at: of_machine(at) if how == "heedless" else of_instance(f"mp-{at:04d}") for at in going
+        }
         there.requests()
-        added, _ = run(there, rng, {f"op-{at}": removal(targets[at], op=f"op-{at}") for at in going})
+        added, _ = run(
+            there, rng, {f"op-{at}": removal(targets[at], op=f"op-{at}") for at in going}
+        )
         assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE + added
         assert there.writes().count(f"PATCH {SCALE} 200") <= len(going) + added

@@ -22,7 +22,11 @@ def backed(there: Management, size: int, how: str = "machines", **more: Any) -> 
     annotations = {**bounds(), **more.pop("annotations", {}), "local.outscaler/pool": how}
     there.add(pool("mp", replicas=size, annotations=annotations, **more))
     for index in range(size):
-        there.add(finalized(pool_machine(f"m-{index}", "mp", provider_id=f"c:///i-{index}", node=f"n-{index}")))
+        there.add(
+            finalized(
+                pool_machine(f"m-{index}", "mp", provider_id=f"c:///i-{index}", node=f"n-{index}")
+            )
+        )
         there.join(node(f"n-{index}", f"c:///i-{index}", of=f"m-{index}"))
     there.controllers.step()
     there.requests()
@@ -35,7 +39,9 @@ def bare(there: Management, size: int, **more: Any) -> None:
     there.requests()
 
 
-def removal(*targets: RemovalTarget, kind: OperationKind = OperationKind.DELETE_NODES, op: str = "op") -> Operation:
+def removal(
+    *targets: RemovalTarget, kind: OperationKind = OperationKind.DELETE_NODES, op: str = "op"
+) -> Operation:
     return operation(kind, 9, 8, op=op, group=GROUP_ID).with_spec(targets=targets)
 
 
@@ -83,7 +89,8 @@ def test_capi_pool_is_resized_through_the_scale_subresource() -> None:
             assert provider.scale_up(grown) == Succeeded({"from": 2, "to": 4})
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert (
-            refused(provider.scale_up(operation(OperationKind.SCALE_UP, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+            refused(provider.scale_up(operation(OperationKind.SCALE_UP, 4, 11, group=GROUP_ID)))[0]
+            == "InvalidRequest"
         )
         back = operation(OperationKind.DECREASE_TARGET, 4, 2, group=GROUP_ID)
         assert provider.decrease_target(back) == Succeeded({"from": 4, "to": 2})
@@ -95,9 +102,13 @@ def test_capi_pool_size_is_not_lowered_below_its_instances_joined_or_not() -> No
     with management() as there:
         backed(there, 2)
         there.add(pool_machine("coming", "mp"))
-        there.change("mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"])
+        there.change(
+            "mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"]
+        )
         provider = there.provider()
-        cls, message = refused(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 4, 3, group=GROUP_ID)))
+        cls, message = refused(
+            provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 4, 3, group=GROUP_ID))
+        )
         assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
 
 
@@ -107,7 +118,11 @@ def test_capi_pool_machines_are_annotated_before_one_size_decrease() -> None:
         done = finish(there, removal(of_machine(1), of_machine(3)))
         assert isinstance(done, Succeeded), done
         assert (done.facts["to"], there.machines()) == (2, ["m-0", "m-2"])
-        assert there.writes() == ["PATCH machines/m-1 200", "PATCH machines/m-3 200", f"PATCH {SCALE} 200"]
+        assert there.writes() == [
+            "PATCH machines/m-1 200",
+            "PATCH machines/m-3 200",
+            f"PATCH {SCALE} 200",
+        ]
 
 
 def test_capi_pool_records_its_intent_before_the_size_is_written() -> None:
@@ -115,7 +130,10 @@ def test_capi_pool_records_its_intent_before_the_size_is_written() -> None:
         backed(there, 3)
         wanted, outcome = step(there.provider(), removal(of_machine(1)))
         assert isinstance(outcome, InProgress)
-        assert (there.size("mp", "MachinePool"), there.marked()) == (3, {"m-1": f"outscaler/op/{int(NOW)}"})
+        assert (there.size("mp", "MachinePool"), there.marked()) == (
+            3,
+            {"m-1": f"outscaler/op/{int(NOW)}"},
+        )
         assert outcome.data["pool_size"] == "3"
         step(there.provider(), wanted)
         assert there.size("mp", "MachinePool") == 2
@@ -211,13 +229,19 @@ def test_capi_pool_ignoring_annotations_loses_one_machine_and_not_all() -> None:
         cls, message = refused(finish(there, removal(of_machine(3))))
         assert cls == "Conflict"
         assert "took other instances" in message
-        assert (there.size("mp", "MachinePool"), there.machines(), there.marked()) == (3, ["m-1", "m-2", "m-3"], {})
+        assert (there.size("mp", "MachinePool"), there.machines(), there.marked()) == (
+            3,
+            ["m-1", "m-2", "m-3"],
+            {},
+        )
 
 
 def test_capi_removals_of_one_pool_run_one_after_another() -> None:
     with management() as there:
         backed(there, 5)
-        ops = {name: removal(of_machine(at), op=name) for at, name in ((3, "a"), (1, "b"), (4, "c"))}
+        ops = {
+            name: removal(of_machine(at), op=name) for at, name in ((3, "a"), (1, "b"), (4, "c"))
+        }
         results: dict[str, Outcome] = {}
         for _ in range(60):
             for name in [each for each in ops if each not in results]:
@@ -253,12 +277,15 @@ def test_capi_first_of_two_concurrent_annotating_removals_by_id_proceeds() -> No
 def test_capi_pool_with_machines_waits_for_an_instance_without_a_machine() -> None:
     with management() as there:
         backed(there, 2)
-        there.change("mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"])
+        there.change(
+            "mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"]
+        )
         target = RemovalTarget("n-new", "c:///new", "listed:c:///new")
         cls, message = refused(there.provider(settings=ALLOWED).delete_nodes(removal(target)))
         assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
         assert there.writes() == []
-        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has one
+        # now it has one
+        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))
         assert isinstance(finish(there, removal(target)), Succeeded)
         assert there.machines() == ["m-0", "m-1"]
 
@@ -284,7 +311,8 @@ def test_capi_pool_without_machines_may_become_empty() -> None:
 def test_capi_pool_without_machines_allows_removal_by_the_setting() -> None:
     with management() as there:
         bare(there, 3)
-        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Succeeded)  # chosen by the cloud
+        # chosen by the cloud
+        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Succeeded)
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
 
@@ -301,7 +329,9 @@ def test_capi_pool_removal_ends_when_the_cloud_removed_another_instance() -> Non
 def test_capi_pool_instance_that_is_not_listed_is_gone(handle: str) -> None:
     with management() as there:
         bare(there, 2)
-        outcome = there.provider().delete_nodes(removal(RemovalTarget("gone", "local:///default/gone", handle)))
+        outcome = there.provider().delete_nodes(
+            removal(RemovalTarget("gone", "local:///default/gone", handle))
+        )
         assert isinstance(outcome, Succeeded)
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 2)
 
@@ -315,7 +345,10 @@ def test_capi_pool_removal_of_a_foreign_instance_is_refused_before_any_write() -
             RemovalTarget("n-0", "c:///before", "default/m-0"),
             RemovalTarget("n", "x", "a/b/c"),
         ):
-            assert refused(there.provider().delete_nodes(removal(of_machine(1), target)))[0] == "InvalidRequest"
+            assert (
+                refused(there.provider().delete_nodes(removal(of_machine(1), target)))[0]
+                == "InvalidRequest"
+            )
         assert (there.writes(), there.marked()) == ([], {})
 
 
@@ -350,7 +383,9 @@ def test_capi_pool_unregistered_instance_is_deleted_if_the_setting_allows() -> N
         [first, second] = there.provider().observe(there.nodes()).groups[0].instances
         assert (first.node, second.node) == ("", "mp-0001")
         done = finish(
-            there, removal(RemovalTarget("", first.id, first.handle), kind=OperationKind.DELETE_INSTANCES), **ALLOWED
+            there,
+            removal(RemovalTarget("", first.id, first.handle), kind=OperationKind.DELETE_INSTANCES),
+            **ALLOWED,
         )
         assert isinstance(done, Succeeded)
         assert (done.facts["never_joined"], nodes_left(there)) == (1, ["mp-0001"])
@@ -385,6 +420,8 @@ def test_capi_pool_managed_by_another_scaler_is_not_changed() -> None:
         assert "karpenter" in refused(there.provider().delete_nodes(removal(of_machine(0))))[1]
         assert (
             "karpenter"
-            in refused(there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3, group=GROUP_ID)))[1]
+            in refused(
+                there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3, group=GROUP_ID))
+            )[1]
         )
         assert there.writes() == []

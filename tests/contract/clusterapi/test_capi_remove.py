@@ -12,7 +12,14 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Transient, Unauthorized
 from infra.emulators.kube.request import Response, answer
-from tests.contract.clusterapi.management import NOW, Management, fill, finalized, management, operation
+from tests.contract.clusterapi.management import (
+    NOW,
+    Management,
+    fill,
+    finalized,
+    management,
+    operation,
+)
 from tests.contract.clusterapi.objects import (
     bounds,
     deployment,
@@ -73,7 +80,10 @@ def test_capi_machine_of_another_group_stops_the_removal_before_any_write() -> N
         )
         for name in ("default/other", "default/cp", "elsewhere/m-2"):
             wanted = removal(3, 0, 1).with_spec(
-                targets=(RemovalTarget("n-0", "c:///i-0", "default/m-0"), RemovalTarget("n", "i", name))
+                targets=(
+                    RemovalTarget("n-0", "c:///i-0", "default/m-0"),
+                    RemovalTarget("n", "i", name),
+                )
             )
             cls, message = failed(there.provider().delete_nodes(wanted))
             assert cls == "InvalidRequest"
@@ -160,8 +170,11 @@ def test_capi_third_size_conflict_keeps_the_annotations_of_a_lowered_size(
                 return handle(method, target, *rest, **more)
             refused.append(target)
             if len(refused) == 3:
-                handle(method, target, *rest, **more)  # another executor of this operation lowers it
-            return answer(409, {"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409})
+                # another executor of this operation lowers it
+                handle(method, target, *rest, **more)
+            return answer(
+                409, {"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}
+            )
 
         monkeypatch.setattr(there.server.api, "handle", answers)
         with pytest.raises(Conflict):
@@ -203,8 +216,8 @@ def test_capi_interrupted_removal_is_completed_once_by_the_next_call(path: str, 
 
 
 def test_capi_crash_after_the_decrease_and_scale_up_before_the_next_call() -> None:
-    """The annotation has not been consumed and the size no longer accounts for it: the size is lowered again, exactly
-    once."""
+    """The annotation has not been consumed and the size no longer accounts for it: the size is
+    lowered again, exactly once."""
     with management() as there:
         fill(there, 4)
         there.provider().delete_nodes(removal(4, 1))
@@ -238,7 +251,8 @@ def test_capi_annotation_of_a_concurrent_removal_counts_in_either_order() -> Non
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().delete_nodes(removal(5, 0, op="first"))  # stopped between annotation and size
+            # stopped between annotation and size
+            there.provider().delete_nodes(removal(5, 0, op="first"))
         assert isinstance(there.provider().delete_nodes(removal(5, 1, op="second")), InProgress)
         assert there.size() == 3
         there.work()
@@ -288,7 +302,9 @@ def test_capi_removals_wait_for_a_rollout() -> None:
 def test_capi_recreated_machine_with_a_targets_name_is_untouched() -> None:
     with management() as there:
         fill(there, 2)
-        wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///before", "default/m-0"),))
+        wanted = removal(2, 0).with_spec(
+            targets=(RemovalTarget("n-0", "c:///before", "default/m-0"),)
+        )
         assert failed(there.provider().delete_nodes(wanted))[0] == "InvalidRequest"
         assert there.writes() == []
 
@@ -304,7 +320,9 @@ def test_capi_unregistered_machines_are_removed_by_placeholder_and_reported() ->
 
 
 def _discard(*names: str) -> Any:
-    targets = tuple(RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
+    targets = tuple(
+        RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}") for name in names
+    )
     return removal(3, 0).with_spec(kind=OperationKind.DELETE_INSTANCES, targets=targets)
 
 
@@ -320,7 +338,10 @@ def test_capi_machine_that_joined_meanwhile_stops_unregistered_deletions() -> No
     with management() as there:
         fill(there, 3, joined=2)
         cls, message = failed(there.provider().delete_nodes(_discard("m-1", "m-2")))
-        assert (cls, message) == ("Conflict", "Machine default/m-1 has joined as node n-1 meanwhile")
+        assert (cls, message) == (
+            "Conflict",
+            "Machine default/m-1 has joined as node n-1 meanwhile",
+        )
         assert (there.marked(), there.size()) == ({}, 3)
 
 

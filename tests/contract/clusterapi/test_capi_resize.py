@@ -15,7 +15,14 @@ from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER, CapiAnnotations
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
-from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
+from tests.contract.clusterapi.objects import (
+    bounds,
+    deployment,
+    leaving,
+    machine,
+    machine_set,
+    node,
+)
 
 SCALE = "machinedeployments/md-0/scale"
 
@@ -57,9 +64,9 @@ def test_capi_scale_up_above_the_maximum_writes_nothing() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(0, 4))
         assert failed(there.provider().scale_up(grow(2, 5)))[0] == "InvalidRequest"
-        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).scale_up(grow(2, 5)) == Succeeded(
-            {"from": 2, "to": 5}
-        )
+        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).scale_up(
+            grow(2, 5)
+        ) == Succeeded({"from": 2, "to": 5})
         assert there.size() == 5
 
 
@@ -156,13 +163,18 @@ def test_capi_object_that_is_not_our_group_is_not_resized(group: str, cls: str) 
 def test_capi_group_outside_the_discovery_is_not_resized() -> None:
     with management() as there:
         fill(there, 2)
-        assert failed(there.provider(settings={"clusterName": "c2"}).scale_up(grow(2, 3)))[0] == "InvalidRequest"
+        assert (
+            failed(there.provider(settings={"clusterName": "c2"}).scale_up(grow(2, 3)))[0]
+            == "InvalidRequest"
+        )
 
 
 def test_capi_stand_alone_set_is_resized_like_a_deployment() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=1))
-        assert isinstance(there.provider().scale_up(grow(1, 2, group="MachineSet/default/alone")), Succeeded)
+        assert isinstance(
+            there.provider().scale_up(grow(1, 2, group="MachineSet/default/alone")), Succeeded
+        )
         assert there.size("alone", "MachineSet") == 2
 
 
@@ -216,10 +228,15 @@ def test_capi_decrease_target_is_safe_or_refused(
 
 @pytest.mark.parametrize("odd", ["unhealthy", "failed", "registered"])
 def test_capi_decrease_target_counts_an_unhealthy_node_as_joined(odd: str) -> None:
-    """To a MachineSet both machines are unhealthy, and the name decides which of them is deleted."""
+    """To a MachineSet both machines are unhealthy, and the name decides
+    which of them is deleted."""
     shapes = {
-        "unhealthy": machine("a", "md-0-ms", node="n", conditions=[{"type": "NodeHealthy", "status": "Unknown"}]),
-        "failed": machine("a", "md-0-ms", node="n", deprecated={"v1beta1": {"failureMessage": "no"}}),
+        "unhealthy": machine(
+            "a", "md-0-ms", node="n", conditions=[{"type": "NodeHealthy", "status": "Unknown"}]
+        ),
+        "failed": machine(
+            "a", "md-0-ms", node="n", deprecated={"v1beta1": {"failureMessage": "no"}}
+        ),
         "registered": machine("a", "md-0-ms", provider_id="c:///a"),
     }
     with management() as there:
@@ -231,7 +248,11 @@ def test_capi_decrease_target_counts_an_unhealthy_node_as_joined(odd: str) -> No
         # no machine is deleted for this
         assert there.provider().decrease_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})
         cls, message = failed(there.provider().decrease_target(shrink(4, 3)))
-        assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
+        assert (cls, "default/a has joined and is not healthy" in message, there.size()) == (
+            "Conflict",
+            True,
+            4,
+        )
 
 
 def test_capi_machines_without_provider_ids_are_counted_by_their_nodes() -> None:
@@ -267,7 +288,8 @@ def test_capi_leftover_annotation_neither_blocks_a_decrease_nor_costs_a_machine(
         assert list(there.marked()) == ["m-0"]  # its removal may still be in progress
         there.clock.advance(FORGOTTEN_AFTER + 1)
         with pytest.raises(Conflict):
-            there.provider().decrease_target(shrink(4, 3))  # removed; the next read does not find it
+            # removed; the next read does not find it
+            there.provider().decrease_target(shrink(4, 3))
         assert there.provider().decrease_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]

@@ -16,7 +16,8 @@ from tests.contract.clusterapi.objects import GROUP
 
 
 def definitions(folder: Path, *versions: str) -> Path:
-    """Returns Cluster API's kinds, served in these versions only; the first one is the storage version."""
+    """Returns Cluster API's kinds, served in these versions only; the first
+    one is the storage version."""
     for path in crds.OWN.glob("*.yaml"):
         crd = yaml.safe_load(path.read_text())
         if crd["spec"]["group"] != GROUP:
@@ -32,11 +33,19 @@ def definitions(folder: Path, *versions: str) -> Path:
 def discovery(there: Management) -> list[str]:
     """Returns the discovery paths that were requested."""
     base = f"/apis/{GROUP}"
-    return [each.path for each in there.server.requests if each.path.count("/") <= 3 and each.path.startswith(base)]
+    return [
+        each.path
+        for each in there.server.requests
+        if each.path.count("/") <= 3 and each.path.startswith(base)
+    ]
 
 
 def versions_spoken(there: Management) -> set[str]:
-    return {each.path.split("/")[3] for each in there.server.requests if each.path.startswith(f"/apis/{GROUP}/")}
+    return {
+        each.path.split("/")[3]
+        for each in there.server.requests
+        if each.path.startswith(f"/apis/{GROUP}/")
+    }
 
 
 def everything(there: Management, settings: dict[str, str]) -> None:
@@ -47,12 +56,18 @@ def everything(there: Management, settings: dict[str, str]) -> None:
     assert len(group.instances) == 2
     assert isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
     there.work()
-    assert isinstance(provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0)), InProgress)
+    assert isinstance(
+        provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0)), InProgress
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "asked"),
-    [({}, ["", "/v1beta2"]), ({"version": "v1beta2"}, ["/v1beta2"]), ({"version": "v1beta1"}, ["/v1beta1"])],
+    [
+        ({}, ["", "/v1beta2"]),
+        ({"version": "v1beta2"}, ["/v1beta2"]),
+        ({"version": "v1beta1"}, ["/v1beta1"]),
+    ],
 )
 def test_capi_discovery_runs_once_per_pass(settings: dict[str, str], asked: list[str]) -> None:
     with management() as there:
@@ -86,7 +101,8 @@ def test_capi_server_with_the_old_version_only(tmp_path: Path) -> None:
 
 
 def test_capi_unserved_version_changes_nothing_and_loses_no_annotation(tmp_path: Path) -> None:
-    """In that version every object seems absent: an annotation to be removed must not count as removed."""
+    """In that version every object seems absent: an annotation to be removed
+    must not count as removed."""
     with management(crds=definitions(tmp_path, "v1beta1")) as there:
         nodes = fill(there, 2)
         provider = there.provider(settings={"version": "v1beta2"})

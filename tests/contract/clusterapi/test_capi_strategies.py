@@ -1,4 +1,5 @@
-"""Removals under a MachineDeployment with several MachineSets, where the deployment chooses which set shrinks.
+"""Removals under a MachineDeployment with several MachineSets, where the deployment
+chooses which set shrinks.
 
 The emulated controllers shrink as the real ones do; no machine may be lost that was not named.
 """
@@ -23,7 +24,9 @@ VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 def start(there: Management, size: int, *, version: str = "v1beta2", **strategy: Any) -> None:
     """Creates a MachineDeployment as a user writes it, and its machines, joined."""
     made = objects.machine_deployment("md-0", size, 0, 10, cluster="c1", version=version)
-    made["spec"].update({"strategy": strategy} if version == "v1beta1" else {"rollout": {"strategy": strategy}})
+    made["spec"].update(
+        {"strategy": strategy} if version == "v1beta1" else {"rollout": {"strategy": strategy}}
+    )
     there.version = version
     objects.apply(there.store, made)
     there.work(80)
@@ -74,7 +77,9 @@ def holds(there: Management) -> dict[str, str]:
 
 
 @VERSIONS
-def test_capi_outdated_machines_of_an_on_delete_deployment_are_removed_by_name(version: str) -> None:
+def test_capi_outdated_machines_of_an_on_delete_deployment_are_removed_by_name(
+    version: str,
+) -> None:
     with management() as there:
         start(there, 3, version=version, type="OnDelete")
         change_template(there)
@@ -101,7 +106,12 @@ def test_capi_partly_replaced_on_delete_deployment_loses_only_outdated_ones(vers
         *_, last = outdated(there)
         assert isinstance(finish(there, removal(last)), Succeeded)
         there.work(80)
-        assert (len(there.machines()), there.size(), current in there.machines(), last in there.machines()) == (
+        assert (
+            len(there.machines()),
+            there.size(),
+            current in there.machines(),
+            last in there.machines(),
+        ) == (
             3,
             3,
             True,
@@ -122,7 +132,12 @@ def test_capi_machine_set_about_to_lose_a_machine_is_awaited() -> None:
             machine_set("old", of="md-0", revision="1", replicas=1),
             machine_set("new", of="md-0", revision="2", replicas=2),
         )
-        there.add(*(machine(name, of, node=name) for name, of in (("a", "old"), ("b", "old"), ("c", "new"))))
+        there.add(
+            *(
+                machine(name, of, node=name)
+                for name, of in (("a", "old"), ("b", "old"), ("c", "new"))
+            )
+        )
         with pytest.raises(Conflict):
             there.provider().delete_nodes(removal("b"))
         assert (there.size(), there.marked()) == (3, {})

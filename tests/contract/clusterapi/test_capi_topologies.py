@@ -1,7 +1,7 @@
 """The five ways to reach the two clusters, over two API servers.
 
-Nodes are read only from the workload cluster; sizes are written to the management cluster. The servers have different
-RBAC rules, so that a request to the wrong one is refused.
+Nodes are read only from the workload cluster; sizes are written to the management cluster. The
+servers have different RBAC rules, so that a request to the wrong one is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Two:
         self.opened: list[str] = []
 
     def connect(self, access: KubernetesAccess) -> KubeClient:
-        return connect(access, self.read, clock=self.manager.clock, sleep=lambda _: None, jitter=lambda: 0.5)
+        return connect(
+            access, self.read, clock=self.manager.clock, sleep=lambda _: None, jitter=lambda: 0.5
+        )
 
     def read(self, name: str) -> str:
         if name not in self.secrets:
@@ -48,9 +50,14 @@ class Two:
         self.opened.append(name)
         return self.secrets[name]
 
-    def provider(self, settings: dict[str, str], access: KubernetesAccess, **secrets: str) -> Provider:
+    def provider(
+        self, settings: dict[str, str], access: KubernetesAccess, **secrets: str
+    ) -> Provider:
         """Builds the provider as a reconcile pass does. secrets: name -> `manager` or `worker`."""
-        self.secrets = {name: self.of[which].server.kubeconfig(self.of[which].user) for name, which in secrets.items()}
+        self.secrets = {
+            name: self.of[which].server.kubeconfig(self.of[which].user)
+            for name, which in secrets.items()
+        }
         connection = Connection(
             "test",
             settings,
@@ -88,7 +95,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
             KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
             {"K": "worker", "I": "manager"},
         ),
-        ({"kubeconfigSecret": "C", **NAMED}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
+        (
+            {"kubeconfigSecret": "C", **NAMED},
+            KubernetesAccess(kubeconfig_secret="K"),
+            {"C": "manager", "K": "worker"},
+        ),
         (
             {"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true", **NAMED},
             KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
@@ -101,21 +112,28 @@ def test_capi_sizes_go_to_management_cluster_and_nodes_come_from_workload_cluste
     two: Two, settings: dict[str, str], access: KubernetesAccess, secrets: dict[str, str]
 ) -> None:
     provider = two.provider(settings, access, **secrets)
-    [group] = provider.observe([node("n-0", "c:///i-0", of="m-0"), node("n-1", "c:///i-1", of="m-1")]).groups
+    [group] = provider.observe(
+        [node("n-0", "c:///i-0", of="m-0"), node("n-1", "c:///i-1", of="m-1")]
+    ).groups
     assert [each.node for each in group.instances] == ["n-0", "n-1"]
     before = two.manager.size()
     two.manager.requests()
-    assert isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded)
+    assert isinstance(
+        provider.scale_up(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded
+    )
     assert two.manager.size() == before + 1
-    # The Machine has no nodeRef although its Node has joined. Only the workload cluster knows that, so the size must
-    # not
-    # decrease.
+    # The Machine has no nodeRef although its Node has joined. Only the workload cluster knows that,
+    # so the size must not decrease.
     unnoticed(two.manager, "m-1")
     two.worker.requests()
-    assert isinstance(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded)
+    assert isinstance(
+        provider.decrease_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded
+    )
     assert two.manager.size() == 2
     assert two.worker.requests() == ["GET /api/v1/nodes 200"]
-    assert not [each for each in two.manager.requests() if "nodes" in each or each.endswith(("403", "404"))]
+    assert not [
+        each for each in two.manager.requests() if "nodes" in each or each.endswith(("403", "404"))
+    ]
 
 
 def unnoticed(there: Management, name: str) -> None:
@@ -129,7 +147,10 @@ def unnoticed(there: Management, name: str) -> None:
     ("settings", "access"),
     [
         ({}, KubernetesAccess(in_cluster_kubeconfig_secret="one")),
-        ({"cloudConfigAuthoritative": "true"}, KubernetesAccess(in_cluster_kubeconfig_secret="one")),
+        (
+            {"cloudConfigAuthoritative": "true"},
+            KubernetesAccess(in_cluster_kubeconfig_secret="one"),
+        ),
         ({}, KubernetesAccess(kubeconfig_secret="one")),
     ],
     ids=["joined cluster", "joined cluster with A", "one kubeconfig"],
@@ -160,7 +181,9 @@ def test_capi_unreachable_management_cluster_stops_only_this_provider(two: Two) 
         kubernetes=KubernetesAccess(kubeconfig_secret="K"),
         providers={"clusterapi": {"cloudConfigAuthoritative": "true"}},
     )
-    [provider] = providers(policy, object(), two.read, two.manager.clock, ProviderServices(connect=two.connect))
+    [provider] = providers(
+        policy, object(), two.read, two.manager.clock, ProviderServices(connect=two.connect)
+    )
     with pytest.raises(ProviderError, match="inClusterKubeconfigSecret"):
         provider.observe([])
 
@@ -178,8 +201,12 @@ class Rotated:
         return self._new
 
 
-@pytest.mark.parametrize("settings", [{"kubeconfigSecret": "C"}, {"cloudConfigAuthoritative": "true"}])
-def test_capi_rotated_management_credential_is_read_again(two: Two, settings: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"kubeconfigSecret": "C"}, {"cloudConfigAuthoritative": "true"}]
+)
+def test_capi_rotated_management_credential_is_read_again(
+    two: Two, settings: dict[str, str]
+) -> None:
     good = two.manager.server.kubeconfig(two.manager.user)
     reader = Rotated(good.replace("token-of", "yesterdays-token-of"), good)
     access = KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I")
@@ -198,4 +225,7 @@ def test_capi_rotated_management_credential_is_read_again(two: Two, settings: di
         access,
         ProviderServices(connect=managed),
     )
-    assert len(build("clusterapi", connection).observe([node("n-0", "c:///i-0", of="m-0")]).groups) == 1
+    assert (
+        len(build("clusterapi", connection).observe([node("n-0", "c:///i-0", of="m-0")]).groups)
+        == 1
+    )

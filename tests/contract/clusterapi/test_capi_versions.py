@@ -1,7 +1,7 @@
 """Both API versions together and each alone, end to end.
 
-Where Cluster API's real definitions are available, everything that the provider and the emulated controllers wrote must
-satisfy them, and no field of it may be dropped.
+Where Cluster API's real definitions are available, everything that the provider and the emulated
+controllers wrote must satisfy them, and no field of it may be dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ KINDS = ("clusters", "machinedeployments", "machinesets", "machinepools", "machi
 
 
 def only(version: str, directory: Path, into: Path) -> Path:
-    """Returns a directory's definitions as a server has them that serves and stores only this version."""
+    """Returns a directory's definitions as a server has them that serves and
+    stores only this version."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     into.mkdir()
     for path in sorted(directory.glob("*.yaml")):
@@ -76,7 +77,11 @@ def use(there: Management, version: str) -> None:
     for name, group in groups.items():
         target = group.instances[-1]
         wanted = operation(
-            OperationKind.DELETE_NODES, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
+            OperationKind.DELETE_NODES,
+            group.target,
+            group.target - 1,
+            group=name,
+            op=f"remove-{group.target}",
         ).with_spec(targets=(RemovalTarget(target.node, target.id, target.handle),))
         removed(there, wanted)
         there.work(40)
@@ -86,7 +91,9 @@ def use(there: Management, version: str) -> None:
         ) == Succeeded({"from": group.target - 1, "to": group.target + 1})
     there.work(120)
     found = there.provider(settings={"stuckAfter": "30s"}).observe(there.nodes()).groups
-    errors = {each.error.cls for group in found for each in group.instances if each.error is not None}
+    errors = {
+        each.error.cls for group in found for each in group.instances if each.error is not None
+    }
     assert errors == {"QuotaExceeded"}
     assert sum(1 for group in found for each in group.instances if each.node) == 9
     there.change("c1", "Cluster", paused=True)
@@ -105,7 +112,10 @@ def wrong(there: Management, version: str) -> Iterator[str]:
         for obj in there.store.list(plural, group=GROUP):
             yield from (f"{plural}: {cause}" for cause in validation.causes(served.schema, obj))
             if validation.prune(served.schema, clone(obj)) != obj:
-                yield f"{plural} {obj['metadata']['name']}: has fields that the definition does not know"
+                yield (
+                    f"{plural} {obj['metadata']['name']}: has fields that the definition does not "
+                    "know"
+                )
 
 
 @VERSIONS
@@ -119,7 +129,9 @@ def test_capi_server_of_one_version_works_end_to_end(version: str, tmp_path: Pat
 @needs_shared
 @pytest.mark.shared
 @VERSIONS
-def test_capi_all_written_objects_satisfy_the_real_definitions(version: str, tmp_path: Path) -> None:
+def test_capi_all_written_objects_satisfy_the_real_definitions(
+    version: str, tmp_path: Path
+) -> None:
     with management(crds=only(version, SHARED / "data" / "capi-crds", tmp_path / "crds")) as there:
         populate(there, version)
         assert list(wrong(there, version)) == []

@@ -12,7 +12,8 @@ from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 @pytest.fixture
 def desk() -> Iterator[ZoneClient]:
-    """A zone and its API without a network. At the end, all traffic must match the vendor's document."""
+    """A zone and its API without a network. At the end, all traffic must
+    match the vendor's document."""
     made = ZoneClient()
     yield made
     assert not made.front.crashes, made.front.crashes

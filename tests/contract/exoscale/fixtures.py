@@ -1,4 +1,6 @@
-"""An emulated zone on a test clock, a client for it with its own signing, and operations as a plan builds them."""
+"""An emulated zone on a test clock, a client for it with its own signing, and
+operations as a plan builds them.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ _MOST = 60
 
 
 class ZoneClient:
-    """A zone and its API without a network: tests build requests themselves. All traffic is compared with the
-    document."""
+    """A zone and its API without a network: tests build requests themselves. All traffic is
+    compared with the document."""
 
     def __init__(self, times: ExoscaleDurations | None = None) -> None:
         self.clock = ManualClock(START)
@@ -55,11 +57,25 @@ class ZoneClient:
         """Sends one signed request."""
         raw = b"" if body is None else json.dumps(body).encode()
         return self.front.served(
-            signed(method, f"/v2{path}", raw, query or {}, key=key, secret=secret, expires=int(self.clock()) + 600)
+            signed(
+                method,
+                f"/v2{path}",
+                raw,
+                query or {},
+                key=key,
+                secret=secret,
+                expires=int(self.clock()) + 600,
+            )
         )
 
     def ask(
-        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        status: int = 200,
     ) -> dict[str, Any]:
         """Returns the body of an answer that must have that status."""
         answer = self.send(method, path, body, query=query)
@@ -74,14 +90,27 @@ class ZoneClient:
 
 
 def signed(
-    method: str, path: str, body: bytes, query: Mapping[str, str], *, key: str = KEY, secret: str = SECRET, expires: int
+    method: str,
+    path: str,
+    body: bytes,
+    query: Mapping[str, str],
+    *,
+    key: str = KEY,
+    secret: str = SECRET,
+    expires: int,
 ) -> Incoming:
     """Builds a request signed with EXO2-HMAC-SHA256."""
     values = "".join(query[name] for name in sorted(query))
-    text = b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
+    text = b"\n".join(
+        (f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode())
+    )
     found = base64.b64encode(hmac.new(secret.encode(), text, hashlib.sha256).digest()).decode()
     names = f",signed-query-args={';'.join(sorted(query))}" if query else ""
-    headers = {"authorization": f"EXO2-HMAC-SHA256 credential={key}{names},expires={expires},signature={found}"}
+    headers = {
+        "authorization": (
+            f"EXO2-HMAC-SHA256 credential={key}{names},expires={expires},signature={found}"
+        )
+    }
     if body:
         headers["content-type"] = "application/json"
     return Incoming(method, f"{path}?{urlencode(query)}" if query else path, headers, body)
@@ -99,7 +128,10 @@ def order(
     """Builds an operation. handles: the instances to remove."""
     nodes = {node.provider_id: node.name for node in bench.nodes()}
     ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
-    targets = tuple(RemovalTarget(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
+    targets = tuple(
+        RemovalTarget(nodes.get(id_, ""), id_, handle)
+        for id_, handle in zip(ids, handles, strict=True)
+    )
     now = bench.now()
     return new_operation(
         id=op,
@@ -118,8 +150,8 @@ def order(
 
 
 def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
-    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
-    retried after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)
@@ -140,5 +172,7 @@ def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
 
 def shared_cache(bench: ExoscaleBench) -> SharedCache:
     """Returns a cache in a table, as all functions of a deployment share it."""
-    store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
+    store = MemoryAccount().store(
+        "exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5
+    )
     return store.cache

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, ExoscaleDurations, Nodepool
+from infra.emulators.exoscale.models import (
+    NOT_STARTING,
+    UNAVAILABLE,
+    Ending,
+    ExoscaleDurations,
+    Nodepool,
+)
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.fixtures import ZoneClient
 
@@ -21,7 +27,11 @@ def _web(desk: ZoneClient, size: int = 2) -> tuple[Nodepool, str]:
 
 
 def test_exoscale_emulator_lists_omit_empty_fields(desk: ZoneClient) -> None:
-    assert (desk.ask("GET", "/instance-pool"), desk.ask("GET", "/instance"), desk.ask("GET", "/sks-cluster")) == (
+    assert (
+        desk.ask("GET", "/instance-pool"),
+        desk.ask("GET", "/instance"),
+        desk.ask("GET", "/sks-cluster"),
+    ) == (
         {},
         {},
         {},
@@ -37,7 +47,9 @@ def test_exoscale_emulator_lists_omit_empty_fields(desk: ZoneClient) -> None:
     assert "manager" not in pools[pool.id]
     everything = {each["id"] for each in desk.ask("GET", "/instance")["instances"]}
     managed = desk.ask("GET", "/instance", query={"manager-type": "instance-pool"})["instances"]
-    of_one = desk.ask("GET", "/instance", query={"manager-type": "instance-pool", "manager-id": pool.id})["instances"]
+    of_one = desk.ask(
+        "GET", "/instance", query={"manager-type": "instance-pool", "manager-id": pool.id}
+    )["instances"]
     assert everything == {lonely} | {each["id"] for each in managed}
     assert [each["id"] for each in of_one] == list(pool.members)
     (cluster,) = desk.ask("GET", "/sks-cluster")["sks-clusters"]
@@ -81,7 +93,12 @@ def test_exoscale_emulator_nodepool_shows_labels_taints_and_pods(desk: ZoneClien
         max_pods=50,
     )
     reported = desk.ask("GET", f"/sks-cluster/{cluster.id}/nodepool/{made.id}")
-    assert (reported["labels"], reported["taints"], reported["kubelet-max-pods"], reported["size"]) == (
+    assert (
+        reported["labels"],
+        reported["taints"],
+        reported["kubelet-max-pods"],
+        reported["size"],
+    ) == (
         {"tier": "ml"},
         {"dedicated": {"value": "ml", "effect": "NoSchedule"}},
         50,
@@ -94,7 +111,9 @@ def test_exoscale_emulator_nodepool_shows_labels_taints_and_pods(desk: ZoneClien
     assert plain["memory"] == 4 * 2**30
 
 
-def test_exoscale_emulator_scale_up_takes_time_and_its_operation_reports_it(desk: ZoneClient) -> None:
+def test_exoscale_emulator_scale_up_takes_time_and_its_operation_reports_it(
+    desk: ZoneClient,
+) -> None:
     web, path = _web(desk)
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})
     assert work["state"] == "pending"
@@ -135,7 +154,9 @@ def test_exoscale_emulator_second_order_during_a_first_is_a_conflict(desk: ZoneC
 
 
 @pytest.mark.parametrize("state", ["creating", "updating", "suspended", "destroying"])
-def test_exoscale_emulator_pool_that_is_not_running_refuses_orders(desk: ZoneClient, state: str) -> None:
+def test_exoscale_emulator_pool_that_is_not_running_refuses_orders(
+    desk: ZoneClient, state: str
+) -> None:
     web, path = _web(desk)
     desk.zone.set_state(web.pool.id, state)
     desk.ask("PUT", f"{path}:scale", {"size": 3}, status=409)
@@ -150,7 +171,9 @@ def test_exoscale_emulator_eviction_removes_the_named_and_lowers_the_size(desk: 
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third, second]})
     reported = desk.ask("GET", f"/instance-pool/{pool.id}")
     assert (reported["size"], reported["state"]) == (2, "scaling-down")
-    assert {each["id"] for each in reported["instances"]} == {first, second, third, fourth}, "leaving, but still listed"
+    assert {each["id"] for each in reported["instances"]} == {first, second, third, fourth}, (
+        "leaving, but still listed"
+    )
     assert desk.ask("GET", f"/instance/{third}")["state"] == "destroying"
     desk.after(60.0)
     assert list(pool.members) == [first, fourth]
@@ -195,7 +218,12 @@ def test_exoscale_emulator_refuses_an_empty_eviction(ids: object) -> None:
 def test_exoscale_emulator_hidden_pool_changes_only_through_its_nodepool(desk: ZoneClient) -> None:
     web, path = _web(desk)
     desk.ask("PUT", f"/instance-pool/{web.pool.id}:scale", {"size": 3}, status=400)
-    desk.ask("PUT", f"/instance-pool/{web.pool.id}:evict", {"instances": list(web.pool.members)[:1]}, status=400)
+    desk.ask(
+        "PUT",
+        f"/instance-pool/{web.pool.id}:evict",
+        {"instances": list(web.pool.members)[:1]},
+        status=400,
+    )
     desk.ask("PUT", f"{path}:scale", {"size": 0})
     assert desk.ask("GET", "/instance-pool")["instance-pools"][0]["size"] == 0
 
@@ -224,7 +252,9 @@ def test_exoscale_emulator_refuses_invalid_ids_and_operations() -> None:
     assert len(desk.checker.problems) == 3, "the document knows none of these either"
 
 
-def test_exoscale_emulator_reports_missing_capacity_when_the_operation_ends(desk: ZoneClient) -> None:
+def test_exoscale_emulator_reports_missing_capacity_when_the_operation_ends(
+    desk: ZoneClient,
+) -> None:
     web, path = _web(desk)
     desk.zone.spoil(web.pool.id, UNAVAILABLE, 3)
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})

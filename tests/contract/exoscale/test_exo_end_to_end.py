@@ -1,4 +1,6 @@
-"""A complete simulated world with an Exoscale zone: instances are bought, join, run pods, and are removed again."""
+"""A complete simulated world with an Exoscale zone: instances are bought, join, run
+pods, and are removed again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class ExoWorldFixture:
         self.checker = checker()
         account.server.front.watches.append(self.checker.watch)
         cluster = self.zone.add_cluster("prod")
-        self.sks: ExoscalePool = self.zone.add_nodepool(cluster.id, "web", type="standard.large").pool
+        self.sks: ExoscalePool = self.zone.add_nodepool(
+            cluster.id, "web", type="standard.large"
+        ).pool
         self.own: ExoscalePool = self.zone.add_pool("own", size=1, type="standard.large")
         world.apply_policy(
             POLICY.format(
@@ -43,7 +47,10 @@ class ExoWorldFixture:
                 kubeconfig=world.kubeconfig_secret,
                 settings=account.settings(),
                 groups="\n".join(
-                    f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: {priority}}}"
+                    (
+                        f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: "
+                        f"{priority}}}"
+                    )
                     for id_, least, priority in (("prod/web", 0, 9), (self.own.id, 1, 1))
                 ),
             )
@@ -70,20 +77,25 @@ def test_exoscale_world_unavailable_first_choice_buys_second_and_scales_down() -
         assert bed.sks.size == 0, "what was never made is not waited for"
         deployment = world.kube.peek("deployments", "web", "default", "apps")
         assert deployment is not None
-        world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+        world.kube.update(
+            "deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps"
+        )
         world.step_until(lambda: len(bed.zone.running()) == 1, limit=2400.0)
         world.step(120.0)
         assert (bed.own.size, len(bed.own.staying)) == (1, 1), "its minimum stays"
         assert len(world.nodes()) == 2
         others = [call for call in account.server.log if call.status not in {200, 409}]
-        assert {(call.status, call.operation) for call in others} <= {(404, "get-instance")}, "evicted ones are gone"
+        assert {(call.status, call.operation) for call in others} <= {(404, "get-instance")}, (
+            "evicted ones are gone"
+        )
         assert not bed.checker.problems
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped"])
 def test_exoscale_world_dying_functions_and_lost_answers_buy_exactly_the_need(place: str) -> None:
     account = ExoscaleAccount(
-        ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=300.0, create=240.0)
+        ways=ExoscaleRegistrationOptions(boot=20.0),
+        times=ExoscaleDurations(operation=300.0, create=240.0),
     )
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = ExoWorldFixture(world, account)

@@ -1,5 +1,5 @@
-"""A node with the id of another cluster's machine never changes the size of that cluster's pools, whatever the policy
-says."""
+"""A node with the id of another cluster's machine never changes the size of that cluster's pools,
+whatever the policy says."""
 
 from __future__ import annotations
 
@@ -48,13 +48,17 @@ def _nodes(bench: ExoscaleBench, pool: ExoscalePool) -> list[Node]:
     return [node for node in bench.nodes() if node.name in names]
 
 
-def _steal(bench: ExoscaleBench, thief: Node, pool: ExoscalePool, at: int = 0, name: str | None = None) -> None:
+def _steal(
+    bench: ExoscaleBench, thief: Node, pool: ExoscalePool, at: int = 0, name: str | None = None
+) -> None:
     machine = list(pool.members)[at]
     bench.kubelets.words[thief.name] = Word(bench.now(), f"exoscale://{machine}", name)
 
 
 def _play(bench: ExoscaleBench, busy: list[Node], minutes: int = 48) -> Passes:
-    return Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in busy)).make(minutes)
+    return Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in busy)).make(
+        minutes
+    )
 
 
 @POLICIES
@@ -89,7 +93,9 @@ def test_exoscale_id_taken_over_between_passes_never_resizes_any_pool(
 
 
 @pytest.mark.parametrize("name", ["000", "zzz"])
-def test_exoscale_discovered_pool_with_few_joined_machines_is_not_changed(bench: ExoscaleBench, name: str) -> None:
+def test_exoscale_discovered_pool_with_few_joined_machines_is_not_changed(
+    bench: ExoscaleBench, name: str
+) -> None:
     """The Node's name belongs to no machine, so that no name contradicts the id."""
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 4, standalone=True)
     first, second, *rest = _nodes(bench, ours)
@@ -106,7 +112,9 @@ def test_exoscale_new_machines_of_a_foreign_pool_are_not_deleted(bench: Exoscale
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 1, standalone=True)
     thief, *rest = _nodes(bench, ours)
     _steal(bench, thief, theirs, name="000-thief")
-    passes = Passes(OperationDriver(bench, Ear()), frozenset({"000-thief", *(node.name for node in rest)}))
+    passes = Passes(
+        OperationDriver(bench, Ear()), frozenset({"000-thief", *(node.name for node in rest)})
+    )
     passes.make(8)
     bench.zone.add_members(theirs.id, 3)
     theirs.size = 4
@@ -126,7 +134,9 @@ def test_exoscale_named_foreign_pool_keeps_its_previous_machines(bench: Exoscale
 
 
 @POLICIES
-def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(bench: ExoscaleBench, policy: str) -> None:
+def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(
+    bench: ExoscaleBench, policy: str
+) -> None:
     pool = _ours(bench, policy)
     nodes = _nodes(bench, pool)
     passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in nodes))
@@ -142,11 +152,15 @@ def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(bench:
         assert len(pool.staying) == 3
 
 
-def test_exoscale_named_pool_loses_its_first_machine_if_it_never_joins(bench: ExoscaleBench) -> None:
+def test_exoscale_named_pool_loses_its_first_machine_if_it_never_joins(
+    bench: ExoscaleBench,
+) -> None:
     pool = _ours(bench, "named", size=0)
     anchor = bench.add_nodepool("anchor", size=2).pool
     bench.bind(anchor.id, 2, 2)
-    passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in _nodes(bench, anchor)))
+    passes = Passes(
+        OperationDriver(bench, Ear()), frozenset(node.name for node in _nodes(bench, anchor))
+    )
     passes.once()
     bench.settle(60.0)
     bench._theirs.add(pool.id)  # its machines never join

@@ -1,4 +1,6 @@
-"""Members that their pool would create otherwise now, their replacement, and restarts, over the emulated zone."""
+"""Members that their pool would create otherwise now, their replacement, and
+restarts, over the emulated zone.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,16 @@ def differences(bench: ExoscaleBench, group: str) -> list[str]:
     "change, difference",
     [
         ({"template": NEW}, f"template {OLD}, the group's is {NEW}"),
-        ({"type": "standard.large"}, "instance type standard.medium, the group's is standard.large"),
+        (
+            {"type": "standard.large"},
+            "instance type standard.medium, the group's is standard.large",
+        ),
         (
             {"template": NEW, "type": "standard.large"},
-            f"template {OLD}, the group's is {NEW}; instance type standard.medium, the group's is standard.large",
+            (
+                f"template {OLD}, the group's is {NEW}; instance type standard.medium, the group's "
+                "is standard.large"
+            ),
         ),
         ({"disk": 100}, ""),  # the list of instances does not have the disk's size
     ],
@@ -67,7 +75,9 @@ def test_exoscale_disk_is_compared_where_machines_are_read_one_by_one() -> None:
         assert differences(bench, group) == ["disk 50 GiB, the group's is 100 GiB"]
 
 
-def test_exoscale_replacement_of_an_outdated_member_ends_at_the_size_before(bench: ExoscaleBench) -> None:
+def test_exoscale_replacement_of_an_outdated_member_ends_at_the_size_before(
+    bench: ExoscaleBench,
+) -> None:
     group = bench.add_group("web", size=2)
     first, second = bench.machines(group)
     bench.zone.update_pool(group, template=NEW)
@@ -139,13 +149,16 @@ def test_exoscale_restart_reboots_one_member_and_is_followed_to_its_end(standalo
         begun = provider.restart(operation)
         assert isinstance(begun, InProgress)
         again = operation.with_status(step=begun.step, data=begun.data)
-        assert isinstance(bench.provider().poll(again), InProgress)  # of an operation that takes a minute
+        # of an operation that takes a minute
+        assert isinstance(bench.provider().poll(again), InProgress)
         assert drive(bench, again) == Succeeded({"restarted": name, "group": group})
         assert reboots(bench) == [0, 1]
         assert bench.target(group) == 2
 
 
-def test_exoscale_restart_whose_operation_is_forgotten_is_not_made_again(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_whose_operation_is_forgotten_is_not_made_again(
+    bench: ExoscaleBench,
+) -> None:
     group = bench.add_group("web", size=1)
     operation = restart(bench, group, *bench.machines(group))
     begun = bench.provider().restart(operation)  # type: ignore[attr-defined]
@@ -194,14 +207,21 @@ def test_exoscale_restart_of_a_machine_that_is_gone_or_leaving_fails(bench: Exos
     operations = [restart(bench, group, gone), restart(bench, group, leaving)]
     bench.zone.vanish(gone)
     bench.zone.set_state(leaving, "destroying")
-    assert [refused(bench, operation).error_class for operation in operations] == ["NotFound", "NotFound"]
+    assert [refused(bench, operation).error_class for operation in operations] == [
+        "NotFound",
+        "NotFound",
+    ]
 
 
-def test_exoscale_restart_of_a_machine_that_is_another_node_now_is_a_conflict(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_of_a_machine_that_is_another_node_now_is_a_conflict(
+    bench: ExoscaleBench,
+) -> None:
     group = bench.add_group("web", size=2)
     operation = restart(bench, group, bench.machines(group)[0])
     (target,) = operation.spec.targets
-    changed = operation.with_spec(targets=(type(target)("another", target.instance, target.handle),))
+    changed = operation.with_spec(
+        targets=(type(target)("another", target.instance, target.handle),)
+    )
     assert refused(bench, changed).error_class == "Conflict"
 
 
@@ -216,7 +236,11 @@ def test_exoscale_key_that_may_not_reboot_says_so_and_is_not_taken_for_a_wrong_k
 
 @each_row(
     "fault, raised",
-    [(VendorFault.SERVER_ERROR, Transient), (VendorFault.CONFLICT, Conflict), (VendorFault.LOST_ANSWER, Transient)],
+    [
+        (VendorFault.SERVER_ERROR, Transient),
+        (VendorFault.CONFLICT, Conflict),
+        (VendorFault.LOST_ANSWER, Transient),
+    ],
 )
 def test_exoscale_restart_with_an_error_is_tried_later_and_reboots_once(
     fault: VendorFault, raised: type[ProviderError]
@@ -234,7 +258,9 @@ def test_exoscale_restart_with_an_error_is_tried_later_and_reboots_once(
         assert reboots(bench) == [1]
 
 
-def test_exoscale_restart_that_was_not_recorded_is_followed_by_the_next_call(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_that_was_not_recorded_is_followed_by_the_next_call(
+    bench: ExoscaleBench,
+) -> None:
     group = bench.add_group("web", size=1)
     operation = restart(bench, group, *bench.machines(group))
     first = bench.provider().restart(operation)  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""Tests how the zone's instances become Nodes of a simulated cluster, and which Nodes stay untouched."""
+"""Tests how the zone's instances become Nodes of a simulated cluster, and
+which Nodes stay untouched.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,11 @@ def test_exoscale_node_labels_capacity_and_taints_match_instance_and_nodepool() 
         "vision",
         "gpu3.small",
     )
-    assert labels["topology.kubernetes.io/region"] == labels["topology.kubernetes.io/zone"] == "ch-gva-2"
+    assert (
+        labels["topology.kubernetes.io/region"]
+        == labels["topology.kubernetes.io/zone"]
+        == "ch-gva-2"
+    )
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert (status["capacity"]["nvidia.com/gpu"], status["capacity"]["pods"]) == ("1", "30")
     assert (status["capacity"]["cpu"], status["allocatable"]["cpu"]) == ("12", "11900m")
@@ -91,7 +97,9 @@ def test_exoscale_node_of_a_standalone_pool_has_no_pool_label() -> None:
 @pytest.mark.parametrize("how", ["vanish", "delete"])
 def test_exoscale_only_the_node_of_a_deleted_instance_is_deleted(how: str) -> None:
     bed = ExoJoiningFixture()
-    bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
+    bed.store.create(
+        "nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}}
+    )
     pool = bed.zone.add_pool("own", size=2)
     bed.after(0.0)
     first, second = (f"exoscale://{id_}" for id_ in pool.members)
@@ -106,7 +114,9 @@ def test_exoscale_only_the_node_of_a_deleted_instance_is_deleted(how: str) -> No
 
 
 def test_exoscale_instances_of_other_clusters_or_none_do_not_join() -> None:
-    bed = ExoJoiningFixture(ExoscaleRegistrationOptions(never=frozenset({"b2000000-0000-4000-8000-000000000001"})))
+    bed = ExoJoiningFixture(
+        ExoscaleRegistrationOptions(never=frozenset({"b2000000-0000-4000-8000-000000000001"}))
+    )
     bed.zone.add_pool("theirs", size=3)
     bed.zone.add_lonely()
     bed.after(600.0)

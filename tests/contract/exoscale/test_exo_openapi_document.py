@@ -19,18 +19,23 @@ WORK = {"id": ID, "state": "pending"}
 JSON = {"content-type": "application/json"}
 
 
-def _problems(method: str, target: str, answer: object = None, *, body: object = None, status: int = 200) -> list[str]:
+def _problems(
+    method: str, target: str, answer: object = None, *, body: object = None, status: int = 200
+) -> list[str]:
     watching = checker()
     raw = b"" if body is None else json.dumps(body).encode()
     watching.watch(
-        Incoming(method, f"/v2{target}", JSON if raw else {}, raw), Answer(status, json.dumps(answer).encode())
+        Incoming(method, f"/v2{target}", JSON if raw else {}, raw),
+        Answer(status, json.dumps(answer).encode()),
     )
     return watching.problems
 
 
 def test_exoscale_document_check_accepts_correct_traffic() -> None:
     assert not _problems("GET", "/instance?manager-type=instance-pool", {})
-    assert not _problems("GET", f"/instance-pool/{ID}", {"id": ID, "state": "scaling-up", "size": 0})
+    assert not _problems(
+        "GET", f"/instance-pool/{ID}", {"id": ID, "state": "scaling-up", "size": 0}
+    )
     assert not _problems("PUT", f"/instance-pool/{ID}:scale", WORK, body={"size": 0})
     assert not _problems("GET", f"/instance/{ID}", "whatever an error looks like", status=404)
 
@@ -47,7 +52,14 @@ def test_exoscale_document_check_accepts_correct_traffic() -> None:
         (f"/instance-pool/{ID}", {"id": ID, "manager": {"type": "nobody"}}),
         (f"/instance/{ID}", {"id": ID, "created-at": "yesterday"}),
         (f"/instance/{ID}", {"id": ID, "public-ip": "1.2.3.4.5"}),
-        ("/sks-cluster", {"sks-clusters": [{"id": ID, "nodepools": [{"id": ID, "taints": {"a": {"value": "b"}}}]}]}),
+        (
+            "/sks-cluster",
+            {
+                "sks-clusters": [
+                    {"id": ID, "nodepools": [{"id": ID, "taints": {"a": {"value": "b"}}}]}
+                ]
+            },
+        ),
         (f"/instance-type/{ID}", {"id": ID, "memory": "4294967296"}),
         (f"/instance-type/{ID}", {"id": ID, "gpus": 0}),  # omitted where there are none
         (f"/operation/{ID}", {"id": ID, "state": "done"}),
@@ -68,14 +80,17 @@ def test_exoscale_document_check_detects_a_wrong_answer(path: str, answer: Any) 
         ("PUT", f"/instance-pool/{ID}:scale", {"Size": 1}),
         ("PUT", f"/instance-pool/{ID}:scale", None),  # without a body
         ("PUT", f"/instance-pool/{ID}:evict", {"instances": ["x"]}),
-        ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),  # unique, according to the document
+        # unique, according to the document
+        ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),
         ("GET", "/instance-pool/x", None),
         ("GET", "/instance?manager=x", None),
         ("GET", "/instance?manager-type=nobody", None),
         ("GET", "/quota/instance", {"a": "body"}),
     ],
 )
-def test_exoscale_document_check_detects_a_wrong_request(method: str, target: str, body: object) -> None:
+def test_exoscale_document_check_detects_a_wrong_request(
+    method: str, target: str, body: object
+) -> None:
     assert _problems(method, target, "refused", body=body, status=400)
 
 
@@ -115,7 +130,8 @@ def test_exoscale_emulator_serves_only_documented_operations() -> None:
 
 
 def test_exoscale_document_names_no_prices() -> None:
-    """A version of the document that does is a reason to read them (docs/providers/exoscale.md "Limits")."""
+    """A version of the document that does is a reason to read them
+    (docs/providers/exoscale.md "Limits")."""
     text = (importlib.resources.files("exoscale") / "openapi.json").read_text()
     assert "/instance-type" in text
     assert re.findall(r'"[^"]*pric[^"]*"(?=:)', text, re.IGNORECASE) == []

@@ -1,7 +1,8 @@
-"""Each role policy in infra/exoscale lists exactly the operations that the provider uses, and it suffices for all of
-them.
+"""Each role policy in infra/exoscale lists exactly the operations that the provider uses, and it
+suffices for all of them.
 
-The operations of upstream's documented role also suffice, with calls per pool instead of complete lists.
+The operations of upstream's documented role also suffice, with calls per pool
+instead of complete lists.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def rules(name: str) -> list[dict[str, str]]:
 
 
 def operations(name: str) -> frozenset[str]:
-    """Returns the operations that a policy allows, parsed from the vendor's expressions: `operation in ['a', 'b']`."""
+    """Returns the operations that a policy allows, parsed from the vendor's expressions:
+    `operation in ['a', 'b']`."""
     found: list[str] = []
     for rule in rules(name):
         assert rule.keys() == {"action", "expression"}
@@ -63,18 +65,37 @@ def everything(bench: ExoscaleBench) -> list[LoggedOperation]:
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
     assert isinstance(
-        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")),
+        Succeeded,
     )
     bench.zone.spoil(group, UNAVAILABLE, 1)
-    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")),
+        Failed,
+    )
     missing = [each.handle for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 3, *missing, op="c-0123456789abcdef")),
+        drive(
+            bench,
+            order(
+                bench,
+                OperationKind.DELETE_INSTANCES,
+                group,
+                4,
+                3,
+                *missing,
+                op="c-0123456789abcdef",
+            ),
+        ),
         Succeeded,
     )
     first, second = bench.machines(group)[:2]
-    drive(bench, order(bench, OperationKind.RESTART_NODE, group, 3, 3, first, op="r-0123456789abcdef"))
-    operation = order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, second, op="d-0123456789abcdef")
+    drive(
+        bench, order(bench, OperationKind.RESTART_NODE, group, 3, 3, first, op="r-0123456789abcdef")
+    )
+    operation = order(
+        bench, OperationKind.DELETE_NODES, group, 3, 1, first, second, op="d-0123456789abcdef"
+    )
     bench.zone.vanish(second)
     assert isinstance(drive(bench, operation), Succeeded)
     return bench.look()
@@ -96,7 +117,9 @@ def denied(calls: list[LoggedOperation]) -> set[str]:
     return {call.operation for call in calls if call.status == 403}
 
 
-def test_exoscale_role_lists_exactly_the_used_operations_and_suffices(named: str, bench: ExoscaleBench) -> None:
+def test_exoscale_role_lists_exactly_the_used_operations_and_suffices(
+    named: str, bench: ExoscaleBench
+) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
     assert {call.operation for call in calls} == operations(named)
@@ -113,7 +136,9 @@ def test_exoscale_each_operation_of_a_role_is_needed(name: str, missing: str) ->
         assert missing in denied(bench.server.log)
 
 
-@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(OPTIONAL)])
+@pytest.mark.parametrize(
+    ("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(OPTIONAL)]
+)
 def test_exoscale_refusal_of_an_optional_operation_stops_nothing(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         assert denied(everything(bench)) - {"list-sks-clusters"} == {missing}

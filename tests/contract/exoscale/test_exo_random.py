@@ -1,8 +1,9 @@
-"""Scale-ups, removals and faults in random order, with a vendor that behaves in one of several documented ways.
+"""Scale-ups, removals and faults in random order, with a vendor that behaves in one of
+several documented ways.
 
-An operation may end in any way, but three things must never happen: a machine goes that was not named, more machines
-are
-bought than were wanted, or a group ends with a size that differs from its machines.
+An operation may end in any way, but three things must never happen: a machine goes that was
+not named, more machines are bought than were wanted, or a group ends with a size that
+differs from its machines.
 """
 
 from __future__ import annotations
@@ -67,20 +68,28 @@ WAYS: tuple[tuple[Callable[[Zone], None], ExoscaleDurations], ...] = (
 
 
 class _ExoRandomWalk:
-    """One group, and one that must never change. alive: the machines that were never allowed to go."""
+    """One group, and one that must never change. alive: the machines that
+    were never allowed to go."""
 
     def __init__(self, bench: ExoscaleBench, seed: int) -> None:
-        self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
+        self.bench, self.yard, self.random = (
+            bench,
+            OperationDriver(bench, Ear()),
+            random.Random(seed),
+        )
         self.group = bench.add_group("g", size=3, least=1, most=MOST)
         self.beside = bench.add_group("h", size=2, least=1)
         self.alive, self.others = bench.machines(self.group), bench.machines(self.beside)
         self.wanted = 3
 
     def step(self, number: int) -> None:
-        """Runs one operation with a fault, then the repair that the core would do for what is missing."""
+        """Runs one operation with a fault, then the repair that the core
+        would do for what is missing."""
         running = self.yard.instances(self.group)
         for _ in range(self.random.randint(0, 2)):
-            self.bench.trouble(self.random.choice(KINDS), on=self.random.choice(("read", "write", "any")))
+            self.bench.trouble(
+                self.random.choice(KINDS), on=self.random.choice(("read", "write", "any"))
+            )
         if self.random.random() < 0.3:
             self.bench.zone.end_next(self.group, self.random.choice(ENDINGS))
         if self.random.random() < 0.3:
@@ -100,7 +109,10 @@ class _ExoRandomWalk:
         to = min(MOST, start + self.random.randint(1, 3))
         if to > start:
             self.wanted = max(self.wanted, to)
-            self.yard.run(self.yard.growth(self.group, to, op=f"grow-{number}"), dies=self.random.choice((0, 0, 1)))
+            self.yard.run(
+                self.yard.growth(self.group, to, op=f"grow-{number}"),
+                dies=self.random.choice((0, 0, 1)),
+            )
 
     def _remove(self, number: int, running: list[Instance]) -> None:
         victims = self.random.sample(running, self.random.randint(1, min(2, len(running) - 1)))
@@ -108,7 +120,8 @@ class _ExoRandomWalk:
             if each.handle in self.alive:
                 self.alive.remove(each.handle)
         self.yard.run(
-            self.yard.removal(self.group, *victims, op=f"remove-{number}"), dies=self.random.choice((0, 0, 1))
+            self.yard.removal(self.group, *victims, op=f"remove-{number}"),
+            dies=self.random.choice((0, 0, 1)),
         )
 
     def _check(self) -> None:
@@ -119,26 +132,38 @@ class _ExoRandomWalk:
         assert self.bench.machines(self.beside) == self.others
 
     def _mend(self, number: int) -> None:
-        """Deletes instances with errors, as the core does; afterwards the size equals the number of machines."""
+        """Deletes instances with errors, as the core does; afterwards the size
+        equals the number of machines."""
         for turn in range(3):
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
                 break
             self.yard.run(
-                self.yard.removal(self.group, *dead, kind=OperationKind.DELETE_INSTANCES, op=f"discard-{number}-{turn}")
+                self.yard.removal(
+                    self.group,
+                    *dead,
+                    kind=OperationKind.DELETE_INSTANCES,
+                    op=f"discard-{number}-{turn}",
+                )
             )
             self.bench.settle()
         found = self.yard.group(self.group)
         assert not [each for each in found.instances if each.error]
         assert {each.state for each in found.instances} <= {InstanceState.RUNNING}
-        assert self.bench.target(self.group) == len(self.bench.machines(self.group)) == len(found.instances)
+        assert (
+            self.bench.target(self.group)
+            == len(self.bench.machines(self.group))
+            == len(found.instances)
+        )
         self.alive = self.bench.machines(self.group)
         self.wanted = len(self.alive)
 
 
 @pytest.mark.parametrize("way", range(len(WAYS)))
 @pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
-def test_exoscale_random_faults_remove_no_other_machine_and_never_buy_twice(way: int, standalone: bool) -> None:
+def test_exoscale_random_faults_remove_no_other_machine_and_never_buy_twice(
+    way: int, standalone: bool
+) -> None:
     change, times = WAYS[way]
     with ExoscaleBench(standalone=standalone, times=times) as bench:
         change(bench.zone)
@@ -147,5 +172,6 @@ def test_exoscale_random_faults_remove_no_other_machine_and_never_buy_twice(way:
             walk.step(number)
         bench.bind(walk.group, 1, MOST + 1)
         assert isinstance(
-            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Succeeded
+            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")),
+            Succeeded,
         )

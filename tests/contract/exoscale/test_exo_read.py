@@ -1,5 +1,5 @@
-"""Tests of what a reconcile pass reads from the emulated zone over HTTP: discovery, calls, templates, states, narrow
-keys."""
+"""Tests of what a reconcile pass reads from the emulated zone over HTTP: discovery, calls,
+templates, states, narrow keys."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _operations(bench: ExoscaleBench) -> list[str]:
 
 
 def _grown_old(bench: ExoscaleBench, nodes: int) -> None:
-    """Half of the nodes are in four Nodepools of a cluster, half in two standalone pools; the policy names none of
-    them."""
+    """Half of the nodes are in four Nodepools of a cluster, half in two standalone pools; the
+    policy names none of them."""
     for number in range(4):
         bench.add_nodepool(f"sks-{number}", size=nodes // 8)
     for number in range(2):
@@ -50,9 +50,12 @@ def _grown_old(bench: ExoscaleBench, nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [8, 200])
-def test_exoscale_cold_start_reads_everything_in_four_calls(bench: ExoscaleBench, nodes: int) -> None:
-    """Discovery finds all groups, none is named; the number of calls does not depend on the number of nodes. The single
-    instance type comes from the shared cache after the first pass of a deployment."""
+def test_exoscale_cold_start_reads_everything_in_four_calls(
+    bench: ExoscaleBench, nodes: int
+) -> None:
+    """Discovery finds all groups, none is named; the number of calls does not depend on
+    the number of nodes. The single instance type comes from the shared cache after the
+    first pass of a deployment."""
     _grown_old(bench, nodes)
     bench.shared_cache = shared_cache(bench)
     first = bench.provider().observe(bench.nodes())
@@ -65,7 +68,12 @@ def test_exoscale_cold_start_reads_everything_in_four_calls(bench: ExoscaleBench
     ]
     bench.settle(301.0)
     again = bench.provider().observe(bench.nodes())
-    assert sorted(_operations(bench)) == ["get-quota", "list-instance-pools", "list-instances", "list-sks-clusters"]
+    assert sorted(_operations(bench)) == [
+        "get-quota",
+        "list-instance-pools",
+        "list-instances",
+        "list-sks-clusters",
+    ]
     bench.provider().observe(bench.nodes())
     assert len(_operations(bench)) == 3, "the quota is kept for five minutes"
     for observed in (first, again):
@@ -74,7 +82,9 @@ def test_exoscale_cold_start_reads_everything_in_four_calls(bench: ExoscaleBench
         assert not [group.error for group in observed.groups if group.error]
 
 
-def test_exoscale_groups_named_by_pool_nodepool_or_name_report_ambiguity(bench: ExoscaleBench) -> None:
+def test_exoscale_groups_named_by_pool_nodepool_or_name_report_ambiguity(
+    bench: ExoscaleBench,
+) -> None:
     by_id, by_nodepool, by_name = (bench.add_nodepool(name, size=1) for name in ("a", "b", "c"))
     twins = [bench.zone.add_pool("twin", size=1) for _ in range(2)]
     bench.bind(by_id.pool.id, 1, 2)
@@ -127,17 +137,25 @@ def test_exoscale_resize_by_others_is_seen_by_the_next_pass(bench: ExoscaleBench
     assert (found.target, new in {each.handle for each in found.instances}) == (3, True)
 
 
-@pytest.mark.parametrize("fault", [VendorFault.UNAUTHORIZED, VendorFault.FORBIDDEN], ids=lambda fault: fault.name)
-def test_exoscale_refused_key_ends_the_pass_without_retries(bench: ExoscaleBench, fault: VendorFault) -> None:
+@pytest.mark.parametrize(
+    "fault", [VendorFault.UNAUTHORIZED, VendorFault.FORBIDDEN], ids=lambda fault: fault.name
+)
+def test_exoscale_refused_key_ends_the_pass_without_retries(
+    bench: ExoscaleBench, fault: VendorFault
+) -> None:
     bench.add_group("g", size=30)
     provider, nodes = bench.provider(), bench.nodes()
     bench.server.faults.next(fault, times=-1)
     with pytest.raises(Unauthorized):
         provider.observe(nodes)
-    assert len(_operations(bench)) <= 6, "by a few calls that might have been allowed, not one for each node"
+    assert len(_operations(bench)) <= 6, (
+        "by a few calls that might have been allowed, not one for each node"
+    )
 
 
-@pytest.mark.parametrize(("state", "visible"), [("updating", True), ("suspended", True), ("destroying", False)])
+@pytest.mark.parametrize(
+    ("state", "visible"), [("updating", True), ("suspended", True), ("destroying", False)]
+)
 def test_exoscale_pool_that_is_not_running_blocks_no_other_pool(
     bench: ExoscaleBench, state: str, visible: bool
 ) -> None:
@@ -171,7 +189,9 @@ def test_exoscale_empty_nodepool_scales_up_from_its_template(bench: ExoscaleBenc
     assert (empty.min, empty.target, empty.instances) == (0, 0, ())
     template = empty.template
     assert template is not None
-    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, web.pool.id, 0, 1)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, web.pool.id, 0, 1)), Succeeded
+    )
     bench.settle()
     (node,) = bench.nodes()
     assert template.capacity == node.capacity, "as the node that came of it"
@@ -186,16 +206,27 @@ def test_exoscale_empty_nodepool_scales_up_from_its_template(bench: ExoscaleBenc
 
 @pytest.mark.parametrize("sks", [True, False])
 def test_exoscale_reads_and_scales_with_upstreams_operation_list(sks: bool) -> None:
-    with ExoscaleBench(standalone=not sks, operations=UPSTREAM_SKS if sks else UPSTREAM_POOLS) as bench:
+    with ExoscaleBench(
+        standalone=not sks, operations=UPSTREAM_SKS if sks else UPSTREAM_POOLS
+    ) as bench:
         group = bench.add_group("g", size=20, least=1, most=30)
         found = seen(bench, group)
         assert (found.target, len(found.instances), found.error) == (20, 20, "")
         assert all(each.state is InstanceState.RUNNING for each in found.instances)
         assert len(_operations(bench)) <= 8, "by pools, not by nodes"
-        assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 20, 21)), Succeeded)
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.SCALE_UP, group, 20, 21)), Succeeded
+        )
         victim = bench.machines(group)[3]
-        assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 21, 20, victim)), Succeeded)
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.DELETE_NODES, group, 21, 20, victim)), Succeeded
+        )
         assert victim not in bench.machines(group)
         assert len(bench.machines(group)) == 20
         denied = {call.operation for call in bench.server.log if call.status == 403}
-        assert denied <= {"list-instances", "list-instance-pools", "get-instance-type", "list-sks-clusters"}
+        assert denied <= {
+            "list-instances",
+            "list-instance-pools",
+            "get-instance-type",
+            "list-sks-clusters",
+        }

@@ -1,4 +1,6 @@
-"""Scale-up, eviction and target decrease over HTTP: operations that are slow, fail, conflict, or lose their answers."""
+"""Scale-up, eviction and target decrease over HTTP: operations that are slow, fail,
+conflict, or lose their answers.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_exoscale_scale_up_sends_the_absolute_size_to_the_kinds_endpoint(standal
 
 
 @KINDS
-def test_exoscale_eviction_sends_the_named_instances_to_the_kinds_endpoint(standalone: bool) -> None:
+def test_exoscale_eviction_sends_the_named_instances_to_the_kinds_endpoint(
+    standalone: bool,
+) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         first, second, third = bench.machines(group)
@@ -64,7 +68,9 @@ def test_exoscale_eviction_sends_the_named_instances_to_the_kinds_endpoint(stand
         assert isinstance(outcome, Succeeded)
         assert outcome.facts["removed"] == 2
         (write,) = _writes(bench)
-        assert write.startswith("evict-instance-pool-members" if standalone else "evict-sks-nodepool-members")
+        assert write.startswith(
+            "evict-instance-pool-members" if standalone else "evict-sks-nodepool-members"
+        )
         assert (bench.machines(group), bench.target(group)) == ([second], 1)
 
 
@@ -79,7 +85,9 @@ def test_exoscale_slow_operation_is_polled_without_waiting(standalone: bool) -> 
         bench.settle(120.0)
         found = seen(bench, group)
         assert found.target == 3
-        assert not [each for each in found.instances if each.error], "what is on its way is not missing"
+        assert not [each for each in found.instances if each.error], (
+            "what is on its way is not missing"
+        )
         held = _ask(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="op-2"))
         assert isinstance(held, Conflict)
         followed = operation.with_status(step=begun.step, data=begun.data)
@@ -87,7 +95,9 @@ def test_exoscale_slow_operation_is_polled_without_waiting(standalone: bool) -> 
         bench.settle(180.0)
         assert isinstance(_ask(bench, followed), Succeeded)
         assert len(_writes(bench)) == 1
-        assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="op-3")), Succeeded)
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="op-3")), Succeeded
+        )
 
 
 @KINDS
@@ -109,7 +119,17 @@ def test_exoscale_missing_capacity_is_reported_at_once_and_size_restored(
         assert all(each.id.startswith("exoscale://placeholder-") for each in lost)
         bench.look()
         assert isinstance(
-            drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 2, *(each.handle for each in lost))),
+            drive(
+                bench,
+                order(
+                    bench,
+                    OperationKind.DELETE_INSTANCES,
+                    group,
+                    4,
+                    2,
+                    *(each.handle for each in lost),
+                ),
+            ),
             Succeeded,
         )
         (write,) = _writes(bench)
@@ -123,14 +143,23 @@ def test_exoscale_partial_failure_keeps_created_instances(bench: ExoscaleBench) 
     bench.zone.spoil(group, UNAVAILABLE, 2)
     failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 5))
     assert isinstance(failed, Failed)
-    assert (failed.error_class, failed.code, failed.facts["created"]) == ("OutOfStock", "partial", 2)
+    assert (failed.error_class, failed.code, failed.facts["created"]) == (
+        "OutOfStock",
+        "partial",
+        2,
+    )
     found = seen(bench, group).instances
-    assert sorted(str(each.state) for each in found if not each.error) == [str(InstanceState.RUNNING)] * 3
+    assert (
+        sorted(str(each.state) for each in found if not each.error)
+        == [str(InstanceState.RUNNING)] * 3
+    )
     assert len([each for each in found if each.error]) == 2
 
 
 @pytest.mark.parametrize(("done", "size"), [(True, 3), (False, 1)])
-def test_exoscale_vendor_timeout_is_not_taken_as_failure(bench: ExoscaleBench, done: bool, size: int) -> None:
+def test_exoscale_vendor_timeout_is_not_taken_as_failure(
+    bench: ExoscaleBench, done: bool, size: int
+) -> None:
     """The pool shows the result."""
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("timeout", done=done))
@@ -164,15 +193,21 @@ def test_exoscale_membership_and_minimum_are_checked_before_any_request(standalo
         below = _ask(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, second))
         assert isinstance(below, Failed)
         assert below.error_class == "InvalidRequest"
-        foreign = _ask(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, bench.machines(other)[0]))
+        foreign = _ask(
+            bench,
+            order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, bench.machines(other)[0]),
+        )
         assert isinstance(foreign, Failed)
         assert bench.machines(other)[0] in foreign.message
         assert other in foreign.message
         assert not _writes(bench)
         assert isinstance(
-            drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-2")), Succeeded
+            drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-2")),
+            Succeeded,
         )
-        again = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-3"))
+        again = drive(
+            bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-3")
+        )
         assert isinstance(again, Succeeded), "gone already is as good as removed"
         assert len(_writes(bench)) == 1
 
@@ -189,7 +224,9 @@ def test_exoscale_membership_and_minimum_are_checked_before_any_request(standalo
     ],
     ids=lambda fault: fault.name,
 )
-def test_exoscale_eviction_with_a_lost_answer_is_looked_up_and_not_resent(standalone: bool, fault: VendorFault) -> None:
+def test_exoscale_eviction_with_a_lost_answer_is_looked_up_and_not_resent(
+    standalone: bool, fault: VendorFault
+) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=4, least=1)
         first, *_, last = before = bench.machines(group)
@@ -211,7 +248,10 @@ def test_exoscale_decrease_target_removes_only_missing_instances(standalone: boo
         refused = _ask(bench, order(bench, OperationKind.DECREASE_TARGET, group, 3, 2))
         assert isinstance(refused, Failed), "no fake success"
         bench.pool(group).size = 6
-        assert isinstance(drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 6, 3, op="op-2")), Succeeded)
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 6, 3, op="op-2")),
+            Succeeded,
+        )
         assert (bench.machines(group), bench.target(group)) == (before, 3)
         assert len(_writes(bench)) == 1
 
@@ -237,7 +277,11 @@ def test_exoscale_instance_that_does_not_start_is_deleted(bench: ExoscaleBench) 
     drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 2))
     (broken,) = [each for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 2, 1, broken.handle, op="op-2")), Succeeded
+        drive(
+            bench,
+            order(bench, OperationKind.DELETE_INSTANCES, group, 2, 1, broken.handle, op="op-2"),
+        ),
+        Succeeded,
     )
     assert (bench.machines(group), bench.target(group)) == (before, 1)
 
@@ -277,7 +321,9 @@ def test_exoscale_exhausted_quota_has_its_class_in_every_error_form(bench: Exosc
     assert isinstance(refused, Failed)
     assert (refused.error_class, bench.target(group)) == ("QuotaExceeded", 2)
     bench.zone.limit, bench.zone.refuses_quota = -1, False
-    bench.zone.spoil(group, ExoscaleProvisioningFate("fault", "The quota of resource instance is exceeded."), 2)
+    bench.zone.spoil(
+        group, ExoscaleProvisioningFate("fault", "The quota of resource instance is exceeded."), 2
+    )
     failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4, op="op-2"))
     assert isinstance(failed, Failed)
     assert failed.error_class == "QuotaExceeded"

@@ -1,4 +1,6 @@
-"""The vendor's own client drives the emulated zone, which shows that the emulator behaves as that client expects."""
+"""The vendor's own client drives the emulated zone, which shows that the emulator
+behaves as that client expects.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class ExoClientClock:
 class Drive:
     """A zone, and the client that is connected to it."""
 
-    def __init__(self, server: ExoscaleServer, clock: ExoClientClock, make: Any, errors: Any) -> None:
+    def __init__(
+        self, server: ExoscaleServer, clock: ExoClientClock, make: Any, errors: Any
+    ) -> None:
         self.server, self.zone, self.clock = server, server.zone, clock
         self.make, self.errors = make, errors
         self.client = make(KEY, SECRET, url=server.root)
@@ -64,13 +68,21 @@ def test_exoscale_sdk_is_authenticated_and_reads_everything(drive: Drive) -> Non
     pool = drive.zone.add_pool("own", size=2)
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1, labels={"tier": "web"})
     client = drive.client
-    assert {each["id"] for each in client.list_instance_pools()["instance-pools"]} == {pool.id, web.pool.id}
+    assert {each["id"] for each in client.list_instance_pools()["instance-pools"]} == {
+        pool.id,
+        web.pool.id,
+    }
     members = client.list_instances(manager_id=pool.id, manager_type="instance-pool")["instances"]
     assert [each["id"] for each in members] == list(pool.members)
     assert client.get_instance(id=members[0]["id"])["manager"]["id"] == pool.id
     assert client.get_instance_pool(id=pool.id)["size"] == 2
-    assert client.list_sks_clusters()["sks-clusters"][0]["nodepools"][0]["labels"] == {"tier": "web"}
-    assert client.get_sks_nodepool(id=drive.cluster.id, sks_nodepool_id=web.id)["instance-pool"]["id"] == web.pool.id
+    assert client.list_sks_clusters()["sks-clusters"][0]["nodepools"][0]["labels"] == {
+        "tier": "web"
+    }
+    assert (
+        client.get_sks_nodepool(id=drive.cluster.id, sks_nodepool_id=web.id)["instance-pool"]["id"]
+        == web.pool.id
+    )
     assert client.get_quota(entity="instance")["usage"] == 3
     assert client.get_instance_type(id=pool.kind.id)["family"] == "standard"
     assert client.list_zones()["zones"][0]["name"] == drive.zone.name
@@ -80,10 +92,19 @@ def test_exoscale_sdk_scales_and_evicts_both_kinds_of_pools(drive: Drive) -> Non
     pool = drive.zone.add_pool("own", size=1)
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1)
     client, place = drive.client, {"id": drive.cluster.id, "sks_nodepool_id": web.id}
-    works = [client.scale_instance_pool(id=pool.id, size=3), client.scale_sks_nodepool(**place, size=3)]
-    assert [client.get_operation(id=each["id"])["state"] for each in works] == ["pending", "pending"]
+    works = [
+        client.scale_instance_pool(id=pool.id, size=3),
+        client.scale_sks_nodepool(**place, size=3),
+    ]
+    assert [client.get_operation(id=each["id"])["state"] for each in works] == [
+        "pending",
+        "pending",
+    ]
     drive.after(90.0)
-    assert [client.get_operation(id=each["id"])["state"] for each in works] == ["success", "success"]
+    assert [client.get_operation(id=each["id"])["state"] for each in works] == [
+        "success",
+        "success",
+    ]
     assert [len(each.staying) for each in (pool, web.pool)] == [3, 3]
     first, second = next(iter(pool.members)), list(web.pool.members)[1]
     client.evict_instance_pool_members(id=pool.id, instances=[first])

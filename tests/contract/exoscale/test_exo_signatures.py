@@ -1,11 +1,17 @@
-"""Tests of the emulated zone's signature check with the vendor's vectors and every request that must be refused."""
+"""Tests of the emulated zone's signature check with the vendor's vectors and every
+request that must be refused.
+"""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing, signature
+from infra.emulators.exoscale.authentication import (
+    ExoscaleAuthenticator,
+    ExoscaleKeyRing,
+    signature,
+)
 from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
 from tests.contract.exoscale.fixtures import KEY, START, ZoneClient, signed
@@ -35,7 +41,12 @@ EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"
             "1768467000",
             "AfBQDQLMB4/ldFGJSbSWGC11K1joytOXHnk8nB62nL4=",
         ),
-        (Incoming("GET", "/v2/zone", {}), "X" * 43, "3376684800", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
+        (
+            Incoming("GET", "/v2/zone", {}),
+            "X" * 43,
+            "3376684800",
+            "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY=",
+        ),
         (
             Incoming("GET", "/v2/zone?k1=v1&k2=v2", {}),
             "X" * 43,
@@ -44,7 +55,9 @@ EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"
         ),
     ],
 )
-def test_exoscale_published_signature_vectors(incoming: Incoming, secret: str, expires: str, expected: str) -> None:
+def test_exoscale_published_signature_vectors(
+    incoming: Incoming, secret: str, expires: str, expected: str
+) -> None:
     assert signature(incoming, expires, secret) == expected
 
 
@@ -75,16 +88,25 @@ def test_exoscale_emulator_refuses_unknown_or_revoked_keys_and_wrong_secrets() -
 
 
 def test_exoscale_emulator_refuses_a_tampered_request() -> None:
-    good = signed("PUT", f"/v2/instance-pool/{POOL}:scale", b'{"size": 5}', {}, expires=int(START + 600))
+    good = signed(
+        "PUT", f"/v2/instance-pool/{POOL}:scale", b'{"size": 5}', {}, expires=int(START + 600)
+    )
     assert _status(good) == 404, "the signature is right, the pool is not there"
     assert _status(msgspec.structs.replace(good, body=b'{"size": 50}')) == 401
-    assert _status(msgspec.structs.replace(good, target=good.target.replace(POOL, POOL[::-1]))) == 401
-    assert _status(msgspec.structs.replace(good, target=good.target.replace(":scale", ":evict"))) == 401
+    assert (
+        _status(msgspec.structs.replace(good, target=good.target.replace(POOL, POOL[::-1]))) == 401
+    )
+    assert (
+        _status(msgspec.structs.replace(good, target=good.target.replace(":scale", ":evict")))
+        == 401
+    )
 
 
 def test_exoscale_emulator_refuses_an_unsigned_query_parameter() -> None:
     whole = _request(query={"manager-type": "instance-pool"})
-    assert _status(msgspec.structs.replace(whole, target=f"{whole.target}&manager-id={POOL}")) == 401
+    assert (
+        _status(msgspec.structs.replace(whole, target=f"{whole.target}&manager-id={POOL}")) == 401
+    )
     assert _status(msgspec.structs.replace(_request(), target="/v2/instance?labels=x")) == 401
     assert _status(msgspec.structs.replace(whole, target="/v2/instance?manager-type=other")) == 401
 
@@ -101,7 +123,9 @@ def test_exoscale_emulator_refuses_an_unsigned_query_parameter() -> None:
     ],
 )
 def test_exoscale_emulator_refuses_a_malformed_signature(header: str) -> None:
-    assert _status(Incoming("GET", "/v2/instance", {"authorization": header} if header else {})) == 401
+    assert (
+        _status(Incoming("GET", "/v2/instance", {"authorization": header} if header else {})) == 401
+    )
 
 
 def test_exoscale_emulator_lists_zones_without_authentication() -> None:

@@ -34,18 +34,32 @@ class ProjectClient:
         self.cloud = CceCloud(self.clock, times=times)
         self.cluster = self.cloud.add_cluster("prod").uid
         self.front = CceDispatcher(self.cloud)
-        self.front.ring.tokens[TOKEN] = self.front.ring.add("AKIDEXAMPLE00000DESK", "SKEXAMPLEofthedesk")
+        self.front.ring.tokens[TOKEN] = self.front.ring.add(
+            "AKIDEXAMPLE00000DESK", "SKEXAMPLEofthedesk"
+        )
         self.base = f"/api/v3/projects/{PROJECT}/clusters/{self.cluster}"
 
-    def send(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None) -> Answer:
+    def send(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None
+    ) -> Answer:
         """Sends one request. path: below the cluster's, or from the root if it begins with `//`."""
-        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        raw = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         place = path[1:] if path.startswith("//") else f"{self.base}{path}"
         target = f"{place}?{urlencode(query)}" if query else place
-        return self.front.served(Incoming(method, target, {"host": "cce.example.com", "x-auth-token": TOKEN}, raw))
+        return self.front.served(
+            Incoming(method, target, {"host": "cce.example.com", "x-auth-token": TOKEN}, raw)
+        )
 
     def ask(
-        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        status: int = 200,
     ) -> dict[str, Any]:
         """Returns the body of an answer that must have that status."""
         answer = self.send(method, path, body, query=query)
@@ -53,7 +67,9 @@ class ProjectClient:
         found: dict[str, Any] = json.loads(answer.body or b"{}")
         return found
 
-    def scale(self, pool: str, total: int, *groups: str, status: int = 200, **options: str) -> dict[str, Any]:
+    def scale(
+        self, pool: str, total: int, *groups: str, status: int = 200, **options: str
+    ) -> dict[str, Any]:
         """Scales to an absolute total."""
         spec = {"desiredNodeCount": total, "scaleGroups": list(groups), "options": options}
         return self.ask(
@@ -122,8 +138,8 @@ def carried(operation: Operation, outcome: object) -> Operation:
 
 
 def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
-    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
-    retried after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)
@@ -144,11 +160,15 @@ def seen(bench: HuaweiBench, group: str) -> NodeGroup:
 
 def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
     """Returns the totals and groups that were requested since the previous call."""
-    specs = [json.loads(call.body)["spec"] for call in bench.look() if call.operation == "scale-pool"]
+    specs = [
+        json.loads(call.body)["spec"] for call in bench.look() if call.operation == "scale-pool"
+    ]
     return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
 
 
 def shared_cache(bench: HuaweiBench) -> SharedCache:
     """Returns a cache in a table, as all functions of a deployment share it."""
-    store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
+    store = MemoryAccount().store(
+        "huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5
+    )
     return store.cache

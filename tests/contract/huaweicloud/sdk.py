@@ -31,7 +31,9 @@ class Official:
 
     def __init__(self) -> None:
         self.cce: Any = importlib.import_module("huaweicloudsdkcce.v3")
-        self.credentials: Any = importlib.import_module("huaweicloudsdkcore.auth.credentials").BasicCredentials
+        self.credentials: Any = importlib.import_module(
+            "huaweicloudsdkcore.auth.credentials"
+        ).BasicCredentials
         self.errors: Any = importlib.import_module("huaweicloudsdkcore.exceptions.exceptions")
         self.config: Any = importlib.import_module("huaweicloudsdkcore.http.http_config").HttpConfig
         self.request: Any = importlib.import_module("huaweicloudsdkcore.sdk_request").SdkRequest
@@ -74,7 +76,9 @@ class Drive:
 
     def ask(self, call: str, request: str, client: Any = None, **values: Any) -> Any:
         """Makes one call for the cluster; values: the request's fields."""
-        made = getattr(self.official.cce, f"{request}Request")(cluster_id=self.cluster.uid, **values)
+        made = getattr(self.official.cce, f"{request}Request")(
+            cluster_id=self.cluster.uid, **values
+        )
         return getattr(client or self.client, call)(made)
 
     def pools(self, **values: Any) -> list[Any]:
@@ -89,7 +93,9 @@ class Drive:
         """Returns a page of nodes."""
         return self.ask("list_nodes", "ListNodes", **values)
 
-    def scale(self, uid: str, total: int | None, *groups: str, client: Any = None, **options: Any) -> Any:
+    def scale(
+        self, uid: str, total: int | None, *groups: str, client: Any = None, **options: Any
+    ) -> Any:
         """Scales a pool. total: None to omit it."""
         cce = self.official.cce
         spec = cce.ScaleNodePoolSpec(

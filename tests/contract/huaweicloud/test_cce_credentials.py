@@ -1,4 +1,6 @@
-"""Access keys over HTTP: temporary keys of an agency, renewed before their expiry and never shown."""
+"""Access keys over HTTP: temporary keys of an agency, renewed before their expiry and never
+shown.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def asked(bench: HuaweiBench) -> list[str]:
     return [call.operation for call in bench.look() if call.operation == "assume-agency"]
 
 
-def test_CCE_17_temporary_keys_are_requested_once_and_renewed_before_expiry(bench: HuaweiBench) -> None:
+def test_CCE_17_temporary_keys_are_requested_once_and_renewed_before_expiry(
+    bench: HuaweiBench,
+) -> None:
     group = with_agency(bench)
     assert seen(bench, group).target == 2
     assert len(asked(bench)) == 1
@@ -42,7 +46,9 @@ def test_CCE_17_temporary_keys_are_requested_once_and_renewed_before_expiry(benc
 
 
 @pytest.mark.parametrize("fault", [VendorFault.EXPIRED_TOKEN, VendorFault.UNAUTHORIZED])
-def test_CCE_17_refused_temporary_keys_are_replaced_once(bench: HuaweiBench, fault: VendorFault) -> None:
+def test_CCE_17_refused_temporary_keys_are_replaced_once(
+    bench: HuaweiBench, fault: VendorFault
+) -> None:
     group = with_agency(bench)
     seen(bench, group)
     bench.look()
@@ -78,7 +84,11 @@ def test_huawei_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> N
     root.setLevel(logging.DEBUG)
     try:
         group = with_agency(bench)
-        said: list[object] = [seen(bench, group), bench.provider(), bench.provider().observe(bench.nodes())]
+        said: list[object] = [
+            seen(bench, group),
+            bench.provider(),
+            bench.provider().observe(bench.nodes()),
+        ]
         for fault in (
             VendorFault.UNAUTHORIZED,
             VendorFault.FORBIDDEN,

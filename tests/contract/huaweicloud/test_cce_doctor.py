@@ -1,4 +1,6 @@
-"""The doctor sends CCE no request that could change a pool: a mistaken scale request can empty one."""
+"""The doctor sends CCE no request that could change a pool: a mistaken
+scale request can empty one.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from tests.contract.huaweicloud.fixtures import ProjectClient
 
 
 def conditions(desk: ProjectClient, uid: str, group: str = DEFAULT) -> dict[str, str]:
-    status = next(each for each in desk.pool(uid)["status"]["scaleGroupStatuses"] if each["name"] == group)
+    status = next(
+        each for each in desk.pool(uid)["status"]["scaleGroupStatuses"] if each["name"] == group
+    )
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
@@ -23,12 +25,16 @@ def phases(desk: ProjectClient) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["missing", "zero", "several"])
-def test_CCE_DANGER_1_missing_total_means_zero_and_deletes_every_node(desk: ProjectClient, form: str) -> None:
+def test_CCE_DANGER_1_missing_total_means_zero_and_deletes_every_node(
+    desk: ProjectClient, form: str
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
     total: dict[str, Any] = {} if form != "zero" else {"desiredNodeCount": 0}
     groups = ["default"] if form != "several" else ["az2"]
-    desk.ask("POST", f"/nodepools/{pool.uid}/operation/scale", {"spec": {**total, "scaleGroups": groups}})
+    desk.ask(
+        "POST", f"/nodepools/{pool.uid}/operation/scale", {"spec": {**total, "scaleGroups": groups}}
+    )
     assert (pool.desired, phases(desk)) == (0, ["Deleting"] * 5)
     desk.after(60.0)
     assert desk.nodes() == []
@@ -45,9 +51,16 @@ def test_CCE_DANGER_1_total_applies_to_the_pool_and_not_the_group(desk: ProjectC
 
 @pytest.mark.parametrize(
     "spec",
-    [{}, {"autoscaling": {"enable": True}}, {"ignoreInitialNodeCount": False}, {"ignoreInitialNodeCount": "true"}],
+    [
+        {},
+        {"autoscaling": {"enable": True}},
+        {"ignoreInitialNodeCount": False},
+        {"ignoreInitialNodeCount": "true"},
+    ],
 )
-def test_CCE_DANGER_2_update_without_the_guard_empties_the_pool(desk: ProjectClient, spec: dict[str, Any]) -> None:
+def test_CCE_DANGER_2_update_without_the_guard_empties_the_pool(
+    desk: ProjectClient, spec: dict[str, Any]
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "a"}, "spec": spec})
     assert (pool.desired, phases(desk)) == (0, ["Deleting"] * 3)
@@ -64,10 +77,17 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
         f"/nodepools/{pool.uid}",
         {
             "metadata": {"name": "b"},
-            "spec": {**guarded, "autoscaling": {"enable": False, "minNodeCount": 2, "maxNodeCount": 8}},
+            "spec": {
+                **guarded,
+                "autoscaling": {"enable": False, "minNodeCount": 2, "maxNodeCount": 8},
+            },
         },
     )
-    assert (reported["metadata"]["name"], reported["spec"]["autoscaling"]["maxNodeCount"], pool.desired) == ("b", 8, 5)
+    assert (
+        reported["metadata"]["name"],
+        reported["spec"]["autoscaling"]["maxNodeCount"],
+        pool.desired,
+    ) == ("b", 8, 5)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"spec": guarded}, status=400)
     desk.ask(
         "PUT",
@@ -75,10 +95,16 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
         {"metadata": {"name": "a"}, "spec": {**guarded, "autoscaling": {"minNodeCount": 9}}},
         status=400,
     )
-    desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {"initialNodeCount": 6}})
+    desk.ask(
+        "PUT",
+        f"/nodepools/{pool.uid}",
+        {"metadata": {"name": "b"}, "spec": {"initialNodeCount": 6}},
+    )
     assert (pool.desired, pool.groups[DEFAULT].desired) == (6, 4)
     desk.ask(
-        "PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {**guarded, "extensionScaleGroups": []}}
+        "PUT",
+        f"/nodepools/{pool.uid}",
+        {"metadata": {"name": "b"}, "spec": {**guarded, "extensionScaleGroups": []}},
     )
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
@@ -90,7 +116,11 @@ def test_CCE_DANGER_3_deletion_without_a_lower_size_is_replaced(
     first, second, _ = pool.groups[DEFAULT].nodes
     gone = desk.ask("DELETE", f"/nodes/{first}")
     again = desk.ask("DELETE", f"/nodes/{first}")
-    assert (gone["status"]["phase"], again["status"]["jobID"], pool.desired) == ("Deleting", gone["status"]["jobID"], 2)
+    assert (gone["status"]["phase"], again["status"]["jobID"], pool.desired) == (
+        "Deleting",
+        gone["status"]["jobID"],
+        2,
+    )
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "NoScaleDown"})
     assert pool.desired == 2
     desk.after(150.0)
@@ -100,7 +130,9 @@ def test_CCE_DANGER_3_deletion_without_a_lower_size_is_replaced(
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "no"}, status=400)
 
 
-def test_cce_emulator_scales_up_several_groups_in_balance_and_scales_down_one(desk: ProjectClient) -> None:
+def test_cce_emulator_scales_up_several_groups_in_balance_and_scales_down_one(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=4)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 8, "default", "az2", scalePolicy="AZBalance")
@@ -113,14 +145,20 @@ def test_cce_emulator_scales_up_several_groups_in_balance_and_scales_down_one(de
     assert pool.desired == 16
 
 
-def test_cce_emulator_smaller_total_drops_missing_first_and_keeps_protected(desk: ProjectClient) -> None:
+def test_cce_emulator_smaller_total_drops_missing_first_and_keeps_protected(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.spoil(pool.uid, SOLD_OUT, 2)
     desk.scale(pool.uid, 5, DEFAULT)
     desk.scale(pool.uid, 3, DEFAULT)
     assert phases(desk) == ["Active"] * 3
     uids = list(pool.groups[DEFAULT].nodes)
-    desk.ask("POST", "/nodes/locknodescaledown", {"kind": "List", "apiVersion": "v3", "nodeList": uids[:2]})
+    desk.ask(
+        "POST",
+        "/nodes/locknodescaledown",
+        {"kind": "List", "apiVersion": "v3", "nodeList": uids[:2]},
+    )
     status = desk.pool(pool.uid)["status"]["scaleGroupStatuses"][0]
     assert status["scaleDownDisabledNodeCount"] == 2
     desk.scale(pool.uid, 0, DEFAULT)
@@ -139,7 +177,9 @@ def test_cce_emulator_manual_scaling_ignores_the_maximum(desk: ProjectClient) ->
 # -- creation failures
 
 
-def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(desk: ProjectClient) -> None:
+def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.scale(pool.uid, 2, DEFAULT)
     reported = []
@@ -169,7 +209,9 @@ def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(desk
     assert "serverId" not in building["status"]
 
 
-def test_CCE_11_sold_out_state_is_learnt_by_a_request_and_forgotten_with_new_stock(desk: ProjectClient) -> None:
+def test_CCE_11_sold_out_state_is_learnt_by_a_request_and_forgotten_with_new_stock(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a")
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
@@ -184,10 +226,15 @@ def test_CCE_11_sold_out_state_is_learnt_by_a_request_and_forgotten_with_new_sto
     assert "ResourceInsufficient" in conditions(desk, pool.uid)
     desk.cloud.restock("c7.xlarge.2", "cn-north-4a")
     desk.after(300.0)
-    assert (conditions(desk, pool.uid), phases(desk)) == ({"Scalable": "True"}, ["Active", "Active"])
+    assert (conditions(desk, pool.uid), phases(desk)) == (
+        {"Scalable": "True"},
+        ["Active", "Active"],
+    )
 
 
-def test_cce_emulator_refuses_a_known_sold_out_flavour_unless_checked_later(desk: ProjectClient) -> None:
+def test_cce_emulator_refuses_a_known_sold_out_flavour_unless_checked_later(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.add_group(pool.uid, "az2")
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a", known=True, hinted=True)
@@ -209,11 +256,16 @@ def test_cce_emulator_refuses_a_known_sold_out_flavour_unless_checked_later(desk
         "ResourceInsufficient",
     }
     own = desk.ask("GET", "/nodepools")["items"][0]["status"]["conditions"]
-    assert {each["type"]: each["status"] for each in own} == {"Scalable": "False", "ResourceInsufficient": "True"}
+    assert {each["type"]: each["status"] for each in own} == {
+        "Scalable": "False",
+        "ResourceInsufficient": "True",
+    }
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_cce_emulator_reports_quota_at_once_or_by_a_condition(desk: ProjectClient, at_once: bool) -> None:
+def test_cce_emulator_reports_quota_at_once_or_by_a_condition(
+    desk: ProjectClient, at_once: bool
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.limit, desk.cloud.refuses_quota = 3, at_once
     if at_once:
@@ -229,7 +281,9 @@ def test_cce_emulator_reports_quota_at_once_or_by_a_condition(desk: ProjectClien
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
 
 
-def test_cce_emulator_node_with_failed_installation_has_an_error_and_a_job_reason(desk: ProjectClient) -> None:
+def test_cce_emulator_node_with_failed_installation_has_an_error_and_a_job_reason(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.cloud.spoil(pool.uid, NOT_INSTALLED)
     desk.scale(pool.uid, 1, DEFAULT)
@@ -239,7 +293,10 @@ def test_cce_emulator_node_with_failed_installation_has_an_error_and_a_job_reaso
     desk.after(90.0)
     assert phases(desk) == ["Error"]
     assert conditions(desk, pool.uid) == {"Scalable": "True", "UnexpectedError": "True"}
-    assert desk.ask("GET", path)["status"] == {"phase": "Failed", "reason": "Failed to install the node."}
+    assert desk.ask("GET", path)["status"] == {
+        "phase": "Failed",
+        "reason": "Failed to install the node.",
+    }
     desk.ask("DELETE", f"/nodes/{desk.nodes()[0]['metadata']['uid']}")
     desk.after(3700.0)
     assert (pool.desired, desk.nodes()) == (0, [])

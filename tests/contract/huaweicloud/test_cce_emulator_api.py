@@ -12,11 +12,15 @@ from tests.contract.huaweicloud.test_cce_emulator import phases
 # -- the API
 
 
-def test_cce_emulator_lists_nodes_in_pages_or_all_at_once_in_old_regions(desk: ProjectClient) -> None:
+def test_cce_emulator_lists_nodes_in_pages_or_all_at_once_in_old_regions(
+    desk: ProjectClient,
+) -> None:
     desk.cloud.add_pool(desk.cluster, "a", size=5)
     first = desk.ask("GET", "/nodes", query={"limit": "3"})
     assert first["pageInfo"].keys() == {"currentCount", "nextMarker"}
-    rest = desk.ask("GET", "/nodes", query={"limit": "3", "marker": first["pageInfo"]["nextMarker"]})
+    rest = desk.ask(
+        "GET", "/nodes", query={"limit": "3", "marker": first["pageInfo"]["nextMarker"]}
+    )
     assert rest["pageInfo"] == {"currentCount": 2}
     assert len({each["metadata"]["uid"] for each in first["items"] + rest["items"]}) == 5
     for wrong in ({"limit": "0"}, {"limit": "2001"}, {"limit": "x"}, {"marker": "nobody"}):
@@ -29,7 +33,9 @@ def test_cce_emulator_lists_nodes_in_pages_or_all_at_once_in_old_regions(desk: P
 def test_cce_emulator_nodes_without_a_pool_show_zone_and_flavour(desk: ProjectClient) -> None:
     desk.cloud.add_lonely(desk.cluster)
     (node,) = desk.nodes()
-    assert node["metadata"]["annotations"] == {"kubernetes.io/node-pool.id": "cn-north-4a#c7.xlarge.2#EulerOS"}
+    assert node["metadata"]["annotations"] == {
+        "kubernetes.io/node-pool.id": "cn-north-4a#c7.xlarge.2#EulerOS"
+    }
     assert "ownerReferences" not in node["metadata"]
     listed = desk.ask("GET", "/nodepools", query={"showDefaultNodePool": "true"})["items"]
     assert [each["metadata"]["uid"] for each in listed] == ["DefaultPool"]
@@ -72,12 +78,27 @@ def test_cce_emulator_unavailable_cluster_refuses_orders(desk: ProjectClient, ph
         ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": -1}}, 400),
         ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": "3"}}, 400),
         ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": True}}, 400),
-        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": "default"}}, 400),
-        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": [["a"]]}}, 400),
         (
             "POST",
             "/nodepools/POOL/operation/scale",
-            {"spec": {"desiredNodeCount": 3, "options": {"billingConfigOverride": {"billingMode": 1}}}},
+            {"spec": {"desiredNodeCount": 3, "scaleGroups": "default"}},
+            400,
+        ),
+        (
+            "POST",
+            "/nodepools/POOL/operation/scale",
+            {"spec": {"desiredNodeCount": 3, "scaleGroups": [["a"]]}},
+            400,
+        ),
+        (
+            "POST",
+            "/nodepools/POOL/operation/scale",
+            {
+                "spec": {
+                    "desiredNodeCount": 3,
+                    "options": {"billingConfigOverride": {"billingMode": 1}},
+                }
+            },
             400,
         ),
         ("POST", "/nodepools/DefaultPool/operation/scale", {"spec": {"desiredNodeCount": 3}}, 400),
@@ -96,9 +117,15 @@ def test_cce_emulator_refuses_invalid_requests_without_a_change(
 
 @pytest.mark.parametrize(
     ("form", "code", "message"),
-    [("cce", "errorCode", "errorMessage"), ("gateway", "error_code", "error_msg"), ("plain", "code", "message")],
+    [
+        ("cce", "errorCode", "errorMessage"),
+        ("gateway", "error_code", "error_msg"),
+        ("plain", "code", "message"),
+    ],
 )
-def test_CCE_20_errors_have_three_forms(desk: ProjectClient, form: str, code: str, message: str) -> None:
+def test_CCE_20_errors_have_three_forms(
+    desk: ProjectClient, form: str, code: str, message: str
+) -> None:
     desk.front.form = form
     reported = desk.ask("GET", "/nodes/x", status=404)
     assert reported[code] == "CCE.01404001"

@@ -1,4 +1,6 @@
-"""A complete simulated world with a CCE project: nodes are bought, join, run pods, and are removed again."""
+"""A complete simulated world with a CCE project: nodes are bought, join, run
+pods, and are removed again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ spec:
 
 
 class CceWorldFixture:
-    """The world with its project: a preferred pool of two scale groups, and a pool with a single group."""
+    """The world with its project: a preferred pool of two scale groups, and a
+    pool with a single group."""
 
     def __init__(self, world: LocalWorld, account: HuaweiAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
@@ -36,7 +39,9 @@ class CceWorldFixture:
             account.cluster.uid, "own", size=1, least=1, most=5, priority=1, az=self.cloud.zone("c")
         )
         world.apply_policy(
-            POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings())
+            POLICY.format(
+                name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings()
+            )
         )
         world.seed(objects.node("system", cpu="2"))
         world.step(60.0)
@@ -47,7 +52,9 @@ class CceWorldFixture:
     def release(self) -> None:
         deployment = self.world.kube.peek("deployments", "web", "default", "apps")
         assert deployment is not None
-        self.world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+        self.world.kube.update(
+            "deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps"
+        )
 
     def settled(self) -> bool:
         return not self.world.pending()
@@ -58,7 +65,9 @@ class CceWorldFixture:
         calls = [call for call in self.account.server.log if call.operation == "scale-pool"]
         groups = [json.loads(call.body)["spec"]["scaleGroups"][0] for call in calls]
         asked = [pools[call.path.split("/")[-3]] for call in calls]
-        return list(dict.fromkeys(f"{pool}/{group}" for pool, group in zip(asked, groups, strict=True)))
+        return list(
+            dict.fromkeys(f"{pool}/{group}" for pool, group in zip(asked, groups, strict=True))
+        )
 
     def sizes(self) -> list[tuple[int, int]]:
         """Returns desired and existing sizes of `web/default`, `web/az2` and `own`."""
@@ -89,7 +98,9 @@ def test_CCE_11_sold_out_flavour_yields_to_next_flavour_then_pool_then_scale_dow
 
 
 def test_CCE_18_world_with_crashes_and_lost_answers_buys_exactly_the_need() -> None:
-    account = HuaweiAccount(ways=CceRegistrationOptions(boot=5.0), times=CceDurations(build=100.0, install=60.0))
+    account = HuaweiAccount(
+        ways=CceRegistrationOptions(boot=5.0), times=CceDurations(build=100.0, install=60.0)
+    )
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = CceWorldFixture(world, account)
         world.kill_at("grow:called", times=1)
@@ -99,5 +110,7 @@ def test_CCE_18_world_with_crashes_and_lost_answers_buys_exactly_the_need() -> N
         world.step_until(bed.settled, limit=1200.0)
         world.step(120.0)
         assert sum(bool(each.killed_at) for each in world.invocations) == 2
-        assert sum(size for size, _ in bed.sizes()) == sum(count for _, count in bed.sizes()) == 1 + 3
+        assert (
+            sum(size for size, _ in bed.sizes()) == sum(count for _, count in bed.sizes()) == 1 + 3
+        )
         assert not [node for node in bed.cloud.running() if node.phase == "Deleting"]

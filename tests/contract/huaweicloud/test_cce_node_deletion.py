@@ -20,18 +20,26 @@ from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 # -- removal
 
 
-def test_CCE_19_CCE_DANGER_3_two_nodes_are_two_deletions_by_id_without_a_query(bench: HuaweiBench) -> None:
+def test_CCE_19_CCE_DANGER_3_two_nodes_are_two_deletions_by_id_without_a_query(
+    bench: HuaweiBench,
+) -> None:
     own, other = two_groups(bench)
     first, second, third = bench.machines(own)
     bench.look()
-    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, third, first)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, third, first)), Succeeded
+    )
     writes = [call for call in bench.look() if call.writes]
     assert sorted(urlsplit(call.path).path.rpartition("/")[2] for call in writes) == [first, third]
-    assert {(call.method, urlsplit(call.path).query, call.body) for call in writes} == {("DELETE", "", "")}
+    assert {(call.method, urlsplit(call.path).query, call.body) for call in writes} == {
+        ("DELETE", "", "")
+    }
     assert (bench.machines(own), sizes(bench, own, other)) == ([second], [1, 2])
 
 
-def test_CCE_19_node_of_another_group_pool_or_cluster_stops_the_whole_removal(bench: HuaweiBench) -> None:
+def test_CCE_19_node_of_another_group_pool_or_cluster_stops_the_whole_removal(
+    bench: HuaweiBench,
+) -> None:
     own, other = two_groups(bench)
     beside = bench.add_group("beside", size=1)
     theirs = bench.add_group("theirs", size=1, cluster="theirs")
@@ -39,7 +47,8 @@ def test_CCE_19_node_of_another_group_pool_or_cluster_stops_the_whole_removal(be
     bench.look()
     for stranger in (bench.machines(other)[0], bench.machines(beside)[0], lonely):
         failed = drive_quietly(
-            bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, bench.machines(own)[0], stranger)
+            bench,
+            order(bench, OperationKind.DELETE_NODES, own, 3, 1, bench.machines(own)[0], stranger),
         )
         assert failed.error_class == "InvalidRequest"
     drive_all(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 2, bench.machines(theirs)[0]))
@@ -62,7 +71,9 @@ def test_CCE_19_removal_below_a_minimum_sends_nothing(bench: HuaweiBench, of: st
         bench.pool(own).least = 5
     else:
         bench.group(other).least = 2
-    failed = drive_quietly(bench, order(bench, OperationKind.DELETE_NODES, other, 2, 1, bench.machines(other)[0]))
+    failed = drive_quietly(
+        bench, order(bench, OperationKind.DELETE_NODES, other, 2, 1, bench.machines(other)[0])
+    )
     assert (failed.error_class, "minimum" in failed.message) == ("InvalidRequest", True)
     assert not [call for call in bench.look() if call.writes]
 
@@ -82,10 +93,18 @@ def test_CCE_19_decrease_target_removes_only_nodes_never_created(bench: HuaweiBe
     assert [(each.state, each.error.cls if each.error else "") for each in missing] == [
         (InstanceState.CREATING, "OutOfStock")
     ] * 2
-    assert [each.handle for each in missing] == [f"{other}/placeholder-{number}" for number in range(2)]
+    assert [each.handle for each in missing] == [
+        f"{other}/placeholder-{number}" for number in range(2)
+    ]
     bench.look()
     discard = order(
-        bench, OperationKind.DELETE_INSTANCES, other, 4, 2, *(each.handle for each in missing), op="b-0123456789abcdef"
+        bench,
+        OperationKind.DELETE_INSTANCES,
+        other,
+        4,
+        2,
+        *(each.handle for each in missing),
+        op="b-0123456789abcdef",
     )
     assert isinstance(drive(bench, discard), Succeeded)
     assert scalings(bench) == [(5, ["az2"])]
@@ -93,7 +112,9 @@ def test_CCE_19_decrease_target_removes_only_nodes_never_created(bench: HuaweiBe
     assert (scalings(bench), leaving(bench), sizes(bench, own, other)) == ([], [], [3, 2])
 
 
-def test_CCE_A9_2_node_with_failed_installation_is_reported_and_deleted_by_id(bench: HuaweiBench) -> None:
+def test_CCE_A9_2_node_with_failed_installation_is_reported_and_deleted_by_id(
+    bench: HuaweiBench,
+) -> None:
     own, other = two_groups(bench)
     before = bench.machines(other)
     bench.group(other).fates += [NOT_INSTALLED]
@@ -102,7 +123,18 @@ def test_CCE_A9_2_node_with_failed_installation_is_reported_and_deleted_by_id(be
     (dead,) = [each for each in seen(bench, other).instances if each.error]
     assert (dead.error.cls if dead.error else "") == "InstallFailed"
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, other, 3, 2, dead.handle, op="b-0123456789abcdef")),
+        drive(
+            bench,
+            order(
+                bench,
+                OperationKind.DELETE_INSTANCES,
+                other,
+                3,
+                2,
+                dead.handle,
+                op="b-0123456789abcdef",
+            ),
+        ),
         Succeeded,
     )
     bench.settle()
@@ -111,7 +143,8 @@ def test_CCE_A9_2_node_with_failed_installation_is_reported_and_deleted_by_id(be
 
 @pytest.mark.parametrize("marked", [1, 3])
 def test_CCE_A8_3_protected_nodes_survive(bench: HuaweiBench, marked: int) -> None:
-    """CCE reports only the number of protected nodes: where all are protected, none may be removed."""
+    """CCE reports only the number of protected nodes: where all are
+    protected, none may be removed."""
     own, _ = two_groups(bench)
     machines = bench.machines(own)
     for uid in machines[:marked]:
@@ -142,7 +175,9 @@ def test_huawei_node_deleted_by_others_counts_as_removed(bench: HuaweiBench) -> 
     bench.cloud.vanish(first)
     assert isinstance(drive(bench, operation), Succeeded)
     assert third in bench.machines(own)
-    assert not [call for call in bench.look() if call.operation == "delete-node" and first in call.path]
+    assert not [
+        call for call in bench.look() if call.operation == "delete-node" and first in call.path
+    ]
 
 
 def test_huawei_conflicts_and_limits_are_retried_without_a_failure(bench: HuaweiBench) -> None:
@@ -152,7 +187,9 @@ def test_huawei_conflicts_and_limits_are_retried_without_a_failure(bench: Huawei
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
     assert {
-        json.loads(call.body)["spec"]["desiredNodeCount"] for call in bench.server.log if call.operation == "scale-pool"
+        json.loads(call.body)["spec"]["desiredNodeCount"]
+        for call in bench.server.log
+        if call.operation == "scale-pool"
     } == {7}
 
 

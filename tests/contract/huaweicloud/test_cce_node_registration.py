@@ -1,4 +1,6 @@
-"""How nodes of CCE become Nodes: named by their address, with CCE's labels, and tainted at first."""
+"""How nodes of CCE become Nodes: named by their address, with CCE's labels, and tainted at
+first.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_huawei_active_node_joins_loses_its_startup_taint_and_leaves() -> None:
         (CceRegistrationOptions(by_server=True), "{server}"),
     ],
 )
-def test_huawei_provider_id_is_the_nodes_uid_unless_configured(ways: CceRegistrationOptions, id_: str) -> None:
+def test_huawei_provider_id_is_the_nodes_uid_unless_configured(
+    ways: CceRegistrationOptions, id_: str
+) -> None:
     yard = CceJoiningFixture(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
     (node,) = pool.groups[DEFAULT].nodes.values()
@@ -91,8 +95,13 @@ def test_huawei_node_labels_and_sizes_equal_those_of_cce() -> None:
     yard = CceJoiningFixture()
     taint = {"key": "status", "value": "x", "effect": "NoSchedule"}
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, labels={"tier": "web"}, taints=[taint])
-    gpu = yard.cloud.add_pool(yard.ours.uid, "gpu", size=1, flavor="pi2.2xlarge.4", extend={"maxPods": 30})
-    made, other = (node_object(yard.cloud, next(each.all_nodes()), CceRegistrationOptions()) for each in (pool, gpu))
+    gpu = yard.cloud.add_pool(
+        yard.ours.uid, "gpu", size=1, flavor="pi2.2xlarge.4", extend={"maxPods": 30}
+    )
+    made, other = (
+        node_object(yard.cloud, next(each.all_nodes()), CceRegistrationOptions())
+        for each in (pool, gpu)
+    )
     labels = made["metadata"]["labels"]
     assert {
         name: labels[name]
@@ -109,12 +118,18 @@ def test_huawei_node_labels_and_sizes_equal_those_of_cce() -> None:
         "node.kubernetes.io/instance-type": "c7.xlarge.2",
     }
     assert taint in made["spec"]["taints"]
-    assert {name: parse_amount(name, made["status"]["allocatable"][name]) for name in ("cpu", "memory", "pods")} == {
+    assert {
+        name: parse_amount(name, made["status"]["allocatable"][name])
+        for name in ("cpu", "memory", "pods")
+    } == {
         "cpu": 3920,
         "memory": 6792 * 2**20,
         "pods": 40,
     }
-    assert (other["metadata"]["labels"]["accelerator"], other["status"]["capacity"]["nvidia.com/gpu"]) == (
+    assert (
+        other["metadata"]["labels"]["accelerator"],
+        other["status"]["capacity"]["nvidia.com/gpu"],
+    ) == (
         "nvidia-t4",
         "1",
     )
@@ -124,8 +139,11 @@ def test_huawei_node_labels_and_sizes_equal_those_of_cce() -> None:
 # -- spot instances
 
 
-def reclaimed_yard(ways: CceRegistrationOptions | None = None) -> tuple[CceJoiningFixture, str, str]:
-    """Returns a cluster with a spot instance that the vendor takes back, its uid and the name of its Node."""
+def reclaimed_yard(
+    ways: CceRegistrationOptions | None = None,
+) -> tuple[CceJoiningFixture, str, str]:
+    """Returns a cluster with a spot instance that the vendor takes back, its uid
+    and the name of its Node."""
     yard = CceJoiningFixture(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, extend={"marketType": "spot"})
     (node,) = pool.groups[DEFAULT].nodes.values()
@@ -161,12 +179,18 @@ def test_huawei_withdrawn_notice_disappears_and_the_instance_stays() -> None:
 
 
 @pytest.mark.parametrize(("refills", "size"), [(True, 1), (False, 0)])
-def test_huawei_pool_refills_a_reclaimed_instance_or_becomes_smaller(*, refills: bool, size: int) -> None:
+def test_huawei_pool_refills_a_reclaimed_instance_or_becomes_smaller(
+    *, refills: bool, size: int
+) -> None:
     yard, uid, name = reclaimed_yard()
     yard.cloud.refills = refills
     assert name not in yard.after(300.0)
     (pool,) = yard.cloud.pools()
-    assert (pool.desired, [node.uid for node in pool.all_nodes()] != [], yard.cloud.node(uid)) == (size, refills, None)
+    assert (pool.desired, [node.uid for node in pool.all_nodes()] != [], yard.cloud.node(uid)) == (
+        size,
+        refills,
+        None,
+    )
 
 
 def test_huawei_instance_that_is_taken_back_cannot_be_deleted() -> None:

@@ -1,7 +1,8 @@
-"""The policy in infra/huaweicloud lists exactly the actions that the provider uses, and it suffices for all of them.
+"""The policy in infra/huaweicloud lists exactly the actions that the provider uses, and it
+suffices for all of them.
 
-Some actions are optional: the cluster's phase, the vendor's add-on, the list of flavours and the progress of a job are
-requested but not required.
+Some actions are optional: the cluster's phase, the vendor's add-on, the list of flavours and the
+progress of a job are requested but not required.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 from tests.operations import ask
 
 FOLDER = Path(__file__).parents[3] / "infra" / "huaweicloud"
-SPARED = frozenset({"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServerFlavors:get", "cce:job:get"})
+SPARED = frozenset(
+    {"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServerFlavors:get", "cce:job:get"}
+)
 
 
 def statements(name: str) -> list[dict[str, Any]]:
@@ -51,14 +54,24 @@ def everything(bench: HuaweiBench) -> list[LoggedOperation]:
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
     assert isinstance(
-        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4, op="a-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4, op="a-0123456789abcdef")),
+        Succeeded,
     )
     bench.settle()
-    removal = order(bench, OperationKind.DELETE_NODES, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
+    removal = order(
+        bench,
+        OperationKind.DELETE_NODES,
+        group,
+        4,
+        2,
+        *bench.machines(group)[:2],
+        op="b-0123456789abcdef",
+    )
     removal = carried(removal, ask(bench.provider(), removal))
     late = [node for node in bench.group(group).nodes.values() if node.leaves]
     for node in late:
-        node.phase = "Active"  # the list of nodes lags behind CCE's work, so that the provider reads the jobs
+        # the list of nodes lags behind CCE's work, so that the provider reads the jobs
+        node.phase = "Active"
     removal = carried(removal, ask(bench.provider(), removal))
     for node in late:
         node.phase = DELETING
@@ -84,7 +97,8 @@ def bench() -> Iterator[HuaweiBench]:
 def test_huawei_policy_lists_exactly_the_used_actions_and_suffices(bench: HuaweiBench) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
-    assert {call.action for call in calls if call.action} == actions("policy")  # a job of ECS needs none
+    # a job of ECS needs none
+    assert {call.action for call in calls if call.action} == actions("policy")
 
 
 @pytest.mark.parametrize("missing", sorted(actions("policy") - SPARED))

@@ -1,5 +1,5 @@
-"""Prices of Huawei Cloud by BSS's rating of pay-per-use products: what is asked, what is stated, and that no trouble
-with it fails a pass."""
+"""Prices of Huawei Cloud by BSS's rating of pay-per-use products: what is asked, what is stated,
+and that no trouble with it fails a pass."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_huawei_price_is_after_discounts_if_the_key_may_see_them(
     bench: HuaweiBench, permission: bool, price: float
 ) -> None:
     bench.cloud.prices["c7.xlarge.2"], bench.cloud.discount = 1.0, 0.2
-    bench.key.permissions = actions("policy") | (actions("policy-prices") if permission else frozenset())
+    bench.key.permissions = actions("policy") | (
+        actions("policy-prices") if permission else frozenset()
+    )
     assert seen(bench, bench.add_group("g", size=1)).price == price
 
 
@@ -85,7 +87,9 @@ def test_huawei_spot_pool_has_no_price_and_says_so(bench: HuaweiBench) -> None:
     assert asked(bench) == []
 
 
-def test_huawei_two_groups_of_a_flavour_ask_once_and_again_after_six_hours(bench: HuaweiBench) -> None:
+def test_huawei_two_groups_of_a_flavour_ask_once_and_again_after_six_hours(
+    bench: HuaweiBench,
+) -> None:
     bench.shared_cache = MemoryCache(bench.clock)
     names = [bench.add_group(name, size=1) for name in ("a", "b")]
     assert [seen(bench, name).price for name in names] == [bench.cloud.price("c7.xlarge.2")] * 2
@@ -105,7 +109,9 @@ def test_huawei_denied_key_reads_everything_but_prices(bench: HuaweiBench) -> No
         bench.add_group(flavor.replace(".", "-"), size=1, instance_type=flavor)
     for _ in range(3):
         observed = bench.provider().observe(bench.nodes())
-        assert [(group.error, group.template_error, group.price) for group in observed.groups] == [("", "", 0.0)] * 6
+        assert [(group.error, group.template_error, group.price) for group in observed.groups] == [
+            ("", "", 0.0)
+        ] * 6
         assert all("it needs bss:discount:view" in group.price_error for group in observed.groups)
         (gap,) = observed.gaps
         assert (gap.kind, gap.place) == ("Price", "spec.providers.huaweicloud.readPrices")
@@ -113,7 +119,10 @@ def test_huawei_denied_key_reads_everything_but_prices(bench: HuaweiBench) -> No
 
 
 def test_huawei_unknown_flavour_leaves_the_other_prices(bench: HuaweiBench) -> None:
-    known, unknown = bench.add_group("known"), bench.add_group("unknown", instance_type="m7.xlarge.8")
+    known, unknown = (
+        bench.add_group("known"),
+        bench.add_group("unknown", instance_type="m7.xlarge.8"),
+    )
     del bench.cloud.flavors["m7.xlarge.8"]
     assert seen(bench, known).price
     assert "the vendor states no price" in seen(bench, unknown).price_error
@@ -132,7 +141,9 @@ def test_huawei_other_host_for_cce_needs_one_for_prices_too(bench: HuaweiBench) 
 
 
 @pytest.mark.parametrize("fault", [*VendorFault])
-def test_huawei_failing_price_call_fails_nothing_else(bench: HuaweiBench, fault: VendorFault) -> None:
+def test_huawei_failing_price_call_fails_nothing_else(
+    bench: HuaweiBench, fault: VendorFault
+) -> None:
     name = bench.add_group("g", size=2)
     bench.server.faults.next(fault, on="rate-products", times=-1)
     group = seen(bench, name)
@@ -142,7 +153,10 @@ def test_huawei_failing_price_call_fails_nothing_else(bench: HuaweiBench, fault:
 
 
 def rating(amount: Any, currency: Any = "CNY", **more: Any) -> Any:
-    return {"currency": currency, "product_rating_results": [{"id": "1", "amount": amount, "measure_id": 1, **more}]}
+    return {
+        "currency": currency,
+        "product_rating_results": [{"id": "1", "amount": amount, "measure_id": 1, **more}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -163,14 +177,20 @@ def rating(amount: Any, currency: Any = "CNY", **more: Any) -> Any:
         pytest.param(rating({"a": 1}), 0.0, id="object"),
         pytest.param(rating(0.5, None), 0.0, id="no-currency"),
         pytest.param(rating(0.5, "RMB yuan"), 0.0, id="no-code"),
-        pytest.param({"currency": "CNY", "product_rating_results": "none"}, 0.0, id="rows-are-text"),
-        pytest.param({"currency": "CNY", "product_rating_results": [None, 7]}, 0.0, id="rows-are-no-objects"),
+        pytest.param(
+            {"currency": "CNY", "product_rating_results": "none"}, 0.0, id="rows-are-text"
+        ),
+        pytest.param(
+            {"currency": "CNY", "product_rating_results": [None, 7]}, 0.0, id="rows-are-no-objects"
+        ),
         pytest.param({}, 0.0, id="empty"),
         pytest.param([], 0.0, id="a-list"),
         pytest.param("free", 0.0, id="a-text"),
     ],
 )
-def test_huawei_answer_without_a_possible_price_is_no_price(bench: HuaweiBench, answer: Any, expected: float) -> None:
+def test_huawei_answer_without_a_possible_price_is_no_price(
+    bench: HuaweiBench, answer: Any, expected: float
+) -> None:
     bench.cloud.price_answer = answer
     group = seen(bench, bench.add_group("g", size=1))
     assert (group.price, group.currency) == (expected, "CNY" if expected else "")

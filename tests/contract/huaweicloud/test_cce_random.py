@@ -1,8 +1,8 @@
-"""Scale-ups, removals and faults in random order, in a pool shared with another group and another writer.
+"""Scale-ups, removals and faults in random order, in a pool shared with another
+group and another writer.
 
-An operation may end in any way, but three things must never happen: a node goes that was not named, more nodes are
-bought
-than were wanted, or a group ends with a size that differs from its nodes.
+An operation may end in any way, but three things must never happen: a node goes that was not named,
+more nodes are bought than were wanted, or a group ends with a size that differs from its nodes.
 """
 
 from __future__ import annotations
@@ -67,12 +67,15 @@ WAYS: tuple[tuple[Callable[[CceCloud], None], CceDurations], ...] = (
 
 
 class _CceRandomWalk:
-    """One group of a pool, and a second group that another writer changes at random. alive: nodes of both groups that
-    were
-    never allowed to go."""
+    """One group of a pool, and a second group that another writer changes at random. alive: nodes
+    of both groups that were never allowed to go."""
 
     def __init__(self, bench: HuaweiBench, seed: int) -> None:
-        self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
+        self.bench, self.yard, self.random = (
+            bench,
+            OperationDriver(bench, Ear()),
+            random.Random(seed),
+        )
         pool = bench.cloud.add_pool(bench.cluster, "web", size=2, most=40)
         bench.cloud.add_group(pool.uid, "az2", size=3, most=MOST, least=1)
         self.pool, self.beside, self.group = pool, f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
@@ -82,10 +85,13 @@ class _CceRandomWalk:
         return [*self.bench.machines(self.group), *self.bench.machines(self.beside)]
 
     def step(self, number: int) -> None:
-        """Runs one operation with a fault, then the repair that the core would do for what is missing."""
+        """Runs one operation with a fault, then the repair that the core
+        would do for what is missing."""
         running = self.yard.instances(self.group)
         for _ in range(self.random.randint(0, 2)):
-            self.bench.trouble(self.random.choice(KINDS), on=self.random.choice(("read", "write", "any")))
+            self.bench.trouble(
+                self.random.choice(KINDS), on=self.random.choice(("read", "write", "any"))
+            )
         if self.random.random() < 0.3:
             fate = self.random.choice((SOLD_OUT, NOT_INSTALLED))
             self.bench.cloud.spoil(self.pool.uid, fate, self.random.randint(1, 3), group="az2")
@@ -109,13 +115,19 @@ class _CceRandomWalk:
         to = min(MOST, start + self.random.randint(1, 3))
         if to > start:
             self.wanted = max(self.wanted, to)
-            self.yard.run(self.yard.growth(self.group, to, op=f"grow-{number}"), dies=self.random.choice((0, 0, 1)))
+            self.yard.run(
+                self.yard.growth(self.group, to, op=f"grow-{number}"),
+                dies=self.random.choice((0, 0, 1)),
+            )
 
     def _remove(self, number: int, running: list[Instance]) -> None:
         victims = self.random.sample(running, self.random.randint(1, min(2, len(running) - 1)))
-        self.alive = [each for each in self.alive if each not in {victim.handle for victim in victims}]
+        self.alive = [
+            each for each in self.alive if each not in {victim.handle for victim in victims}
+        ]
         self.yard.run(
-            self.yard.removal(self.group, *victims, op=f"remove-{number}"), dies=self.random.choice((0, 0, 1))
+            self.yard.removal(self.group, *victims, op=f"remove-{number}"),
+            dies=self.random.choice((0, 0, 1)),
         )
 
     def _check(self) -> None:
@@ -123,22 +135,34 @@ class _CceRandomWalk:
         there = self._there()
         assert set(self.alive) <= set(there), "one that nobody named is gone"
         assert len(self.bench.machines(self.group)) <= self.wanted, "more than anybody ever wanted"
-        assert self.bench.target(self.beside) == len(self.bench.machines(self.beside)) == self.others
+        assert (
+            self.bench.target(self.beside) == len(self.bench.machines(self.beside)) == self.others
+        )
 
     def _mend(self, number: int) -> None:
-        """Deletes nodes with errors, as the core does; afterwards the size equals the number of nodes."""
+        """Deletes nodes with errors, as the core does; afterwards the size
+        equals the number of nodes."""
         for turn in range(4):
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
                 break
             self.yard.run(
-                self.yard.removal(self.group, *dead, kind=OperationKind.DELETE_INSTANCES, op=f"discard-{number}-{turn}")
+                self.yard.removal(
+                    self.group,
+                    *dead,
+                    kind=OperationKind.DELETE_INSTANCES,
+                    op=f"discard-{number}-{turn}",
+                )
             )
             self.bench.settle()
         found = self.yard.group(self.group)
         assert not [each for each in found.instances if each.error]
         assert {each.state for each in found.instances} <= {InstanceState.RUNNING}
-        assert self.bench.target(self.group) == len(self.bench.machines(self.group)) == len(found.instances)
+        assert (
+            self.bench.target(self.group)
+            == len(self.bench.machines(self.group))
+            == len(found.instances)
+        )
         self.alive, self.wanted = self._there(), len(self.bench.machines(self.group))
 
 
@@ -153,14 +177,14 @@ def test_CCE_18_CCE_19_random_faults_remove_no_other_node_and_never_buy_twice(wa
         bench.settle()
         bench.group(walk.group).most = MOST + 1
         assert isinstance(
-            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Succeeded
+            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")),
+            Succeeded,
         )
 
 
 class _Message:
-    """A scale-up as the table stores it. Its message may be delivered twice, and its function may die after a request
-    to CCE
-    and before the table is written."""
+    """A scale-up as the table stores it. Its message may be delivered twice, and its function may
+    die after a request to CCE and before the table is written."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation, self.over = operation, False
@@ -187,7 +211,14 @@ def test_CCE_18_two_scale_ups_of_a_pool_with_crashes_and_repeats_buy_exactly_onc
     starts = {DEFAULT: 2, "az2": 1}
     growths = [
         _Message(
-            order(bench, OperationKind.SCALE_UP, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef")
+            order(
+                bench,
+                OperationKind.SCALE_UP,
+                f"{pool.uid}/{name}",
+                starts[name],
+                to,
+                op=f"{name}-0123456789abcdef",
+            )
         )
         for name, to in wanted.items()
     ]
@@ -207,4 +238,6 @@ def test_CCE_18_two_scale_ups_of_a_pool_with_crashes_and_repeats_buy_exactly_onc
     assert {name: group.desired for name, group in pool.groups.items()} == wanted
     assert not set(before) - {node.uid for node in pool.all_nodes() if not node.leaves}
     last = growths[0].operation.with_status(step="", data={})
-    assert isinstance(tried(bench, last), Succeeded), "a message of a growth that is over long since"
+    assert isinstance(tried(bench, last), Succeeded), (
+        "a message of a growth that is over long since"
+    )

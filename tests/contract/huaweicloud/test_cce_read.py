@@ -1,4 +1,6 @@
-"""Tests of what a reconcile pass reads from CCE over HTTP: node mapping, number of calls, forms of answers."""
+"""Tests of what a reconcile pass reads from CCE over HTTP: node mapping, number of
+calls, forms of answers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def _no_id(node: Node) -> Node:
         (CceRegistrationOptions(boot=0.0, taint=0.0), None),
         (CceRegistrationOptions(boot=0.0, taint=0.0, scheme="huaweicloud://"), None),
         (CceRegistrationOptions(boot=0.0, taint=0.0, by_server=True), None),
-        (CceRegistrationOptions(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True), None),
+        (
+            CceRegistrationOptions(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True),
+            None,
+        ),
         (CceRegistrationOptions(boot=0.0, taint=0.0), _no_id),
     ],
     ids=["uid", "uid with scheme", "server", "server with path", "address"],
@@ -50,7 +55,8 @@ def test_CCE_20_node_is_matched_by_uid_server_id_or_address(
 
 
 def test_CCE_20_leftover_pool_label_makes_no_node_ours(bench: HuaweiBench) -> None:
-    """A node that was moved to the default pool keeps the label of its old pool; CCE reports its zone and flavour."""
+    """A node that was moved to the default pool keeps the label of its old pool; CCE
+    reports its zone and flavour."""
     group = bench.add_group("a", size=1)
     bench.cloud.add_lonely(bench.cluster)
     nodes = bench.nodes()
@@ -58,17 +64,31 @@ def test_CCE_20_leftover_pool_label_makes_no_node_ours(bench: HuaweiBench) -> No
     nodes = tuple(msgspec.structs.replace(node, labels={**node.labels, **label}) for node in nodes)
     assert len(nodes) == 2
     groups = bench.provider().observe(nodes).groups
-    assert [(each.id, [one.handle for one in each.instances]) for each in groups] == [(group, bench.machines(group))]
+    assert [(each.id, [one.handle for one in each.instances]) for each in groups] == [
+        (group, bench.machines(group))
+    ]
 
 
 def test_CCE_20_two_groups_of_a_pool_each_read_their_own_nodes(bench: HuaweiBench) -> None:
     pool = bench.cloud.add_pool(bench.cluster, "web", size=2, most=9, priority=7)
-    bench.cloud.add_group(pool.uid, "big", size=1, flavor="c7.2xlarge.2", az="cn-north-4a", priority=5, most=4, least=1)
+    bench.cloud.add_group(
+        pool.uid,
+        "big",
+        size=1,
+        flavor="c7.2xlarge.2",
+        az="cn-north-4a",
+        priority=5,
+        most=4,
+        least=1,
+    )
     bench.cloud.add_group(pool.uid, "az3", size=3, az="cn-north-4c", enabled=False)
-    groups = {each.id.partition("/")[2]: each for each in bench.provider().observe(bench.nodes()).groups}
+    groups = {
+        each.id.partition("/")[2]: each for each in bench.provider().observe(bench.nodes()).groups
+    }
     assert sorted(groups) == ["big", DEFAULT]
     assert [
-        (each.target, len(each.instances), each.rank, each.priority) for each in (groups[DEFAULT], groups["big"])
+        (each.target, len(each.instances), each.rank, each.priority)
+        for each in (groups[DEFAULT], groups["big"])
     ] == [(2, 2, 0, 7), (1, 1, 5, 7)]
     assert (groups["big"].min, groups["big"].max) == (1, 4)
     shared = groups["big"].pool
@@ -90,7 +110,9 @@ def test_CCE_20_nodes_beyond_one_page_are_all_read(bench: HuaweiBench, paged: bo
     assert len(asked) == (2 if paged else 1)
 
 
-def test_CCE_20_two_hundred_nodes_take_four_calls_and_fewer_with_a_cache(bench: HuaweiBench) -> None:
+def test_CCE_20_two_hundred_nodes_take_four_calls_and_fewer_with_a_cache(
+    bench: HuaweiBench,
+) -> None:
     bench.shared_cache = shared_cache(bench)
     for number in range(5):
         bench.add_group(f"g{number}", size=40, most=50)
@@ -120,7 +142,9 @@ def test_CCE_20_two_hundred_nodes_take_four_calls_and_fewer_with_a_cache(bench: 
         (VendorFault.OLD_TIME, "Unauthorized"),
     ],
 )
-def test_CCE_20_errors_are_decoded_in_each_form(bench: HuaweiBench, form: str, fault: VendorFault, cls: str) -> None:
+def test_CCE_20_errors_are_decoded_in_each_form(
+    bench: HuaweiBench, form: str, fault: VendorFault, cls: str
+) -> None:
     bench.add_group("a", size=1)
     bench.server.front.form = form
     provider, nodes = bench.provider(), bench.nodes()
@@ -159,7 +183,9 @@ def test_CCE_A1_5_default_pool_and_prepaid_pools_are_excluded(bench: HuaweiBench
     assert [each.id for each in bench.provider().observe(bench.nodes()).groups] == [group]
 
 
-def test_huawei_old_region_pool_without_a_group_list_is_read_by_its_size(bench: HuaweiBench) -> None:
+def test_huawei_old_region_pool_without_a_group_list_is_read_by_its_size(
+    bench: HuaweiBench,
+) -> None:
     bench.cloud.tells_groups = False
     group = bench.add_group("a", size=2)
     found = seen(bench, group)
@@ -170,7 +196,10 @@ def test_huawei_old_region_pool_without_a_group_list_is_read_by_its_size(bench: 
 def test_CCE_A7_active_vendor_autoscaler_is_reported(bench: HuaweiBench, active: bool) -> None:
     bench.add_group("a", size=1)
     bench.cloud.add_addon(
-        bench.cluster, scaleUpUnscheduledPodEnabled=active, scaleUpUtilizationEnabled=False, scaleDownEnabled=False
+        bench.cluster,
+        scaleUpUnscheduledPodEnabled=active,
+        scaleUpUtilizationEnabled=False,
+        scaleDownEnabled=False,
     )
     gaps = [gap for gap in bench.provider().observe(bench.nodes()).gaps if "add-on" in gap.name]
     assert len(gaps) == active
@@ -182,4 +211,7 @@ def test_huawei_missing_optional_permissions_stop_no_read() -> None:
         group = bench.add_group("a", size=2)
         found = seen(bench, group)
         assert (found.target, len(found.instances), found.error) == (2, 2, "")
-        assert {call.operation for call in bench.server.log if call.status == 403} == {"list-flavors", "list-addons"}
+        assert {call.operation for call in bench.server.log if call.status == 403} == {
+            "list-flavors",
+            "list-addons",
+        }

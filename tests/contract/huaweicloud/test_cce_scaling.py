@@ -1,4 +1,6 @@
-"""Scale-up, deletion and target decrease over HTTP: absolute totals, other writers, lost answers."""
+"""Scale-up, deletion and target decrease over HTTP: absolute totals, other writers, lost
+answers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.contract.huaweicloud.fixtures import carried, drive, order, scalings,
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
-def two_groups(bench: HuaweiBench, own: int = 3, other: int = 2, *, most: int = 20) -> tuple[str, str]:
+def two_groups(
+    bench: HuaweiBench, own: int = 3, other: int = 2, *, most: int = 20
+) -> tuple[str, str]:
     """A pool with two groups of ours: `default` and `az2`."""
     pool = bench.cloud.add_pool(bench.cluster, "web", size=own, most=most)
     bench.cloud.add_group(pool.uid, "az2", size=other)
@@ -64,7 +68,9 @@ def test_CCE_18_scale_up_names_the_pool_total_and_its_own_group(bench: HuaweiBen
         VendorFault.SERVER_ERROR,
     ],
 )
-def test_CCE_18_timed_out_scale_up_reads_before_it_retries(bench: HuaweiBench, fault: VendorFault) -> None:
+def test_CCE_18_timed_out_scale_up_reads_before_it_retries(
+    bench: HuaweiBench, fault: VendorFault
+) -> None:
     own, other = two_groups(bench)
     bench.server.faults.next(fault, on="scale-pool")
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
@@ -77,7 +83,9 @@ def test_CCE_18_timed_out_scale_up_reads_before_it_retries(bench: HuaweiBench, f
 def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arrives: bool) -> None:
     """Another user raises the pool to 9 while our answer is in flight, or before we retry."""
     own, other = two_groups(bench)
-    bench.server.faults.next(VendorFault.LOST_ANSWER if arrives else VendorFault.HANGS_UP, on="scale-pool")
+    bench.server.faults.next(
+        VendorFault.LOST_ANSWER if arrives else VendorFault.HANGS_UP, on="scale-pool"
+    )
     operation = order(bench, OperationKind.SCALE_UP, other, 2, 4)
     for _ in range(3):
         outcome, operation = step(bench, operation)
@@ -108,7 +116,11 @@ def test_CCE_18_another_writers_increase_of_our_group_is_left_unchanged(bench: H
     raise_by(bench.group(other), 1)
     failed = drive(bench, operation)
     assert isinstance(failed, Failed)
-    assert (failed.error_class, scalings(bench), sizes(bench, own, other)) == ("Conflict", [], [3, 3])
+    assert (failed.error_class, scalings(bench), sizes(bench, own, other)) == (
+        "Conflict",
+        [],
+        [3, 3],
+    )
 
 
 def test_CCE_DANGER_1_pool_is_the_last_thing_read_before_scaling(bench: HuaweiBench) -> None:
@@ -116,9 +128,15 @@ def test_CCE_DANGER_1_pool_is_the_last_thing_read_before_scaling(bench: HuaweiBe
     own, other = two_groups(bench)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     bench.group(own).fates += [SOLD_OUT] * 9
-    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")), Failed)
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DECREASE_TARGET, own, 4, 3, op="c-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")),
+        Failed,
+    )
+    assert isinstance(
+        drive(
+            bench, order(bench, OperationKind.DECREASE_TARGET, own, 4, 3, op="c-0123456789abcdef")
+        ),
+        Succeeded,
     )
     log = bench.server.log
     before = [log[at - 1] for at, call in enumerate(log) if call.operation == "scale-pool"]
@@ -141,7 +159,16 @@ def test_CCE_DANGER_2_no_put_is_ever_sent(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 5))
     drive(
-        bench, order(bench, OperationKind.DELETE_NODES, other, 2, 1, bench.machines(other)[0], op="b-0123456789abcdef")
+        bench,
+        order(
+            bench,
+            OperationKind.DELETE_NODES,
+            other,
+            2,
+            1,
+            bench.machines(other)[0],
+            op="b-0123456789abcdef",
+        ),
     )
     assert not [call for call in bench.server.log if call.method == "PUT"]
 
@@ -161,8 +188,11 @@ def test_huawei_interleaved_scale_ups_of_one_pool_both_get_all_nodes(bench: Huaw
 
 
 @pytest.mark.parametrize("reading", [1, 2])
-def test_huawei_scale_ups_from_one_reading_lose_no_node_and_report_the_loser(bench: HuaweiBench, reading: int) -> None:
-    """Another writer's request for the same total arrives right after one of our readings, before our request."""
+def test_huawei_scale_ups_from_one_reading_lose_no_node_and_report_the_loser(
+    bench: HuaweiBench, reading: int
+) -> None:
+    """Another writer's request for the same total arrives right after one of our
+    readings, before our request."""
     own, other = two_groups(bench)
     _, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     readings: list[str] = []
@@ -175,7 +205,10 @@ def test_huawei_scale_ups_from_one_reading_lose_no_node_and_report_the_loser(ben
 
     bench.server.front.watches.append(watch)
     outcome = drive(bench, operation)
-    assert (sizes(bench, own, other), leaving(bench)) == ([5, 4] if isinstance(outcome, Succeeded) else [5, 2], [])
+    assert (sizes(bench, own, other), leaving(bench)) == (
+        [5, 4] if isinstance(outcome, Succeeded) else [5, 2],
+        [],
+    )
     assert {total for total, _ in scalings(bench)} <= {7, 9}
 
 
@@ -191,11 +224,17 @@ def test_huawei_lagging_status_never_buys_twice(bench: HuaweiBench, lag: float) 
 
 
 @pytest.mark.parametrize(("most", "to", "said"), [(6, 4, "of its pool"), (20, 9, "maximum")])
-def test_CCE_18_scale_up_past_a_maximum_sends_nothing(bench: HuaweiBench, most: int, to: int, said: str) -> None:
+def test_CCE_18_scale_up_past_a_maximum_sends_nothing(
+    bench: HuaweiBench, most: int, to: int, said: str
+) -> None:
     own, other = two_groups(bench, most=most)
     bench.group(other).most = 6
     failed = drive_quietly(bench, order(bench, OperationKind.SCALE_UP, other, 2, to))
-    assert (failed.error_class, said in failed.message, scalings(bench)) == ("InvalidRequest", True, [])
+    assert (failed.error_class, said in failed.message, scalings(bench)) == (
+        "InvalidRequest",
+        True,
+        [],
+    )
     assert sizes(bench, own, other) == [3, 2]
 
 
@@ -247,7 +286,8 @@ def test_CCE_A9_1_failed_node_creation_is_reported_with_its_class(
     failed = drive_quietly(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert failed.error_class == cls
     assert isinstance(
-        drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")),
+        Succeeded,
     ) == (cls != "QuotaExceeded")
 
 
@@ -257,7 +297,15 @@ def test_huawei_cluster_that_refuses_orders_is_sent_none(bench: HuaweiBench, pha
     bench.cloud.clusters[bench.cluster].phase = phase
     for operation in (
         order(bench, OperationKind.SCALE_UP, own, 3, 4),
-        order(bench, OperationKind.DELETE_NODES, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef"),
+        order(
+            bench,
+            OperationKind.DELETE_NODES,
+            own,
+            3,
+            2,
+            bench.machines(own)[0],
+            op="b-0123456789abcdef",
+        ),
     ):
         outcome = tried(bench, operation)
         assert isinstance(outcome, ProviderError | Failed | InProgress)
@@ -269,8 +317,11 @@ def test_huawei_pool_locked_by_another_order_is_retried(bench: HuaweiBench) -> N
     own, other = two_groups(bench)
     bench.cloud.holds = 30.0
     first, second = bench.machines(own)[:2]
-    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)), Succeeded)
     assert isinstance(
-        drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 3, op="b-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)), Succeeded
+    )
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 3, op="b-0123456789abcdef")),
+        Succeeded,
     )
     assert sizes(bench, own, other) == [1, 3]

@@ -1,4 +1,6 @@
-"""The vendor's own SDK drives the emulated project, which shows that the emulator behaves as the SDK expects."""
+"""The vendor's own SDK drives the emulated project, which shows that the emulator
+behaves as the SDK expects.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,19 @@ def test_huawei_sdk_is_authenticated_and_reads_everything(drive: Drive) -> None:
     cloud.add_group(pool.uid, "c7-az2", size=1, least=1, most=6, priority=5)
     cloud.add_addon(uid, scaleDownEnabled=True, maxNodesTotal=50)
     (seen,) = drive.pools(advance_status=True)
-    assert (seen.metadata.uid, seen.metadata.name, seen.spec.initial_node_count) == (pool.uid, "pool-a", 3)
-    assert (seen.spec.autoscaling.max_node_count, seen.spec.autoscaling.scale_down_cooldown_time) == (9, 15)
-    assert (seen.spec.node_template.flavor, seen.spec.node_template.k8s_tags["tier"]) == ("c7.xlarge.2", "web")
+    assert (seen.metadata.uid, seen.metadata.name, seen.spec.initial_node_count) == (
+        pool.uid,
+        "pool-a",
+        3,
+    )
+    assert (
+        seen.spec.autoscaling.max_node_count,
+        seen.spec.autoscaling.scale_down_cooldown_time,
+    ) == (9, 15)
+    assert (seen.spec.node_template.flavor, seen.spec.node_template.k8s_tags["tier"]) == (
+        "c7.xlarge.2",
+        "web",
+    )
     assert seen.spec.node_template.taints[0].effect == "NoSchedule"
     assert seen.spec.node_template.extend_param.max_pods == 40
     (extension,) = seen.spec.extension_scale_groups
@@ -57,13 +69,19 @@ def test_huawei_sdk_is_authenticated_and_reads_everything(drive: Drive) -> None:
     assert (other.desired_node_count, other.upcoming_node_count.total) == (1, 0)
     assert (seen.status.current_node, seen.status.active_node, seen.status.phase) == (3, 3, "")
     assert [(each.type, each.status) for each in seen.status.conditions] == [("Scalable", "True")]
-    assert [each.metadata.uid for each in drive.pools(show_default_node_pool="true")] == [pool.uid, "DefaultPool"]
+    assert [each.metadata.uid for each in drive.pools(show_default_node_pool="true")] == [
+        pool.uid,
+        "DefaultPool",
+    ]
     node = drive.nodes().items[0]
     shown = drive.ask("show_node", "ShowNode", node_id=node.metadata.uid)
     assert shown.metadata.owner_references.nodepool_id == pool.uid
     assert (shown.status.phase, shown.status.private_ip) == ("Active", node.status.private_ip)
     (addon,) = drive.ask("list_addon_instances", "ListAddonInstances").items
-    assert (addon.spec.addon_template_name, addon.spec.values["custom"]["maxNodesTotal"]) == ("autoscaler", 50)
+    assert (addon.spec.addon_template_name, addon.spec.values["custom"]["maxNodesTotal"]) == (
+        "autoscaler",
+        50,
+    )
     assert drive.ask("show_cluster", "ShowCluster").status.phase == "Available"
     assert {call.status for call in drive.server.log} == {200}
 
@@ -71,7 +89,9 @@ def test_huawei_sdk_is_authenticated_and_reads_everything(drive: Drive) -> None:
 def test_huawei_sdk_scales_up_several_groups_and_scales_down_one(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=4)
     other = drive.cloud.add_group(pool.uid, "az2")
-    drive.scale(pool.uid, 6, "default", "az2", scale_policy="AZBalance", scalable_checking="instant")
+    drive.scale(
+        pool.uid, 6, "default", "az2", scale_policy="AZBalance", scalable_checking="instant"
+    )
     assert (pool.groups["default"].desired, other.desired) == (4, 2)
     coming = [each for each in drive.nodes().items if each.status.phase == "Build"]
     assert len(coming) == 2
@@ -91,10 +111,17 @@ def test_huawei_sdk_node_deletion_lowers_the_desired_size(drive: Drive) -> None:
     first, second = (each.metadata.uid for each in drive.nodes().items)
     gone = drive.ask("delete_node", "DeleteNode", node_id=first)
     assert gone.status.phase == "Deleting"
-    assert drive.client.show_job(drive.official.cce.ShowJobRequest(job_id=gone.status.job_id)).spec.type == "DeleteNode"
+    assert (
+        drive.client.show_job(
+            drive.official.cce.ShowJobRequest(job_id=gone.status.job_id)
+        ).spec.type
+        == "DeleteNode"
+    )
     assert pool.desired == 1
     drive.after(60.0)
-    assert drive.refused(lambda: drive.ask("show_node", "ShowNode", node_id=first)).status_code == 404
+    assert (
+        drive.refused(lambda: drive.ask("show_node", "ShowNode", node_id=first)).status_code == 404
+    )
     drive.ask("delete_node", "DeleteNode", node_id=second, nodepool_scale_down="NoScaleDown")
     drive.after(200.0)
     (replacement,) = drive.nodes().items
@@ -110,7 +137,9 @@ def test_CCE_DANGER_1_sdk_scaling_without_a_number_empties_the_pool(drive: Drive
 
 def test_CCE_DANGER_2_sdk_update_without_the_guard_empties_the_pool(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=3)
-    scaling = drive.official.cce.NodePoolNodeAutoscaling(enable=True, min_node_count=0, max_node_count=7)
+    scaling = drive.official.cce.NodePoolNodeAutoscaling(
+        enable=True, min_node_count=0, max_node_count=7
+    )
     drive.update(pool.uid, ignore_initial_node_count=True, autoscaling=scaling)
     assert (pool.desired, pool.most, pool.name) == (3, 7, "renamed")
     drive.update(pool.uid, autoscaling=scaling)
@@ -123,7 +152,8 @@ def test_CCE_DANGER_3_smaller_total_removes_arbitrary_unprotected_nodes(drive: D
     cce = drive.official.cce
     drive.client.lock_nodepool_node_scale_down(
         cce.LockNodepoolNodeScaleDownRequest(
-            cluster_id=drive.cluster.uid, body=cce.LockNodeScaledownRequestBody("v3", "List", uids[:5])
+            cluster_id=drive.cluster.uid,
+            body=cce.LockNodeScaledownRequestBody("v3", "List", uids[:5]),
         )
     )
     assert drive.pool(pool.uid).status.scale_group_statuses[0].scale_down_disabled_node_count == 5
@@ -156,7 +186,10 @@ def test_huawei_sdk_reads_sold_out_flavours(drive: Drive) -> None:
     drive.scale(pool.uid, 3, "default")
     drive.after(20.0)
     seen = drive.pool(pool.uid).status
-    assert {each.type: each.status for each in seen.conditions} == {"Scalable": "False", "ResourceInsufficient": "True"}
+    assert {each.type: each.status for each in seen.conditions} == {
+        "Scalable": "False",
+        "ResourceInsufficient": "True",
+    }
     assert (seen.phase, seen.scale_group_statuses[0].upcoming_node_count.total) == ("SoldOut", 2)
     refused = drive.refused(lambda: drive.scale(pool.uid, 4, "default"))
     assert (refused.status_code, refused.error_code) == (400, "CCE.01400021")
@@ -172,7 +205,9 @@ def test_huawei_sdk_raises_its_own_errors(drive: Drive) -> None:
     wrong = drive.client_for(KEY, "another-secret")
     refused = drive.refused(lambda: drive.ask("list_nodes", "ListNodes", wrong))
     assert (refused.status_code, refused.error_code) == (401, "APIGW.0301")
-    drive.server.ring.add("AKIDEXAMPLE00000READ", SECRET, frozenset({"cce:node:list", "cce:nodepool:get"}))
+    drive.server.ring.add(
+        "AKIDEXAMPLE00000READ", SECRET, frozenset({"cce:node:list", "cce:nodepool:get"})
+    )
     narrow = drive.client_for("AKIDEXAMPLE00000READ", SECRET)
     drive.ask("list_nodes", "ListNodes", narrow)
     forbidden = drive.refused(lambda: drive.scale(pool.uid, 2, "default", client=narrow))
@@ -197,7 +232,10 @@ def test_huawei_sdk_authenticates_with_temporary_keys(drive: Drive) -> None:
     client = drive.client_for(session.id, session.secret, session.token)
     drive.ask("list_nodes", "ListNodes", client)
     stolen = drive.client_for(session.id, session.secret, "another-token")
-    assert drive.refused(lambda: drive.ask("list_nodes", "ListNodes", stolen)).error_code == "APIGW.0301"
+    assert (
+        drive.refused(lambda: drive.ask("list_nodes", "ListNodes", stolen)).error_code
+        == "APIGW.0301"
+    )
     session.expires = drive.clock() - 1.0
     assert drive.refused(lambda: drive.ask("list_nodes", "ListNodes", client)).status_code == 401
 
@@ -205,10 +243,20 @@ def test_huawei_sdk_authenticates_with_temporary_keys(drive: Drive) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "query", "body"),
     [
-        ("GET", "/api/v3/projects/p/clusters/c/nodes", [("marker", "a b/c~"), ("limit", "200")], ""),
+        (
+            "GET",
+            "/api/v3/projects/p/clusters/c/nodes",
+            [("marker", "a b/c~"), ("limit", "200")],
+            "",
+        ),
         ("GET", "/api/v3/addons", [("x", ""), ("cluster_id", "ü&=+"), ("x", "1")], ""),
         ("DELETE", "/api/v3/projects/p/clusters/c/nodes/n%20m", [], ""),
-        ("POST", "/api/v3/projects/p/clusters/c/nodepools/n/operation/scale", [], '{"spec": {"desiredNodeCount": 3}}'),
+        (
+            "POST",
+            "/api/v3/projects/p/clusters/c/nodepools/n/operation/scale",
+            [],
+            '{"spec": {"desiredNodeCount": 3}}',
+        ),
     ],
 )
 def test_CCE_17_sdk_signatures_are_accepted_by_the_emulator(

@@ -1,4 +1,6 @@
-"""SDK-HMAC-SHA256 as the emulator checks it: signature vectors, and accepted and refused callers."""
+"""SDK-HMAC-SHA256 as the emulator checks it: signature vectors, and
+accepted and refused callers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 PROJECT, CLUSTER = "0123456789abcdef0123456789abcdef", "2292498e-1111-11ee-8b5e-0255ac1001ba"
 BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
 SCALE = f"{BASE}/nodepools/7d48eca7-3419-11ea-bc29-0255ac1001a8/operation/scale"
-BODY = b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
+BODY = (
+    b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
+)
 HEADERS = {
     "host": "cce.cn-north-4.myhuaweicloud.com",
     "x-sdk-date": "20260102T030405Z",
@@ -74,8 +78,14 @@ def _send(
     if names is None:
         names = sorted({*headers} - {drop} - (set() if signs_token else {"x-security-token"}))
     target = f"{desk.base}{path}"
-    made = signature(Incoming("GET", target, headers, body if signed_body is None else signed_body), names, secret)
-    headers["authorization"] = f"{SCHEME} Access={key}, SignedHeaders={';'.join(names)}, Signature={made}"
+    made = signature(
+        Incoming("GET", target, headers, body if signed_body is None else signed_body),
+        names,
+        secret,
+    )
+    headers["authorization"] = (
+        f"{SCHEME} Access={key}, SignedHeaders={';'.join(names)}, Signature={made}"
+    )
     return desk.front.served(Incoming("GET", target, headers, body))
 
 
@@ -118,7 +128,12 @@ def test_cce_emulator_temporary_keys_need_a_signed_unexpired_token(desk: Project
     assert _send(desk, key=session.id, secret=session.secret, token=session.token).status == 200
     assert _send(desk, key=session.id, secret=session.secret).status == 401
     assert _send(desk, key=session.id, secret=session.secret, token="another").status == 401
-    assert _send(desk, key=session.id, secret=session.secret, token=session.token, signs_token=False).status == 401
+    assert (
+        _send(
+            desk, key=session.id, secret=session.secret, token=session.token, signs_token=False
+        ).status
+        == 401
+    )
     desk.after(900.0)
     refused = _send(desk, key=session.id, secret=session.secret, token=session.token)
     assert (refused.status, "expired" in refused.body.decode()) == (401, True)
@@ -128,14 +143,22 @@ def test_cce_emulator_temporary_keys_need_a_signed_unexpired_token(desk: Project
 @pytest.mark.parametrize(
     "header", ["", "Basic abc", "SDK-HMAC-SHA256", "SDK-HMAC-SHA256 Access=a, Signature=b", "ü=;,"]
 )
-def test_cce_emulator_refuses_a_malformed_authorization_header(desk: ProjectClient, header: str) -> None:
-    answer = desk.front.served(Incoming("GET", f"{desk.base}/nodes", {"host": "x", "authorization": header}))
+def test_cce_emulator_refuses_a_malformed_authorization_header(
+    desk: ProjectClient, header: str
+) -> None:
+    answer = desk.front.served(
+        Incoming("GET", f"{desk.base}/nodes", {"host": "x", "authorization": header})
+    )
     assert answer.status == 401
 
 
-def test_cce_emulator_agencies_give_temporary_keys_to_trusted_keys_only(desk: ProjectClient) -> None:
+def test_cce_emulator_agencies_give_temporary_keys_to_trusted_keys_only(
+    desk: ProjectClient,
+) -> None:
     ring = desk.front.ring
-    ring.add_agency("domain", "scaler", "AKIDEXAMPLE00000DESK", actions=frozenset({"cce:node:list"}))
+    ring.add_agency(
+        "domain", "scaler", "AKIDEXAMPLE00000DESK", actions=frozenset({"cce:node:list"})
+    )
     ring.add_agency("domain", "others", "AKIDEXAMPLENOBODY")
 
     def body(name: str, seconds: object = 3600) -> object:
@@ -146,15 +169,30 @@ def test_cce_emulator_agencies_give_temporary_keys_to_trusted_keys_only(desk: Pr
     made = desk.ask("POST", path, body("scaler"), status=201)["credential"]
     assert made.keys() == {"access", "secret", "securitytoken", "expires_at"}
     key = ring.keys[made["access"]]
-    assert (key.expires, may(key, "cce:node:list"), may(key, "cce:node:delete")) == (desk.clock() + 3600.0, True, False)
+    assert (key.expires, may(key, "cce:node:list"), may(key, "cce:node:delete")) == (
+        desk.clock() + 3600.0,
+        True,
+        False,
+    )
     desk.ask("POST", path, body("others"), status=403)
     desk.ask("POST", path, body("nobody"), status=404)
-    for wrong in (body("scaler", 899), body("scaler", 86401), body("scaler", "900"), {}, {"auth": []}, b"[]", b"\xff"):
+    for wrong in (
+        body("scaler", 899),
+        body("scaler", 86401),
+        body("scaler", "900"),
+        {},
+        {"auth": []},
+        b"[]",
+        b"\xff",
+    ):
         desk.ask("POST", path, wrong, status=400)
 
 
 def test_cce_emulator_projects_are_found_by_region(desk: ProjectClient) -> None:
-    assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-4"})["projects"][0]["id"] == PROJECT
+    assert (
+        desk.ask("GET", "//v3/projects", query={"name": "cn-north-4"})["projects"][0]["id"]
+        == PROJECT
+    )
     assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-1"})["projects"] == []
     desk.cloud.projects["fedcba9876543210fedcba9876543210"] = "cn-north-4"
     assert len(desk.ask("GET", "//v3/projects")["projects"]) == 2

@@ -1,4 +1,6 @@
-"""A node may stay in installation for fifteen minutes; meanwhile no second one is bought for the same pods."""
+"""A node may stay in installation for fifteen minutes; meanwhile no second one is
+bought for the same pods.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def test_CCE_A9_3_pool_with_endless_installation_yields_after_fifteen_minutes() 
         bed.demand(2)  # one pod fits on the existing node
         begun = world.clock()
         world.step(880.0)
-        assert (bed.tried(), bed.sizes()) == (["web/az2"], [(0, 0), (1, 1), (1, 1)]), "not before its time"
+        assert (bed.tried(), bed.sizes()) == (["web/az2"], [(0, 0), (1, 1), (1, 1)]), (
+            "not before its time"
+        )
         world.step_until(lambda: len(bed.tried()) > 1, limit=300.0)
         assert world.clock() - begun < 1020.0
         assert sum(size for size, _ in bed.sizes()[:2]) <= 2, "what hangs is given back"

@@ -1,4 +1,6 @@
-"""Shared parts of the tests of the simulated API server: a server with a few objects, and a plain HTTP client."""
+"""Shared parts of the tests of the simulated API server: a server with a few objects,
+and a plain HTTP client.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ USERS = (User("admin", "token-of-admin", (MASTERS,)), User(READER, "token-of-rea
 RBAC = {
     READER: (
         RbacRule(verbs=("get", "list", "watch"), groups=("",), resources=("nodes", "pods")),
-        RbacRule(verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)),
+        RbacRule(
+            verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)
+        ),
     )
 }
 
@@ -34,11 +38,20 @@ def node(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def pod(name: str, on: str = "", app: str = "web", *, phase: str = "Running", ready: bool = True) -> dict[str, Any]:
+def pod(
+    name: str, on: str = "", app: str = "web", *, phase: str = "Running", ready: bool = True
+) -> dict[str, Any]:
     made: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "app", "labels": {"app": app}},
-        "spec": {"containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}}]},
-        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+        "spec": {
+            "containers": [
+                {"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
+            ]
+        },
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
     }
     if on:
         made["spec"]["nodeName"] = on
@@ -46,7 +59,10 @@ def pod(name: str, on: str = "", app: str = "web", *, phase: str = "Running", re
 
 
 def budget(name: str, app: str = "web", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "app"}, "spec": {"selector": {"matchLabels": {"app": app}}, **spec}}
+    return {
+        "metadata": {"name": name, "namespace": "app"},
+        "spec": {"selector": {"matchLabels": {"app": app}}, **spec},
+    }
 
 
 def machine_deployment(name: str, replicas: int = 1) -> dict[str, Any]:
@@ -62,7 +78,11 @@ def machine_deployment(name: str, replicas: int = 1) -> dict[str, Any]:
                 "spec": {
                     "clusterName": "c1",
                     "bootstrap": {"dataSecretName": "b"},
-                    "infrastructureRef": {"apiGroup": "infrastructure.example.com", "kind": "Template", "name": "t"},
+                    "infrastructureRef": {
+                        "apiGroup": "infrastructure.example.com",
+                        "kind": "Template",
+                        "name": "t",
+                    },
                 }
             },
         },
@@ -70,7 +90,8 @@ def machine_deployment(name: str, replicas: int = 1) -> dict[str, Any]:
 
 
 def filled_store(nodes: int = 3) -> ObjectStore:
-    """A store with the nodes n0, n1, …, namespace app, and the running pods web-0 to web-2 on n0."""
+    """A store with the nodes n0, n1, …, namespace app, and the running pods web-0 to web-2 on
+    n0."""
     store = ObjectStore(lambda: NOW)
     store.create("namespaces", {"metadata": {"name": "app"}})
     for index in range(nodes):
@@ -92,8 +113,12 @@ class Caller:
     def __init__(self, server: ApiServer, user: str = "admin") -> None:
         self.server, self.user = server, user
 
-    def __call__(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Response:
-        sent = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    def __call__(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> Response:
+        sent = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         headers = {"Content-Type": content_type, "User-Agent": "test/1"}
         if self.user:
             headers |= self.server.headers(self.user)

@@ -1,9 +1,8 @@
 """Replays the recorded exchanges, in order, against the simulated API server over HTTP.
 
-Changes that controllers, scheduler, kubelets and the recorder's set-up made during the recording are applied between
-the
-requests, with data from the recording. Versions, uids and continue tokens of the recording are translated into those
-that the simulation gave to the same objects.
+Changes that controllers, scheduler, kubelets and the recorder's set-up made during the recording
+are applied between the requests, with data from the recording. Versions, uids and continue tokens
+of the recording are translated into those that the simulation gave to the same objects.
 """
 
 from __future__ import annotations
@@ -35,14 +34,22 @@ def load(path: Path) -> list[Exchange]:
 
 
 class Replay:
-    """The server, its surrounding state, and the translation of recorded server-made values into simulated ones."""
+    """The server, its surrounding state, and the translation of recorded server-made
+    values into simulated ones."""
 
     def __init__(self, exchanges: list[Exchange], crd_directory: Path) -> None:
         self.exchanges = {exchange["name"]: exchange for exchange in exchanges}
         self.crd_directory = crd_directory
         self.store = ObjectStore(lambda: NOW)
-        self.tokens = {"admin": "replay-admin", "limited": "replay-limited", "wrong": "replay-unknown"}
-        users = (User("admin", self.tokens["admin"], (MASTERS,)), User(LIMITED, self.tokens["limited"]))
+        self.tokens = {
+            "admin": "replay-admin",
+            "limited": "replay-limited",
+            "wrong": "replay-unknown",
+        }
+        users = (
+            User("admin", self.tokens["admin"], (MASTERS,)),
+            User(LIMITED, self.tokens["limited"]),
+        )
         self.server = ApiServer(self.store, users=users, crd_directory=None)
         self.values: dict[str, str] = {}
         self.before: dict[str, Callable[[], None]] = {
@@ -60,7 +67,8 @@ class Replay:
         }
 
     def run(self) -> dict[str, Exchange]:
-        """Returns every exchange's answer by name: {"status": …, "headers": …, "body" or "stream": …}."""
+        """Returns every exchange's answer by name: {"status": …, "headers":
+        …, "body" or "stream": …}."""
         with self.server, requests.Session() as session:
             answers = {}
             for name, exchange in self.exchanges.items():
@@ -75,15 +83,27 @@ class Replay:
         asked = exchange["request"]
         query = {key: self._translated(key, value) for key, value in asked["query"].items()}
         if "timeoutSeconds" in query:
-            query["timeoutSeconds"] = "0.2"  # the recorder waited for events; here they exist already
+            # the recorder waited for events; here they exist already
+            query["timeoutSeconds"] = "0.2"
         who = "wrong" if exchange["name"] == "no-token-401" else asked["as"]
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who in self.tokens else {}
         body = asked.get("body")
         if asked.get("contentType"):
             headers["Content-Type"] = asked["contentType"]
-        sent = body if isinstance(body, str) else None if body is None else json.dumps(self._rewritten(body))
+        sent = (
+            body
+            if isinstance(body, str)
+            else None
+            if body is None
+            else json.dumps(self._rewritten(body))
+        )
         answer = session.request(
-            asked["method"], self.server.url + asked["path"], params=query, headers=headers, data=sent, timeout=600
+            asked["method"],
+            self.server.url + asked["path"],
+            params=query,
+            headers=headers,
+            data=sent,
+            timeout=600,
         )
         found: Exchange = {"status": answer.status_code, "headers": dict(answer.headers)}
         if "stream" in exchange["response"]:
@@ -119,8 +139,11 @@ class Replay:
         return events
 
     def _nodes_join(self) -> None:
-        """Creates rec-1 to rec-6; the node controller annotates them and removes the not-ready taint."""
-        until = int(self.exchanges["list-nodes-page-1"]["response"]["body"]["metadata"]["resourceVersion"])
+        """Creates rec-1 to rec-6; the node controller annotates them and
+        removes the not-ready taint."""
+        until = int(
+            self.exchanges["list-nodes-page-1"]["response"]["body"]["metadata"]["resourceVersion"]
+        )
         for event in self._recorded_events()[1:]:
             if int(event["object"]["metadata"]["resourceVersion"]) > until:
                 break
@@ -149,7 +172,12 @@ class Replay:
         for name in ("list-pods-active", "list-pods-label", "list-pods-on-node"):
             for pod in self.exchanges[name]["response"]["body"]["items"]:
                 if self.store.peek("pods", pod["metadata"]["name"], "rec") is None:
-                    self._learn(pod, self.store.create("pods", {**clone(pod), "apiVersion": "v1", "kind": "Pod"}))
+                    self._learn(
+                        pod,
+                        self.store.create(
+                            "pods", {**clone(pod), "apiVersion": "v1", "kind": "Pod"}
+                        ),
+                    )
 
     def _budgets_are_counted(self) -> None:
         reconcile_budgets(self.store)
@@ -187,9 +215,14 @@ _SERVER_MADE = {"resourceVersion", "continue", "storageVersionHash", "gitCommit"
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """Returns a body with the server's own values blanked: uids, times, versions, tokens, generated names."""
+    """Returns a body with the server's own values blanked: uids, times, versions,
+    tokens, generated names."""
     if isinstance(value, dict):
-        return {name: comparable(each, name) for name, each in value.items() if name != "storageVersionHash"}
+        return {
+            name: comparable(each, name)
+            for name, each in value.items()
+            if name != "storageVersionHash"
+        }
     if isinstance(value, list):
         return [comparable(each) for each in value]
     if not isinstance(value, str):

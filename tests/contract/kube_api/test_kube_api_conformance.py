@@ -1,4 +1,6 @@
-"""The simulated API server answers the recorded exchanges as the recorded real kube-apiserver 1.36 did."""
+"""The simulated API server answers the recorded exchanges as the recorded real
+kube-apiserver 1.36 did.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ pytestmark = needs_shared
 EXCHANGES = load(SHARED / "data" / "kube-api-exchanges.json") if SHARED.is_dir() else []
 NAMES = [exchange["name"] for exchange in EXCHANGES]
 
-# Exchanges that the simulation does not answer as recorded, and why. Paging, selectors, the three patch types,
-# conflicts,
+# Exchanges that the simulation does not answer as recorded, and why. Paging, selectors, the
+# three patch types, conflicts,
 # eviction, scale, watch and every refusal must never be among them.
 UNSUPPORTED: dict[str, str] = {}
 
@@ -50,7 +52,8 @@ def _by_name(document: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 def difference(exchange: Exchange, answer: Exchange) -> str:
-    """Returns the difference between the recorded answer and the simulated one, "" if there is none."""
+    """Returns the difference between the recorded answer and the simulated
+    one, "" if there is none."""
     recorded = exchange["response"]
     if recorded["status"] != answer["status"]:
         return f"status {answer['status']} instead of {recorded['status']}: {answer.get('body')}"
@@ -71,7 +74,9 @@ def _first_difference(wanted: Any, found: Any, path: str = "") -> str:
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key in [*wanted, *found]:
             if wanted.get(key, ...) != found.get(key, ...):
-                return _first_difference(wanted.get(key, "nothing"), found.get(key, "nothing"), f"{path}.{key}")
+                return _first_difference(
+                    wanted.get(key, "nothing"), found.get(key, "nothing"), f"{path}.{key}"
+                )
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
         for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
             if one != other:
@@ -80,25 +85,42 @@ def _first_difference(wanted: Any, found: Any, path: str = "") -> str:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=NAMES)
-def test_kube_api_answers_equal_the_recorded_real_server(exchange: Exchange, answers: dict[str, Exchange]) -> None:
+def test_kube_api_answers_equal_the_recorded_real_server(
+    exchange: Exchange, answers: dict[str, Exchange]
+) -> None:
     if exchange["name"] in UNSUPPORTED:
         pytest.skip(UNSUPPORTED[exchange["name"]])
     assert difference(exchange, answers[exchange["name"]]) == ""
 
 
-def test_kube_api_list_of_unsupported_exchanges_is_complete_and_correct(answers: dict[str, Exchange]) -> None:
-    differing = {name for name, exchange in zip(NAMES, EXCHANGES, strict=True) if difference(exchange, answers[name])}
+def test_kube_api_list_of_unsupported_exchanges_is_complete_and_correct(
+    answers: dict[str, Exchange],
+) -> None:
+    differing = {
+        name
+        for name, exchange in zip(NAMES, EXCHANGES, strict=True)
+        if difference(exchange, answers[name])
+    }
     print("exchanges not answered as recorded:", sorted(differing) or "none")
     assert differing == set(UNSUPPORTED)
 
 
 def test_kube_api_all_pages_of_a_list_show_one_version(answers: dict[str, Exchange]) -> None:
-    pages = [answers[name]["body"] for name in ("list-nodes-page-1", "list-nodes-page-2", "list-nodes-page-3-last")]
+    pages = [
+        answers[name]["body"]
+        for name in ("list-nodes-page-1", "list-nodes-page-2", "list-nodes-page-3-last")
+    ]
     assert len({page["metadata"]["resourceVersion"] for page in pages}) == 1
 
 
 def test_kube_api_refused_write_changes_nothing(answers: dict[str, Exchange]) -> None:
     cordoned, patched = answers["node-after-cordon"]["body"], answers["json-patch-ok"]["body"]
-    assert int(patched["metadata"]["resourceVersion"]) == int(cordoned["metadata"]["resourceVersion"]) + 1
+    assert (
+        int(patched["metadata"]["resourceVersion"])
+        == int(cordoned["metadata"]["resourceVersion"]) + 1
+    )
     scaled, emptied = answers["md-scale-merge"]["body"], answers["md-scale-zero"]["body"]
-    assert int(emptied["metadata"]["resourceVersion"]) == int(scaled["metadata"]["resourceVersion"]) + 1
+    assert (
+        int(emptied["metadata"]["resourceVersion"])
+        == int(scaled["metadata"]["resourceVersion"]) + 1
+    )

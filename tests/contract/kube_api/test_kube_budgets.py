@@ -1,4 +1,6 @@
-"""PodDisruptionBudgets in the simulated cluster: the controller's counts and the evictions they allow."""
+"""PodDisruptionBudgets in the simulated cluster: the controller's counts and
+the evictions they allow.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ def _evict(call: Caller, name: str) -> Any:
     return call(
         "POST",
         f"/api/v1/namespaces/app/pods/{name}/eviction",
-        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "app"}},
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": "app"},
+        },
     )
 
 
@@ -24,14 +30,21 @@ def _status(store: ObjectStore, **spec: Any) -> tuple[int, int, int, int]:
     store.create("poddisruptionbudgets", budget("web", **spec), "policy")
     reconcile_budgets(store)
     state = (store.get("poddisruptionbudgets", "web", "app", "policy") or {})["status"]
-    return state["expectedPods"], state["desiredHealthy"], state["currentHealthy"], state["disruptionsAllowed"]
+    return (
+        state["expectedPods"],
+        state["desiredHealthy"],
+        state["currentHealthy"],
+        state["disruptionsAllowed"],
+    )
 
 
 def _owned_store(replicas: int) -> ObjectStore:
     """A store with a ReplicaSet of `replicas`, three of whose pods exist."""
     store = filled_store()
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}}
-    owner = store.create("replicasets", {"metadata": {"name": "web", "namespace": "app"}, "spec": spec}, "apps")
+    owner = store.create(
+        "replicasets", {"metadata": {"name": "web", "namespace": "app"}, "spec": spec}, "apps"
+    )
     for each in store.list("pods", "app"):
         reference = {
             "apiVersion": "apps/v1",
@@ -55,7 +68,9 @@ def _owned_store(replicas: int) -> ObjectStore:
         ({"maxUnavailable": 0}, (4, 4, 3, 0)),
     ],
 )
-def test_pdb_controller_counts_pods_and_disruptions(spec: dict[str, Any], expected: tuple[int, int, int, int]) -> None:
+def test_pdb_controller_counts_pods_and_disruptions(
+    spec: dict[str, Any], expected: tuple[int, int, int, int]
+) -> None:
     assert _status(_owned_store(4), **spec) == expected
 
 

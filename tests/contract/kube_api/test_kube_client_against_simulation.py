@@ -1,4 +1,6 @@
-"""Our client against the simulated API server, as a service account with exactly the shipped RBAC rights."""
+"""Our client against the simulated API server, as a service account with exactly
+the shipped RBAC rights.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def shipped_rules() -> list[RbacRule]:
 def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
     users = [User(ACCOUNT, "token-of-outscaler")]
     rbac = {ACCOUNT: shipped_rules()}
-    with ApiServer(filled_store(nodes=7), users=users, rbac=rbac, tls=request.param != "http") as started:
+    with ApiServer(
+        filled_store(nodes=7), users=users, rbac=rbac, tls=request.param != "http"
+    ) as started:
         yield started
 
 
@@ -76,7 +80,9 @@ def uid(kube: KubeClient, name: str) -> str:
     return str(json.loads(get_pod(kube, "app", name))["metadata"]["uid"])
 
 
-def test_shipped_rbac_suffices_for_a_snapshot_without_gaps(kube: KubeClient, store: ObjectStore) -> None:
+def test_shipped_rbac_suffices_for_a_snapshot_without_gaps(
+    kube: KubeClient, store: ObjectStore
+) -> None:
     store.create("pods", pod("done", on="n0", phase="Succeeded"))
     store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
     taken = read_live_cluster("prod", kube, lambda _nodes: ((), ()), NOW)
@@ -87,14 +93,18 @@ def test_shipped_rbac_suffices_for_a_snapshot_without_gaps(kube: KubeClient, sto
     assert taken.gaps == ()
 
 
-def test_kube_client_lists_pages_despite_an_expired_continue_token(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_lists_pages_despite_an_expired_continue_token(
+    kube: KubeClient, store: ObjectStore
+) -> None:
     pages = kube.list_pages("/api/v1/nodes", limit=3)
     seen = [next(pages)]
     store.remove("nodes", "n6")
     store.forget("nodes")
     seen += list(pages)
     assert [page.first for page in seen] == [True, True, False]
-    names = [item["metadata"]["name"] for page in seen[1:] for item in json.loads(page.body)["items"]]
+    names = [
+        item["metadata"]["name"] for page in seen[1:] for item in json.loads(page.body)["items"]
+    ]
     assert names == [f"n{number}" for number in range(6)]
 
 
@@ -114,7 +124,11 @@ def test_kube_client_taints_and_cordons_and_reverts(kube: KubeClient) -> None:
     assert remove_taint(kube, "n1", TO_BE_DELETED, uncordon=True)
     assert not remove_taint(kube, "n1", TO_BE_DELETED, uncordon=True)
     after = json.loads(get_node(kube, "n1"))["spec"]
-    others = [taint for taint in after.get("taints", ()) if taint["key"] != "node.kubernetes.io/unschedulable"]
+    others = [
+        taint
+        for taint in after.get("taints", ())
+        if taint["key"] != "node.kubernetes.io/unschedulable"
+    ]
     assert others == before.get("taints", [])
     assert not after.get("unschedulable")
 
@@ -132,7 +146,9 @@ def test_kube_client_replaced_or_absent_pod_counts_as_gone(kube: KubeClient) -> 
     assert "deletionTimestamp" not in json.loads(get_pod(kube, "app", "web-0"))["metadata"]
 
 
-def test_kube_client_eviction_is_blocked_by_one_and_by_two_budgets(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_eviction_is_blocked_by_one_and_by_two_budgets(
+    kube: KubeClient, store: ObjectStore
+) -> None:
     store.create("poddisruptionbudgets", budget("web", minAvailable=3), "policy")
     reconcile_budgets(store)
     answer = evict(kube, "app", "web-0", uid(kube, "web-0"), 5)
@@ -144,7 +160,9 @@ def test_kube_client_eviction_is_blocked_by_one_and_by_two_budgets(kube: KubeCli
     assert "more than one PodDisruptionBudget" in answer.message
 
 
-def test_kube_client_lists_unfinished_pods_of_one_node(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_lists_unfinished_pods_of_one_node(
+    kube: KubeClient, store: ObjectStore
+) -> None:
     store.create("pods", pod("done", on="n0", phase="Failed"))
     store.create("pods", pod("elsewhere", on="n1"))
     names = [item["metadata"]["name"] for item in json.loads(pods_on_node(kube, "n0"))["items"]]
@@ -192,5 +210,7 @@ def test_shipped_rbac_grants_nothing_more(kube: KubeClient, method: str, path: s
             method,
             path,
             body={} if method != "GET" else None,
-            content_type=("application/merge-patch+json" if method == "PATCH" else "application/json"),
+            content_type=(
+                "application/merge-patch+json" if method == "PATCH" else "application/json"
+            ),
         )

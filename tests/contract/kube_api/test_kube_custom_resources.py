@@ -1,4 +1,6 @@
-"""CustomResourceDefinitions in the simulated API server: schemas, versions, creation and deletion."""
+"""CustomResourceDefinitions in the simulated API server: schemas, versions, creation and
+deletion.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ THING_CRD = {
         "group": "example.com",
         "scope": "Cluster",
         "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}],
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
+        ],
     },
 }
 
@@ -52,7 +56,12 @@ def call() -> Caller:
 
 
 def _thing(**spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "t"},
+        "spec": spec,
+    }
 
 
 def test_crd_defaults_are_filled_and_unknown_fields_dropped(call: Caller) -> None:
@@ -74,7 +83,9 @@ def test_crd_defaults_are_filled_and_unknown_fields_dropped(call: Caller) -> Non
         ({"size": 1, "parts": [7]}, "FieldValueTypeInvalid", "spec.parts[0]"),
     ],
 )
-def test_crd_schema_is_enforced(call: Caller, spec: dict[str, Any], reason: str, field: str) -> None:
+def test_crd_schema_is_enforced(
+    call: Caller, spec: dict[str, Any], reason: str, field: str
+) -> None:
     refused = call("POST", THINGS, _thing(**spec))
     cause = refused.json()["details"]["causes"][0]
     assert (refused.status, cause["reason"], cause["field"]) == (422, reason, field)
@@ -90,7 +101,10 @@ def test_crd_is_served_until_it_is_deleted(call: Caller) -> None:
 
 def test_crd_incomplete_definition_is_refused(call: Caller) -> None:
     bad = {**THING_CRD, "metadata": {"name": "bad.example.com"}, "spec": {"group": "example.com"}}
-    assert (call("POST", CRDS, bad).status, call("GET", f"{CRDS}/bad.example.com").status) == (422, 404)
+    assert (call("POST", CRDS, bad).status, call("GET", f"{CRDS}/bad.example.com").status) == (
+        422,
+        404,
+    )
 
 
 @needs_shared
@@ -98,7 +112,11 @@ def test_crd_real_cluster_api_schema_is_enforced() -> None:
     call = caller(crd_directory=SHARED / "data" / "capi-crds")
     path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/app/machinedeployments"
     bad = machine_deployment("md")
-    bad["spec"]["template"]["spec"]["infrastructureRef"] = {"apiVersion": "v1", "kind": "Template", "name": "t"}
+    bad["spec"]["template"]["spec"]["infrastructureRef"] = {
+        "apiVersion": "v1",
+        "kind": "Template",
+        "name": "t",
+    }
     refused = call("POST", path, bad)
     assert [each["field"] for each in refused.json()["details"]["causes"]] == [
         "spec.template.spec.infrastructureRef.apiGroup"
@@ -107,6 +125,8 @@ def test_crd_real_cluster_api_schema_is_enforced() -> None:
 
 
 def test_crd_incomplete_definition_is_a_client_error(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("kind: CustomResourceDefinition\nmetadata: {name: x.example.com}\nspec: {}\n")
+    (tmp_path / "x.yaml").write_text(
+        "kind: CustomResourceDefinition\nmetadata: {name: x.example.com}\nspec: {}\n"
+    )
     with pytest.raises(BadInput, match=r"x\.example\.com"):
         crds.load(ObjectStore(lambda: NOW), tmp_path)

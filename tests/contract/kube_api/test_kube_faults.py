@@ -26,7 +26,11 @@ def _get(server: ApiServer, path: str) -> requests.Response:
 
 
 def test_kube_api_fault_meets_the_configured_number_of_requests(server: ApiServer) -> None:
-    server.faults.add(KubeFault(method="GET", path="/nodes$", status=503, body=b'{"kind":"Status"}', times=2, skip=1))
+    server.faults.add(
+        KubeFault(
+            method="GET", path="/nodes$", status=503, body=b'{"kind":"Status"}', times=2, skip=1
+        )
+    )
     codes = [_get(server, "/api/v1/nodes").status_code for _ in range(4)]
     assert codes == [200, 503, 503, 200]
     assert _get(server, "/api/v1/nodes/n0").status_code == 200
@@ -49,7 +53,9 @@ def test_kube_api_connection_closed_late_has_executed_the_request(server: ApiSer
 
 def test_kube_api_requests_are_logged_without_headers(server: ApiServer) -> None:
     _get(server, "/api/v1/nodes?limit=1")
-    requests.get(server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=600)
+    requests.get(
+        server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=600
+    )
     assert [(each.method, each.path, each.user, each.status) for each in server.requests] == [
         ("GET", "/api/v1/nodes?limit=1", "admin", 200),
         ("GET", "/api/v1/nodes", "system:anonymous", 401),
@@ -77,7 +83,9 @@ def test_kube_api_rbac_rules_allow_verbs_on_resources(method: str, path: str, co
 
 def test_kube_api_unknown_user_reads_only_the_version() -> None:
     call = caller(user="")
-    assert [call("GET", path).status for path in ("/version", "/healthz", "/apis", "/api/v1/nodes")] == [
+    assert [
+        call("GET", path).status for path in ("/version", "/healthz", "/apis", "/api/v1/nodes")
+    ] == [
         200,
         200,
         403,
@@ -93,19 +101,34 @@ def test_kube_api_self_subject_rules_review_lists_a_users_rules() -> None:
         review = {"spec": {"resourceAttributes": {"verb": verb, "resource": resource}}}
         allowed.append(call("POST", path, review).json()["status"]["allowed"])
     assert allowed == [True, False]
-    rules = call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "app"}}).json()
-    assert {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/eviction"]} in rules["status"]["resourceRules"]
+    rules = call(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        {"spec": {"namespace": "app"}},
+    ).json()
+    assert {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/eviction"]} in rules[
+        "status"
+    ]["resourceRules"]
 
 
 def _role(kind: str, name: str, resource: str, space: str = "") -> dict[str, Any]:
     meta = {"name": name, "namespace": space} if space else {"name": name}
-    return {"kind": kind, "metadata": meta, "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}]}
+    return {
+        "kind": kind,
+        "metadata": meta,
+        "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}],
+    }
 
 
 def _binding(kind: str, role: str, to: str, account: str, space: str = "") -> dict[str, Any]:
     meta = {"name": role, "namespace": space} if space else {"name": role}
     subjects = [{"kind": "ServiceAccount", "name": account, "namespace": "app"}]
-    return {"kind": kind, "metadata": meta, "roleRef": {"kind": to, "name": role}, "subjects": subjects}
+    return {
+        "kind": kind,
+        "metadata": meta,
+        "roleRef": {"kind": to, "name": role},
+        "subjects": subjects,
+    }
 
 
 MANIFESTS = [
@@ -136,14 +159,22 @@ MANIFESTS = [
         ("secrets", "", False),
     ],
 )
-def test_kube_api_roles_grant_where_they_are_bound(resource: str, space: str, allowed: bool) -> None:
+def test_kube_api_roles_grant_where_they_are_bound(
+    resource: str, space: str, allowed: bool
+) -> None:
     rules = granted(MANIFESTS, READER)
     with running() as server:
         server.api.authority.admit(User(READER, "token-of-reader"), rules)
         headers = {"Authorization": "Bearer token-of-reader"}
         scope = f"/namespaces/{space}" if space else ""
-        listed = requests.get(f"{server.url}/api/v1{scope}/{resource}", headers=headers, timeout=600)
-        review = {"spec": {"resourceAttributes": {"verb": "list", "resource": resource, "namespace": space}}}
+        listed = requests.get(
+            f"{server.url}/api/v1{scope}/{resource}", headers=headers, timeout=600
+        )
+        review = {
+            "spec": {
+                "resourceAttributes": {"verb": "list", "resource": resource, "namespace": space}
+            }
+        }
         path = f"{server.url}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         asked = requests.post(path, headers=headers, json=review, timeout=600)
     assert (listed.status_code == 403) is not allowed

@@ -39,7 +39,9 @@ def test_kube_list_expired_token_is_410_with_a_token_for_the_rest(call: Caller) 
     call.server.store.forget()
     refused = call("GET", f"/api/v1/nodes?limit=9&continue={first['metadata']['continue']}")
     assert (refused.status, refused.json()["reason"]) == (410, "Expired")
-    rest = call("GET", f"/api/v1/nodes?limit=9&continue={refused.json()['metadata']['continue']}").json()
+    rest = call(
+        "GET", f"/api/v1/nodes?limit=9&continue={refused.json()['metadata']['continue']}"
+    ).json()
     assert _names(rest) == ["n2"]
 
 
@@ -47,7 +49,9 @@ def test_kube_list_pages_of_one_namespace_and_of_a_selection(call: Caller) -> No
     page = call("GET", "/api/v1/namespaces/app/pods?limit=2&labelSelector=app%3Dweb").json()
     assert _names(page) == ["web-0", "web-1"]
     assert "remainingItemCount" not in page["metadata"]
-    rest = call("GET", f"/api/v1/namespaces/app/pods?limit=2&continue={page['metadata']['continue']}").json()
+    rest = call(
+        "GET", f"/api/v1/namespaces/app/pods?limit=2&continue={page['metadata']['continue']}"
+    ).json()
     assert (_names(rest), "continue" in rest["metadata"]) == (["web-2"], False)
 
 
@@ -58,14 +62,19 @@ def test_kube_list_exact_version_shows_the_past_and_future_version_is_refused(ca
     query = f"/api/v1/nodes?resourceVersion={past}&resourceVersionMatch=Exact"
     assert _names(call("GET", query).json()) == ["n0", "n1", "n2"]
     refused = call("GET", f"/api/v1/nodes?resourceVersion={store.version + 10}")
-    assert (refused.status, refused.json()["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    assert (refused.status, refused.json()["details"]["causes"][0]["reason"]) == (
+        504,
+        "ResourceVersionTooLarge",
+    )
 
 
 def test_kube_list_exact_version_has_pages_of_that_version(call: Caller) -> None:
     store = call.server.store
     past = store.version
     store.delete("nodes", "n1")
-    page = call("GET", f"/api/v1/nodes?limit=2&resourceVersion={past}&resourceVersionMatch=Exact").json()
+    page = call(
+        "GET", f"/api/v1/nodes?limit=2&resourceVersion={past}&resourceVersionMatch=Exact"
+    ).json()
     store.delete("nodes", "n2")
     rest = call("GET", f"/api/v1/nodes?limit=2&continue={page['metadata']['continue']}").json()
     assert (_names(page), _names(rest)) == (["n0", "n1"], ["n2"])
@@ -90,7 +99,9 @@ def test_kube_list_exact_version_is_410_after_compaction(call: Caller) -> None:
         "resourceVersionMatch=exact&resourceVersion=5",
     ],
 )
-def test_kube_list_match_without_a_version_or_of_an_unknown_kind_is_refused(call: Caller, query: str) -> None:
+def test_kube_list_match_without_a_version_or_of_an_unknown_kind_is_refused(
+    call: Caller, query: str
+) -> None:
     refused = call("GET", f"/api/v1/nodes?{query}")
     assert (refused.status, refused.json()["reason"]) == (422, "Invalid")
 
@@ -126,7 +137,9 @@ def test_kube_list_invalid_label_selectors_are_400(call: Caller, selector: str) 
         ("nodes", "metadata.name=n2", ["n2"]),
     ],
 )
-def test_kube_list_field_selectors(call: Caller, path: str, selector: str, expected: list[str]) -> None:
+def test_kube_list_field_selectors(
+    call: Caller, path: str, selector: str, expected: list[str]
+) -> None:
     call.server.store.create("pods", pod("waiting", phase="Pending"))
     assert _names(call("GET", f"/api/v1/{path}?fieldSelector={quote(selector)}").json()) == expected
 
@@ -143,7 +156,11 @@ def _many_pods(count: int, nodes: int) -> list[KubeObject]:
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"namespace": "app", "name": f"p-{index:06d}", "labels": template["metadata"]["labels"]},
+            "metadata": {
+                "namespace": "app",
+                "name": f"p-{index:06d}",
+                "labels": template["metadata"]["labels"],
+            },
             "spec": {**template["spec"], "nodeName": f"n-{index % nodes}"},
             "status": template["status"],
         }
@@ -153,7 +170,10 @@ def _many_pods(count: int, nodes: int) -> list[KubeObject]:
 
 def test_kube_list_handles_a_large_cluster() -> None:
     store = ObjectStore(lambda: NOW)
-    store.load("nodes", [{**node(f"n-{index}"), "apiVersion": "v1", "kind": "Node"} for index in range(5_000)])
+    store.load(
+        "nodes",
+        [{**node(f"n-{index}"), "apiVersion": "v1", "kind": "Node"} for index in range(5_000)],
+    )
     store.load("pods", _many_pods(150_000, 5_000))
     call = caller(store)
     page = call("GET", "/api/v1/pods?limit=500").json()

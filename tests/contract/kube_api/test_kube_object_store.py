@@ -36,8 +36,13 @@ def test_object_store_stale_update_is_refused_and_changes_nothing() -> None:
 def test_object_store_server_owned_fields_cannot_be_updated() -> None:
     store = filled_store()
     before = _got(store, "n0")["metadata"]
-    after = store.update("nodes", {"metadata": {"name": "n0", "creationTimestamp": "1999-01-01T00:00:00Z"}})["metadata"]
-    assert (after["uid"], after["creationTimestamp"]) == (before["uid"], before["creationTimestamp"])
+    after = store.update(
+        "nodes", {"metadata": {"name": "n0", "creationTimestamp": "1999-01-01T00:00:00Z"}}
+    )["metadata"]
+    assert (after["uid"], after["creationTimestamp"]) == (
+        before["uid"],
+        before["creationTimestamp"],
+    )
 
 
 def test_object_store_generation_counts_spec_changes() -> None:
@@ -52,7 +57,10 @@ def test_object_store_generation_counts_spec_changes() -> None:
 
 
 def test_object_store_same_seed_gives_the_same_names_and_uids() -> None:
-    made = [ObjectStore(lambda: NOW, seed=3).create("nodes", {"metadata": {"generateName": "n-"}}) for _ in range(2)]
+    made = [
+        ObjectStore(lambda: NOW, seed=3).create("nodes", {"metadata": {"generateName": "n-"}})
+        for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert made[0]["metadata"]["name"].startswith("n-")
 
@@ -62,9 +70,13 @@ def test_object_store_subscription_receives_each_write_once() -> None:
     nodes = store.subscribe("nodes")
     store.create("nodes", node("late"))
     store.create("pods", pod("other"))
-    assert [(event.type, event.object["metadata"]["name"]) for event in nodes.poll()] == [("ADDED", "late")]
+    assert [(event.type, event.object["metadata"]["name"]) for event in nodes.poll()] == [
+        ("ADDED", "late")
+    ]
     store.delete("nodes", "late")
-    assert [(event.type, event.previous is not None) for event in nodes.poll()] == [("DELETED", True)]
+    assert [(event.type, event.previous is not None) for event in nodes.poll()] == [
+        ("DELETED", True)
+    ]
     assert nodes.poll() == []
 
 
@@ -100,11 +112,17 @@ def test_object_store_load_keeps_captured_fields() -> None:
 
 def test_object_store_new_pods_get_server_defaults() -> None:
     store = filled_store()
-    store.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1000}, "scheduling.k8s.io")
+    store.create(
+        "priorityclasses", {"metadata": {"name": "high"}, "value": 1000}, "scheduling.k8s.io"
+    )
     made = pod("p")
     made["spec"]["priorityClassName"] = "high"
     spec = store.create("pods", made)["spec"]
-    assert (spec["priority"], spec["schedulerName"], len(spec["tolerations"])) == (1000, "default-scheduler", 2)
+    assert (spec["priority"], spec["schedulerName"], len(spec["tolerations"])) == (
+        1000,
+        "default-scheduler",
+        2,
+    )
 
 
 def test_object_store_unknown_resource_is_refused() -> None:

@@ -1,4 +1,6 @@
-"""The official Kubernetes client for Python drives the simulated API server as it drives a real one."""
+"""The official Kubernetes client for Python drives the simulated API server
+as it drives a real one.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def store(server: tuple[ApiServer, str]) -> ObjectStore:
 
 
 def test_python_client_lists_nodes_at_once_and_in_pages(core: Any) -> None:
-    assert [each.metadata.name for each in core.list_node().items] == [f"n{index}" for index in range(7)]
+    assert [each.metadata.name for each in core.list_node().items] == [
+        f"n{index}" for index in range(7)
+    ]
     names, token = [], None
     while token != "":
         page = core.list_node(limit=3, _continue=token)
@@ -55,7 +59,9 @@ def test_python_client_lists_nodes_at_once_and_in_pages(core: Any) -> None:
 
 def test_python_client_selects_by_label_and_field(core: Any) -> None:
     assert len(core.list_node(label_selector="zone=a").items) == 3
-    on_node = core.list_pod_for_all_namespaces(field_selector="spec.nodeName=n0,status.phase!=Succeeded")
+    on_node = core.list_pod_for_all_namespaces(
+        field_selector="spec.nodeName=n0,status.phase!=Succeeded"
+    )
     assert {each.metadata.name for each in on_node.items} == {"web-0", "web-1", "web-2"}
 
 
@@ -76,7 +82,9 @@ def test_python_client_patches_taints(core: Any) -> None:
     patched = core.patch_node("n3", {"spec": {"taints": [taint], "unschedulable": True}})
     assert patched.spec.unschedulable is True
     assert [each.key for each in patched.spec.taints] == ["ToBeDeletedByClusterAutoscaler"]
-    assert core.patch_node("n3", {"spec": {"taints": None, "unschedulable": None}}).spec.taints is None
+    assert (
+        core.patch_node("n3", {"spec": {"taints": None, "unschedulable": None}}).spec.taints is None
+    )
 
 
 def test_python_client_stale_replace_is_a_conflict(core: Any) -> None:
@@ -94,7 +102,9 @@ def test_python_client_absent_object_is_404(core: Any) -> None:
 
 
 def test_python_client_evicts_unless_a_budget_forbids(core: Any, store: ObjectStore) -> None:
-    eviction = kubernetes.client.V1Eviction(metadata=kubernetes.client.V1ObjectMeta(name="web-0", namespace="app"))
+    eviction = kubernetes.client.V1Eviction(
+        metadata=kubernetes.client.V1ObjectMeta(name="web-0", namespace="app")
+    )
     store.create("poddisruptionbudgets", budget("all", minAvailable=3), "policy")
     reconcile_budgets(store)
     with pytest.raises(ApiException) as caught:
@@ -128,7 +138,9 @@ def test_python_client_writes_events_and_leases(client: Any, core: Any) -> None:
         message="g 1->2",
         type="Normal",
         event_time=datetime(2026, 1, 1, tzinfo=UTC),
-        involved_object=kubernetes.client.V1ObjectReference(kind="Pod", name="web-1", namespace="app"),
+        involved_object=kubernetes.client.V1ObjectReference(
+            kind="Pod", name="web-1", namespace="app"
+        ),
     )
     assert core.create_namespaced_event("app", event).metadata.name.startswith("scale-up.")
     shown = kubernetes.client.EventsV1Api(client).list_namespaced_event("app").items
@@ -136,7 +148,10 @@ def test_python_client_writes_events_and_leases(client: Any, core: Any) -> None:
     leases = kubernetes.client.CoordinationV1Api(client)
     spec = kubernetes.client.V1LeaseSpec(holder_identity="me")
     leases.create_namespaced_lease(
-        "kube-system", kubernetes.client.V1Lease(metadata=kubernetes.client.V1ObjectMeta(name="outscaler"), spec=spec)
+        "kube-system",
+        kubernetes.client.V1Lease(
+            metadata=kubernetes.client.V1ObjectMeta(name="outscaler"), spec=spec
+        ),
     )
     assert leases.read_namespaced_lease("outscaler", "kube-system").spec.holder_identity == "me"
     leases.delete_namespaced_lease("outscaler", "kube-system")

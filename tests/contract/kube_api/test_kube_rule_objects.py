@@ -1,6 +1,5 @@
-"""HorizontalNodeAutoscalers written by users with the official client, and read and answered by Outscaler with the
-service
-account of the shipped RBAC.
+"""HorizontalNodeAutoscalers written by users with the official client, and read and answered by
+Outscaler with the service account of the shipped RBAC.
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ BODY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    users = [User(ACCOUNT, "token-of-outscaler"), User("admin", "token-of-admin", groups=("system:masters",))]
+    users = [
+        User(ACCOUNT, "token-of-outscaler"),
+        User("admin", "token-of-admin", groups=("system:masters",)),
+    ]
     store = filled_store(nodes=1)
     store.create("namespaces", {"metadata": {"name": "kube-system"}})
     with ApiServer(store, users=users, rbac={ACCOUNT: shipped_rules()}) as started:
@@ -83,14 +85,18 @@ def read(kube: KubeClient) -> tuple[RuleObject, ...]:
     return taken.rule_objects
 
 
-def test_CCE_A2_official_client_creates_changes_and_deletes_rule_objects(person: Any, kube: KubeClient) -> None:
+def test_CCE_A2_official_client_creates_changes_and_deletes_rule_objects(
+    person: Any, kube: KubeClient
+) -> None:
     objects = kubernetes.client.CustomObjectsApi(person)
     assert read(kube) == ()
     made = objects.create_namespaced_custom_object(*PLACE, body=copy.deepcopy(BODY))
     [found] = read(kube)
     assert (found.key, found.uid) == ("kube-system/pool-a-policy", made["metadata"]["uid"])
     assert found.created > 0
-    assert [(rule.name, rule.cron, rule.add) for rule in found.rules] == [("evening", "47 20 * * *", 1)]
+    assert [(rule.name, rule.cron, rule.add) for rule in found.rules] == [
+        ("evening", "47 20 * * *", 1)
+    ]
 
     objects.patch_namespaced_custom_object(*PLACE, "pool-a-policy", {"spec": {"disable": True}})
     assert read(kube)[0].disabled
@@ -124,7 +130,12 @@ def test_CCE_A2_invalid_rule_object_is_accepted_and_reports_the_error_in_its_sta
         ),
         NOW,
     )
-    [event] = core.list_namespaced_event("kube-system", field_selector=f"involvedObject.uid={found.uid}").items
-    assert (event.involved_object.kind, event.involved_object.api_version) == (body["kind"], body["apiVersion"])
+    [event] = core.list_namespaced_event(
+        "kube-system", field_selector=f"involvedObject.uid={found.uid}"
+    ).items
+    assert (event.involved_object.kind, event.involved_object.api_version) == (
+        body["kind"],
+        body["apiVersion"],
+    )
     assert event.message.startswith("spec.rules[0].action.value: 0 is not such a number")
     objects.delete_namespaced_custom_object(*PLACE, "bad")

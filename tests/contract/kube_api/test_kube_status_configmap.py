@@ -1,9 +1,8 @@
-"""The status ConfigMap with the shipped rights alone: updated if present, never created, and preserved by `kubectl
-apply`.
+"""The status ConfigMap with the shipped rights alone: updated if present, never created, and
+preserved by `kubectl apply`.
 
-`kubectl apply` is simulated in both modes: by the server (`--server-side`), and by a three-way patch, which deletes
-only
-what the last applied file had and the new one lacks.
+`kubectl apply` is simulated in both modes: by the server (`--server-side`), and by a three-way
+patch, which deletes only what the last applied file had and the new one lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +25,11 @@ from infra.emulators.kube.auth import MASTERS, User
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, Caller, filled_store
-from tests.contract.kube_api.test_kube_client_against_simulation import ACCOUNT, RBAC_FILE, shipped_rules
+from tests.contract.kube_api.test_kube_client_against_simulation import (
+    ACCOUNT,
+    RBAC_FILE,
+    shipped_rules,
+)
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 PATH = f"{MAPS}/cluster-autoscaler-status"
@@ -45,7 +48,10 @@ def server() -> ApiServer:
 
 def server_side(call: Caller) -> None:
     assert call(
-        "PATCH", f"{PATH}?fieldManager=kubectl", json.dumps(SHIPPED).encode(), "application/apply-patch+yaml"
+        "PATCH",
+        f"{PATH}?fieldManager=kubectl",
+        json.dumps(SHIPPED).encode(),
+        "application/apply-patch+yaml",
     ).status in {200, 201}
 
 
@@ -63,13 +69,19 @@ def three_ways(call: Caller) -> None:
 
 def _deletions(last: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     gone: dict[str, Any] = {key: None for key in last if key not in now}
-    deeper = {key: _deletions(value, now[key]) for key, value in last.items() if key in now and isinstance(value, dict)}
+    deeper = {
+        key: _deletions(value, now[key])
+        for key, value in last.items()
+        if key in now and isinstance(value, dict)
+    }
     return gone | {key: value for key, value in deeper.items() if value}
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | {
-        key: merged(one[key], value) if isinstance(value, dict) and isinstance(one.get(key), dict) else value
+        key: merged(one[key], value)
+        if isinstance(value, dict) and isinstance(one.get(key), dict)
+        else value
         for key, value in other.items()
     }
 
@@ -85,12 +97,19 @@ def status(server: ApiServer, **options: Any) -> None:
             sleep=lambda _: None,
             jitter=lambda: 0.5,
         )
-        publish(Plan("plan", "shop", NOW), Options(**options), PublishedStatus(), ClusterWriter(lambda: cluster))
+        publish(
+            Plan("plan", "shop", NOW),
+            Options(**options),
+            PublishedStatus(),
+            ClusterWriter(lambda: cluster),
+        )
         cluster.close()
 
 
 @pytest.mark.parametrize("apply", [server_side, three_ways])
-def test_status_configmap_survives_repeated_apply(server: ApiServer, apply: Callable[[Caller], None]) -> None:
+def test_status_configmap_survives_repeated_apply(
+    server: ApiServer, apply: Callable[[Caller], None]
+) -> None:
     person = Caller(server, "person")
     apply(person)
     status(server)
@@ -119,12 +138,17 @@ def test_status_configmap_of_an_older_version_survives_the_first_apply(
 def test_status_configmap_missing_causes_only_configmap_requests(server: ApiServer) -> None:
     with pytest.raises(NotFound):
         status(server)
-    assert {(each.method, each.path, each.status) for each in server.requests} == {("GET", PATH, 404)}
+    assert {(each.method, each.path, each.status) for each in server.requests} == {
+        ("GET", PATH, 404)
+    }
 
 
 @pytest.mark.parametrize("options", [{"namespace": "scaling"}, {"status_config_map_name": "other"}])
-def test_status_configmap_at_another_name_needs_its_own_role(server: ApiServer, options: dict[str, Any]) -> None:
-    """The name in the options must match the Role and the file; the Role permits no other ConfigMap."""
+def test_status_configmap_at_another_name_needs_its_own_role(
+    server: ApiServer, options: dict[str, Any]
+) -> None:
+    """The name in the options must match the Role and the file; the Role
+    permits no other ConfigMap."""
     server_side(Caller(server, "person"))
     with pytest.raises(Exception, match="cannot get resource"):
         status(server, **options)

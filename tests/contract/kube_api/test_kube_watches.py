@@ -33,14 +33,20 @@ def _short(event: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_kube_watch_without_a_version_starts_with_the_current_objects(server: ApiServer) -> None:
-    assert [_short(each) for each in _events(server, "", 3)] == [("ADDED", "n0"), ("ADDED", "n1"), ("ADDED", "n2")]
+    assert [_short(each) for each in _events(server, "", 3)] == [
+        ("ADDED", "n0"),
+        ("ADDED", "n1"),
+        ("ADDED", "n2"),
+    ]
 
 
 def test_kube_watch_delivers_a_write_to_a_waiting_watcher(server: ApiServer) -> None:
     seen: list[tuple[str, str]] = []
     since = server.store.version
     watcher = threading.Thread(
-        target=lambda: seen.extend(_short(each) for each in _events(server, f"resourceVersion={since}", 1))
+        target=lambda: seen.extend(
+            _short(each) for each in _events(server, f"resourceVersion={since}", 1)
+        )
     )
     watcher.start()
     server.store.create("nodes", node("late"))
@@ -56,7 +62,11 @@ def test_kube_watch_object_leaving_the_selection_is_a_deletion(server: ApiServer
         found["metadata"]["labels"]["zone"] = zone
         server.store.update("nodes", found)
     events = _events(server, f"resourceVersion={since}&labelSelector=zone%3Da", 3)
-    assert [_short(each) for each in events] == [("ADDED", "n0"), ("DELETED", "n0"), ("ADDED", "n0")]
+    assert [_short(each) for each in events] == [
+        ("ADDED", "n0"),
+        ("DELETED", "n0"),
+        ("ADDED", "n0"),
+    ]
 
 
 def test_kube_watch_expired_version_is_410_inside_the_stream(server: ApiServer) -> None:
@@ -64,21 +74,35 @@ def test_kube_watch_expired_version_is_410_inside_the_stream(server: ApiServer) 
     server.store.delete("nodes", "n0")
     server.store.forget("nodes")
     (event,) = _events(server, f"resourceVersion={since}", 1)
-    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == (
+        "ERROR",
+        410,
+        "Expired",
+    )
 
 
 def test_kube_watch_bookmarks_carry_the_version(server: ApiServer) -> None:
     since = server.store.version
-    server.store.create("pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}})
+    server.store.create(
+        "pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}}
+    )
     (event,) = _events(server, f"resourceVersion={since}&allowWatchBookmarks=true", 1)
-    assert (event["type"], int(event["object"]["metadata"]["resourceVersion"])) == ("BOOKMARK", server.store.version)
+    assert (event["type"], int(event["object"]["metadata"]["resourceVersion"])) == (
+        "BOOKMARK",
+        server.store.version,
+    )
 
 
 def test_kube_watch_gets_a_bookmark_two_seconds_before_its_end() -> None:
     with running() as server:
         since = server.store.version
-        server.store.create("pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}})
-        url = f"{server.url}/api/v1/nodes?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={since}"
+        server.store.create(
+            "pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}}
+        )
+        url = (
+            f"{server.url}/api/v1/nodes?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&"
+            f"resourceVersion={since}"
+        )
         with requests.get(url, headers=server.headers(), stream=True, timeout=20) as answer:
             event = json.loads(next(line for line in answer.iter_lines(chunk_size=1) if line))
         assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == (

@@ -30,7 +30,11 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
                 text=True,
                 timeout=600,
                 check=False,
-                env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(Path(config))},
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(home),
+                    "KUBECONFIG": str(Path(config)),
+                },
             )
             assert done.returncode == 0, done.stderr
             return done.stdout

@@ -1,4 +1,6 @@
-"""Watches as a v1.36 API server answered them (../shared) lead to the snapshot that its lists give."""
+"""Watches as a v1.36 API server answered them (../shared) lead to the
+snapshot that its lists give.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Json = dict[str, Any]
 
 
 def recorded(name: str) -> Json:
-    exchanges: list[Json] = json.loads((SHARED / "data" / "captures" / "watch-exchanges.json").read_text("utf-8"))
+    exchanges: list[Json] = json.loads(
+        (SHARED / "data" / "captures" / "watch-exchanges.json").read_text("utf-8")
+    )
     return next(each for each in exchanges if each["name"] == name)
 
 
@@ -35,11 +39,17 @@ def lines(name: str) -> list[Json]:
 
 
 def pod_list(items: list[Json], version: str) -> Json:
-    return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
+    return {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": version},
+        "items": items,
+    }
 
 
 class RecordedServer:
-    """Answers for pods what was recorded, and has nothing else. pods: the list. events: of the next watch of pods."""
+    """Answers for pods what was recorded, and has nothing else. pods: the list. events:
+    of the next watch of pods."""
 
     def __init__(self, pods: Json) -> None:
         self.pods, self.events = pods, list[Json]()
@@ -64,13 +74,22 @@ class RecordedServer:
         listed = self.pods if path == PODS else {"metadata": self.pods["metadata"], "items": []}
         if path == PODS and query.get("limit") == "1":
             # As a list with a field selector: there are more, and their number is not said.
-            listed = {"metadata": {**listed["metadata"], "continue": "more"}, "items": listed["items"][:1]}
+            listed = {
+                "metadata": {**listed["metadata"], "continue": "more"},
+                "items": listed["items"][:1],
+            }
         elif path == PODS:
             self.full_lists += 1
         return typed_page(json.dumps(listed).encode(), decode)
 
     def watch(
-        self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, accept: str, longest: int
+        self,
+        path: str,
+        query: Mapping[str, str],
+        seen: Callable[[bytes], None],
+        *,
+        accept: str,
+        longest: int,
     ) -> None:
         del accept, longest
         seen(b"")
@@ -89,7 +108,9 @@ class RecordedCluster:
 
     def read(self) -> Snapshot:
         kube = cast(KubeClient, self.server)
-        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append)
+        return read_live_cluster(
+            "prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+        )
 
     def follow(self, events: list[Json], version: str) -> Snapshot:
         self.server.events = events
@@ -105,7 +126,9 @@ def test_recorded_changes_lead_to_the_recorded_list() -> None:
     cluster = RecordedCluster(recorded("list")["body"])
     cluster.read()
     followed = cluster.follow(lines("watch-while-changing"), "120167")
-    after = {each["object"]["metadata"]["name"]: each["object"] for each in lines("watch-while-changing")}
+    after = {
+        each["object"]["metadata"]["name"]: each["object"] for each in lines("watch-while-changing")
+    }
     del after["two"]
     assert cluster.results[-1] == ReadResult(ReadScope.CHANGES, folded=5)
     assert followed == fresh([after[name] for name in sorted(after)], "120167")
@@ -140,7 +163,9 @@ def test_compacted_version_leads_to_a_full_list() -> None:
 def test_bookmarks_move_the_version_forward() -> None:
     cluster = RecordedCluster(recorded("list")["body"])
     cluster.read()
-    cluster.follow([each for each in lines("watch-bookmark-minute") if each["type"] == "BOOKMARK"], "120300")
+    cluster.follow(
+        [each for each in lines("watch-bookmark-minute") if each["type"] == "BOOKMARK"], "120300"
+    )
     cluster.follow([], "120300")
     assert cluster.server.watched_from == ["120151", "120300"]
     assert cluster.server.full_lists == 1

@@ -1,4 +1,6 @@
-"""Alibaba Cloud's bench: the real provider over HTTP, and the emulated ESS with its keys, stock and clock."""
+"""Alibaba Cloud's bench: the real provider over HTTP, and the emulated ESS with
+its keys, stock and clock.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,18 @@ from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
-from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
-from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions, joined, node_object
+from infra.emulators.alicloud.models import (
+    GONE_SOON,
+    NO_STOCK,
+    NOT_STARTING,
+    QUOTA,
+    AlicloudDurations,
+)
+from infra.emulators.alicloud.node_registration import (
+    AlicloudRegistrationOptions,
+    joined,
+    node_object,
+)
 from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
@@ -42,24 +54,32 @@ _FAULTS = {
     Trouble.HANGS: VendorFault.HANGS_UP,
     Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
-_FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune.NEVER_COMES: NOT_STARTING}
+_FATES = {
+    Misfortune.OUT_OF_STOCK: NO_STOCK,
+    Misfortune.QUOTA: QUOTA,
+    Misfortune.NEVER_COMES: NOT_STARTING,
+}
 
 
 class AlicloudBench:
     """See Bench. Tests of Alibaba Cloud alone may also set up cloud and server directly.
 
-    desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs; settings: policy settings in
-    addition to those that a bench needs; texts: secrets in addition to the key; shared_cache: the cache that its
-    providers share.
+    desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs; settings:
+    policy settings in addition to those that a bench needs; texts: secrets in addition to the key;
+    shared_cache: the cache that its providers share.
     """
 
     name = "alicloud"
     repeatable = True
 
-    def __init__(self, *, desired: bool = True, prefix: str = "", times: AlicloudDurations | None = None) -> None:
+    def __init__(
+        self, *, desired: bool = True, prefix: str = "", times: AlicloudDurations | None = None
+    ) -> None:
         self.lacks = {"discovery": "scaling groups are named in the policy, and none is looked for"}
         if not desired:
-            self.lacks["shrink"] = "a group without a desired capacity has no target apart from its instances"
+            self.lacks["shrink"] = (
+                "a group without a desired capacity has no target apart from its instances"
+            )
         self.differs: dict[str, str] = {}
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
@@ -91,8 +111,8 @@ class AlicloudBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Groups in batches of 20, instances in pages of 50 per group, configurations in batches of 10, and the
-        instance types."""
+        """Groups in batches of 20, instances in pages of 50 per group, configurations in batches of
+        10, and the instance types."""
         return math.ceil(groups / 20) + groups + machines // 50 + math.ceil(groups / 10) + 2
 
     def add_group(
@@ -107,7 +127,12 @@ class AlicloudBench:
     ) -> str:
         """See Bench."""
         made = self.cloud.add_group(
-            name, size=size, least=least, most=most, desired=self._desired, types=(instance_type or "ecs.g7.xlarge",)
+            name,
+            size=size,
+            least=least,
+            most=most,
+            desired=self._desired,
+            types=(instance_type or "ecs.g7.xlarge",),
         )
         if cluster == "ours":
             self.bind(made.id, least, most)
@@ -115,9 +140,13 @@ class AlicloudBench:
             self._theirs.add(made.id)
         return made.id
 
-    def add_spot_group(self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours") -> str:
+    def add_spot_group(
+        self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours"
+    ) -> str:
         """See NodeLifeFixture."""
-        made = self.cloud.add_group(name, size=size, least=least, desired=self._desired, spot="SpotAsPriceGo")
+        made = self.cloud.add_group(
+            name, size=size, least=least, desired=self._desired, spot="SpotAsPriceGo"
+        )
         if cluster == "ours":
             self.bind(made.id, least, made.max)
         else:
@@ -146,8 +175,11 @@ class AlicloudBench:
 
     @property
     def ways(self) -> AlicloudRegistrationOptions:
-        """Returns how instances join this cluster: as soon as they run, because these tests are about ESS."""
-        return AlicloudRegistrationOptions(prefix=self._prefix, boot=0.0, never=frozenset(self._theirs))
+        """Returns how instances join this cluster: as soon as they run, because
+        these tests are about ESS."""
+        return AlicloudRegistrationOptions(
+            prefix=self._prefix, boot=0.0, never=frozenset(self._theirs)
+        )
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
@@ -164,10 +196,13 @@ class AlicloudBench:
         """See Bench."""
         if credential == "rotated":
             self._rotate()
-        return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
+        return registry.build(
+            self.name, self.connection(self.server.url, wrong=credential == "wrong")
+        )
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
-        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret
+        contains another key's secret."""
         settings = {
             "region": REGION,
             "credentialsSecret": SECRET,
@@ -195,7 +230,8 @@ class AlicloudBench:
         )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
-        """Returns the newest text of a secret: the access key, or one that a test has put into texts."""
+        """Returns the newest text of a secret: the access key, or one that a
+        test has put into texts."""
         if name in self.texts:
             return self.texts[name]
         key = self.key_id
@@ -221,7 +257,11 @@ class AlicloudBench:
     def machines(self, group: str) -> list[str]:
         """See Bench."""
         self.cloud.step()
-        return [each.id for each in self.cloud.groups[group].machines.values() if each.state not in GONE_SOON]
+        return [
+            each.id
+            for each in self.cloud.groups[group].machines.values()
+            if each.state not in GONE_SOON
+        ]
 
     def target(self, group: str) -> int:
         """See Bench."""

@@ -1,5 +1,5 @@
-"""Cherry Servers' bench: the real provider over HTTP, and the emulated API with its token, stock, rate limit and
-clock."""
+"""Cherry Servers' bench: the real provider over HTTP, and the emulated API with its token,
+stock, rate limit and clock."""
 
 from __future__ import annotations
 
@@ -62,13 +62,18 @@ _FAULTS = {
     Trouble.HANGS: VendorFault.HANGS_UP,
     Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
-_FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: NO_CREDIT, Misfortune.NEVER_COMES: NOT_DEPLOYED}
+_FATES = {
+    Misfortune.OUT_OF_STOCK: NO_STOCK,
+    Misfortune.QUOTA: NO_CREDIT,
+    Misfortune.NEVER_COMES: NOT_DEPLOYED,
+}
 _LACKS = {
     "discovery": "pools are named in the policy, and none is looked for",
     "shrink": "a pool has no target apart from its servers",
     "sizes": "a pool has no size that could be asked for",
     Trouble.CONFLICT.value: "the vendor has no 409, for no change of a server is in another's way",
-    Trouble.NOT_FOUND.value: "404 to a deletion says that the server is gone, which is what was asked for; what 404 "
+    Trouble.NOT_FOUND.value: "404 to a deletion says that the server is gone, which is what was "
+    "asked for; what 404 "
     "means otherwise is tried in tests/contract/cherryservers",
 }
 
@@ -81,12 +86,15 @@ class NodesPage(msgspec.Struct, frozen=True):
 
 
 class Workload:
-    """Stands in for the cluster's client; implements only the list of Nodes that this provider uses."""
+    """Stands in for the cluster's client; implements only the list of Nodes
+    that this provider uses."""
 
     def __init__(self, nodes: Callable[[], Sequence[KubeObject]]) -> None:
         self._nodes = nodes
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
+    def list_pages(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> Iterable[NodesPage]:
         """Yields one page with all Nodes, or with those that have a label."""
         assert path == "/api/v1/nodes"
         label = (query or {}).get("labelSelector", "")
@@ -130,11 +138,11 @@ class CountingPacer:
 class CherryBench:
     """See Bench. Tests of Cherry Servers alone may also set up cloud and server directly.
 
-    ways: how servers join; cap: the maximum number of rows in one answer; lag, delete_lag: seconds by which lists are
-    late
-    with new and with deleted servers. default, pools: definitions in addition to those that a bench needs; texts:
-    secrets in
-    addition to the token. nameless: the cloud controller has not run yet, so that no Node has a providerID.
+    ways: how servers join; cap: the maximum number of rows in one answer; lag, delete_lag: seconds
+    by which lists are late with new and with deleted servers. default, pools: definitions in
+    addition to those that a bench needs; texts: secrets in
+    addition to the token. nameless: the cloud controller has not run yet, so that
+    no Node has a providerID.
     """
 
     name = "cherryservers"
@@ -158,7 +166,10 @@ class CherryBench:
         self.server = CherryHttpServer(self.cloud, in_process=True)
         self.server.front.actions.cap = cap
         self.ways = ways or CherryRegistrationOptions(boot=0.0, prefix=prefix)
-        self.default: dict[str, object] = {**DEFINITION, "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode()}
+        self.default: dict[str, object] = {
+            **DEFINITION,
+            "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode(),
+        }
         self.pools: dict[str, dict[str, object]] = {}
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
@@ -213,7 +224,9 @@ class CherryBench:
             self.bind(name, least, most)
         return name
 
-    def add_spot_group(self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours") -> str:
+    def add_spot_group(
+        self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours"
+    ) -> str:
         """See NodeLifeFixture."""
         self.pools[name] = {"spot-market": "true"}
         for _ in range(size):
@@ -226,8 +239,8 @@ class CherryBench:
         return self.cloud.servers[int(machine)].reclaimed
 
     def redefine(self, group: str) -> None:
-        """See NodeLifeFixture. The servers that the pool has bear the tag of the definition from which they were
-        ordered."""
+        """See NodeLifeFixture. The servers that the pool has bear the tag of the definition from
+        which they were ordered."""
         made_from = fingerprint(cast(CherryServers, self.provider()).context.definition(group))
         for server in self.cloud.members(group):
             server.tags["outscaler-definition"] = made_from
@@ -254,11 +267,18 @@ class CherryBench:
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
-        return tuple(node_from_wire(msgspec.convert(each, api_types.ApiNode)) for each in self.kube_nodes())
+        return tuple(
+            node_from_wire(msgspec.convert(each, api_types.ApiNode)) for each in self.kube_nodes()
+        )
 
     def _object(self, raw: KubeObject, created: float) -> KubeObject:
         at, meta = format_time(created), raw["metadata"]
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "lastTransitionTime": at,
+        }
         spec = {} if self.nameless else {"providerID": raw["spec"]["providerID"]}
         return {
             "metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
@@ -270,10 +290,13 @@ class CherryBench:
         """See Bench."""
         if credential == "rotated":
             self._rotate()
-        return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
+        return registry.build(
+            self.name, self.connection(self.server.root, wrong=credential == "wrong")
+        )
 
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
-        """Returns the arguments that a provider is built from. wrong: its secret contains an invalid token."""
+        """Returns the arguments that a provider is built from. wrong: its secret
+        contains an invalid token."""
         settings = {
             "credentialsSecret": SECRET_NAME,
             "clusterName": "ours",
@@ -321,7 +344,9 @@ class CherryBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = CherryHttpServer(self.cloud, tls=CertificateAuthority("nobody's").server())
+        self._untrusted = CherryHttpServer(
+            self.cloud, tls=CertificateAuthority("nobody's").server()
+        )
         self._untrusted.add_token(self.token)
         self._untrusted.start()
         return registry.build(self.name, self.connection(self._untrusted.root))
@@ -330,7 +355,9 @@ class CherryBench:
         """See Bench."""
         self.cloud.step()
         return [
-            str(each.id) for each in self.cloud.members(group, self._clusters.get(group, "ours")) if not each.leaving
+            str(each.id)
+            for each in self.cloud.members(group, self._clusters.get(group, "ours"))
+            if not each.leaving
         ]
 
     def target(self, group: str) -> int:
@@ -371,7 +398,9 @@ class CherryBench:
 
     def secrets(self) -> Sequence[str]:
         """See Bench. The user data of created servers contain the bootstrap token."""
-        reported = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
+        reported = {
+            server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)
+        }
         return [
             *self.server.front.tokens,
             "CHERRY-EXAMPLE-NOT-A-TOKEN",
@@ -385,10 +414,13 @@ class CherryBench:
         return self._slept
 
     def _sleep(self, seconds: float) -> None:
-        """Does not advance the clock while requests of other threads are in flight, because they are short."""
+        """Does not advance the clock while requests of other threads are in
+        flight, because they are short."""
         front = self.server.front
         with front.arrived:
-            if not front.arrived.wait_for(lambda: len(front.log) >= self._pacer.booked, _ON_THE_WAY):
+            if not front.arrived.wait_for(
+                lambda: len(front.log) >= self._pacer.booked, _ON_THE_WAY
+            ):
                 self._pacer.booked = len(front.log)  # a call that was booked but not made
         self._slept += seconds
         self.clock.advance(seconds)

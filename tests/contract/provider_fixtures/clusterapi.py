@@ -1,7 +1,9 @@
-"""Cluster API as a bench: the emulated API server and the emulated controllers, without a socket or TLS between them.
+"""Cluster API as a bench: the emulated API server and the emulated controllers, without a
+socket or TLS between them.
 
-Groups are MachineDeployments. The management cluster is also the workload cluster unless they are `apart`: then Nodes
-live in another cluster, and the provider reaches the management cluster with its own kubeconfig.
+Groups are MachineDeployments. The management cluster is also the workload cluster unless they
+are `apart`: then Nodes live in another cluster, and the provider reaches the management cluster
+with its own kubeconfig.
 """
 
 from __future__ import annotations
@@ -35,7 +37,14 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.management import finalized
-from tests.contract.clusterapi.objects import GROUP, bounds, capacity, deployment, machine, machine_set
+from tests.contract.clusterapi.objects import (
+    GROUP,
+    bounds,
+    capacity,
+    deployment,
+    machine,
+    machine_set,
+)
 from tests.contract.suite.faults import Troubles
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 from tests.contract.suite.shared_services import shared
@@ -57,7 +66,9 @@ _REASONS = {
 _HAPPENS: dict[Trouble, KubeFault] = {
     Trouble.CUT_OFF: KubeFault(truncate=20),
     Trouble.WEB_PAGE: KubeFault(
-        status=200, body=b"<html><body>Welcome to the proxy</body></html>", headers={"Content-Type": "text/html"}
+        status=200,
+        body=b"<html><body>Welcome to the proxy</body></html>",
+        headers={"Content-Type": "text/html"},
     ),
     Trouble.HANGS: KubeFault(delay=3600.0),
     Trouble.LOST_ANSWER: KubeFault(close=True, late=True),
@@ -92,7 +103,12 @@ class ClusterApiBench:
     repeatable = False
 
     def __init__(self, *, apart: bool = False) -> None:
-        self.lacks = {"pace": "an API server keeps its own order (priority and fairness), per user and not per account"}
+        self.lacks = {
+            "pace": (
+                "an API server keeps its own order (priority and fairness), per user and not per "
+                "account"
+            )
+        }
         self.lacks |= {
             kind.value: "the emulated controllers do not know it"
             for kind, fault in _FAULTS.items()
@@ -133,8 +149,8 @@ class ClusterApiBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """See Bench: two calls for discovery, and a list of each kind (deployments, sets, pools, Machines,
-        Clusters)."""
+        """See Bench: two calls for discovery, and a list of each kind (deployments, sets,
+        pools, Machines, Clusters)."""
         return 2 + 2 * _pages(groups) + 2 * _pages(1) + _pages(machines)
 
     def add_group(
@@ -151,19 +167,30 @@ class ClusterApiBench:
         marks = {**bounds(least, most), **capacity(cpu="4", memory="16Gi")}
         if instance_type:
             marks["capacity.cluster-autoscaler.kubernetes.io/labels"] = f"type={instance_type}"
-        self._load("machinedeployments", deployment(name, cluster=cluster, replicas=size, annotations=marks))
+        self._load(
+            "machinedeployments",
+            deployment(name, cluster=cluster, replicas=size, annotations=marks),
+        )
         of = f"{name}-set"
         labels = {f"{GROUP}/deployment-name": name}
         self._load(
             "machinesets",
-            machine_set(of, of=name, cluster=cluster, replicas=size, annotations=marks, template={"labels": labels}),
+            machine_set(
+                of,
+                of=name,
+                cluster=cluster,
+                replicas=size,
+                annotations=marks,
+                template={"labels": labels},
+            ),
         )
         for index in range(size):
             self._add_machine(f"{name}-{index}", of, cluster)
         return f"MachineDeployment/default/{name}"
 
     def redefine(self, group: str) -> None:
-        """See NodeLifeFixture. Only with this strategy do outdated Machines wait for somebody to replace them."""
+        """See NodeLifeFixture. Only with this strategy do outdated Machines wait for
+        somebody to replace them."""
         self._update(group, {"rollout": {"strategy": {"type": "OnDelete"}}})
         self._roll(group)
 
@@ -185,7 +212,12 @@ class ClusterApiBench:
         there = cluster == "ours"
         made = finalized(
             machine(
-                name, of, cluster=cluster, provider_id=f"suite:///{name}", node=name if there else "", phase="Running"
+                name,
+                of,
+                cluster=cluster,
+                provider_id=f"suite:///{name}",
+                node=name if there else "",
+                phase="Running",
             )
         )
         self._load("machines", made)
@@ -238,9 +270,13 @@ class ClusterApiBench:
 
     def _built(self, read: Callable[[str], str], dial: Dial) -> Provider:
         def to(access: KubernetesAccess) -> KubeClient:
-            return connect(access, read, clock=self.clock, sleep=self._sleep, jitter=_even, dial=dial)
+            return connect(
+                access, read, clock=self.clock, sleep=self._sleep, jitter=_even, dial=dial
+            )
 
-        means = ProviderServices(connect=to, sleep=self._sleep, chance=_even, rate_limiter=self.pacer)
+        means = ProviderServices(
+            connect=to, sleep=self._sleep, chance=_even, rate_limiter=self.pacer
+        )
         settings = {"namespace": "default", "clusterName": "ours", "stuckAfter": "30s"}
         kube = to(ACCESS)
         if self._apart:
@@ -253,14 +289,18 @@ class ClusterApiBench:
                 jitter=_even,
                 dial=self.workload_line.dial,
             )
-        return build("clusterapi", Connection("suite", settings, (), read, kube, self.clock, ACCESS, means))
+        return build(
+            "clusterapi", Connection("suite", settings, (), read, kube, self.clock, ACCESS, means)
+        )
 
     def _kubeconfig(self, token: str) -> str:
         return self.server.kubeconfig("suite").replace(self._token, token)
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        server = self._stack.enter_context(ApiServer(self.store, users=_users(self._token), tls=True))
+        server = self._stack.enter_context(
+            ApiServer(self.store, users=_users(self._token), tls=True)
+        )
         config = yaml.safe_load(server.kubeconfig("suite"))
         another = base64.b64encode(CertificateAuthority().pem).decode()
         config["clusters"][0]["cluster"]["certificate-authority-data"] = another

@@ -1,6 +1,8 @@
-"""Exoscale's bench: the real provider over HTTP, and the emulated zone with its keys, quota and clock.
+"""Exoscale's bench: the real provider over HTTP, and the emulated zone with
+its keys, quota and clock.
 
-All requests and answers are compared with the vendor's OpenAPI document; a mismatch fails the test in which it happens.
+All requests and answers are compared with the vendor's OpenAPI document; a mismatch fails the
+test in which it happens.
 """
 
 from __future__ import annotations
@@ -18,8 +20,18 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import ZONE, ExoscaleMutations, Zone, example_id
-from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions, joined, node_object
-from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
+from infra.emulators.exoscale.attached_account import (
+    ExoscaleRegistrationOptions,
+    joined,
+    node_object,
+)
+from infra.emulators.exoscale.models import (
+    NOT_STARTING,
+    UNAVAILABLE,
+    ExoscaleDurations,
+    ExoscalePool,
+    Nodepool,
+)
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
@@ -50,7 +62,8 @@ _FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STAR
 
 
 class OneTimeCache(MemoryCache):
-    """Keeps what a restart must not forget, and no answers to reads: every observation makes all of its calls."""
+    """Keeps what a restart must not forget, and no answers to reads: every
+    observation makes all of its calls."""
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
         """See services.Cache."""
@@ -61,13 +74,14 @@ class OneTimeCache(MemoryCache):
 class ExoscaleBench:
     """See Bench. Tests of Exoscale alone may also set up zone and server directly.
 
-    standalone: groups are Instance Pools without an SKS Nodepool. settings: policy settings in addition to those that a
-    bench needs; operations: the operations that the keys' role allows, None for all; shared_cache: the cache that its
-    providers share.
+    standalone: groups are Instance Pools without an SKS Nodepool. settings: policy settings in
+    addition to those that a bench needs; operations: the operations that the keys' role allows,
+    None for all; shared_cache: the cache that its providers share.
     """
 
     name = "exoscale"
-    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_scaling.py)
+    # a scale-up names the size; an eviction is never repeated (test_exo_scaling.py)
+    repeatable = True
 
     def __init__(
         self,
@@ -76,9 +90,13 @@ class ExoscaleBench:
         times: ExoscaleDurations | None = None,
         operations: frozenset[str] | None = None,
     ) -> None:
-        self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
-        # A list that is not found means that this is not the API. A call with a lost answer is repeated and finds
-        # its own change.
+        self.lacks = (
+            {"zero": "an Instance Pool keeps one instance at least"}
+            if standalone
+            else dict[str, str]()
+        )
+        # A list that is not found means that this is not the API. A call with a lost answer is
+        # repeated and finds its own change.
         self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
@@ -103,7 +121,8 @@ class ExoscaleBench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """See Bench. Raises AssertionError for requests that the vendor's document does not define."""
+        """See Bench. Raises AssertionError for requests that the vendor's
+        document does not define."""
         self.server.stop()
         if self._untrusted is not None:
             self._untrusted.stop()
@@ -114,7 +133,8 @@ class ExoscaleBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Pools, instances, clusters and the quota, and the single instance type of all groups here."""
+        """Pools, instances, clusters and the quota, and the single instance
+        type of all groups here."""
         return 5
 
     def add_group(
@@ -173,7 +193,8 @@ class ExoscaleBench:
 
     @property
     def ways(self) -> ExoscaleRegistrationOptions:
-        """Returns how instances join this cluster: as soon as they run, because these tests are about the vendor."""
+        """Returns how instances join this cluster: as soon as they run, because these
+        tests are about the vendor."""
         return ExoscaleRegistrationOptions(boot=0.0, never=frozenset(self._theirs))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -190,10 +211,13 @@ class ExoscaleBench:
         """See Bench."""
         if credential == "rotated":
             self._rotate()
-        return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
+        return registry.build(
+            self.name, self.connection(self.server.root, wrong=credential == "wrong")
+        )
 
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
-        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret
+        contains another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = ProviderServices(
             deployment=LOOPBACK,
@@ -214,7 +238,11 @@ class ExoscaleBench:
 
     def read_secret(self, *, wrong: bool = False) -> str:
         """Returns the newest text of the secret."""
-        secret = "not-the-secret-of-this-key-00000" if wrong else self.server.ring.keys[self.key_id].secret
+        secret = (
+            "not-the-secret-of-this-key-00000"
+            if wrong
+            else self.server.ring.keys[self.key_id].secret
+        )
         return json.dumps({"apiKey": self.key_id, "apiSecret": secret})
 
     @property
@@ -226,7 +254,9 @@ class ExoscaleBench:
         if self._keys:
             self.server.ring.keys[self.key_id].active = False
         self._keys += 1
-        self.server.ring.add(self.key_id, f"example-suite-secret-number-{self._keys:09d}", self._operations)
+        self.server.ring.add(
+            self.key_id, f"example-suite-secret-number-{self._keys:09d}", self._operations
+        )
 
     def untrusted(self) -> Provider:
         """See Bench."""
@@ -257,7 +287,8 @@ class ExoscaleBench:
         self.server.faults.next(_FAULTS[kind], on=on, times=times)
 
     def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
-        """See Bench. The quota belongs to the organisation, so it is exhausted for all groups until calm()."""
+        """See Bench. The quota belongs to the organisation, so it is exhausted for
+        all groups until calm()."""
         if kind is Misfortune.QUOTA:
             self.zone.limit = self.zone.usage()
         else:

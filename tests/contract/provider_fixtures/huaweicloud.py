@@ -1,4 +1,6 @@
-"""Huawei Cloud's bench: the real provider over HTTP, and the emulated CCE with its keys, quota and clock."""
+"""Huawei Cloud's bench: the real provider over HTTP, and the emulated CCE with
+its keys, quota and clock.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,20 @@ from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import REGION, CceCloud
 from infra.emulators.huaweicloud.authentication import CceKey
-from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations, CcePool, ScaleGroup
+from infra.emulators.huaweicloud.models import (
+    DEFAULT,
+    NOT_INSTALLED,
+    SOLD_OUT,
+    CceDurations,
+    CcePool,
+    ScaleGroup,
+)
 from infra.emulators.huaweicloud.mutations import CceMutations
-from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions, joined, node_object
+from infra.emulators.huaweicloud.node_registration import (
+    CceRegistrationOptions,
+    joined,
+    node_object,
+)
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
@@ -48,7 +61,8 @@ _FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALL
 
 
 class RestartCache(MemoryCache):
-    """Keeps which restarts were requested, and no answers to reads: every observation makes all of its calls."""
+    """Keeps which restarts were requested, and no answers to reads: every
+    observation makes all of its calls."""
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
         """See services.Cache."""
@@ -59,14 +73,15 @@ class RestartCache(MemoryCache):
 class HuaweiBench:
     """See Bench. Tests of CCE alone may also set up cloud and server directly.
 
-    grouped: each group is the second of two scale groups of a pool; the nodes of the first one are not ours.
-    ways: how nodes join; actions: the actions that the keys allow, None for all. settings: policy settings in addition
-    to
-    those that a bench needs; shared_cache: the cache that its providers share.
+    grouped: each group is the second of two scale groups of a pool; the nodes of the first one are
+    not ours. ways: how nodes join; actions: the actions that the keys allow, None for all.
+    settings: policy settings in addition to those that a bench needs; shared_cache: the cache that
+    its providers share.
     """
 
     name = "huaweicloud"
-    repeatable = False  # the request names the pool's whole size: applied late, it would undo the changes of others
+    # the request names the pool's whole size: applied late, it would undo the changes of others
+    repeatable = False
 
     def __init__(
         self,
@@ -111,7 +126,8 @@ class HuaweiBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Pools, the flavours of the one zone that all groups are in, the add-ons, and nodes in pages of 1000."""
+        """Pools, the flavours of the one zone that all groups are in, the add-ons,
+        and nodes in pages of 1000."""
         return 3 + max(1, -(-machines // 1000))
 
     def add_group(
@@ -128,9 +144,13 @@ class HuaweiBench:
         flavor = instance_type or "c7.xlarge.2"
         place = self.cluster if cluster == "ours" else self.theirs
         if not self._grouped:
-            pool = self.cloud.add_pool(place, name, size=size, flavor=flavor, least=least, most=most)
+            pool = self.cloud.add_pool(
+                place, name, size=size, flavor=flavor, least=least, most=most
+            )
             return f"{pool.uid}/{DEFAULT}"
-        pool = self.cloud.add_pool(place, name, size=BESIDE, flavor="c7.large.2", most=most + BESIDE)
+        pool = self.cloud.add_pool(
+            place, name, size=BESIDE, flavor="c7.large.2", most=most + BESIDE
+        )
         self.cloud.add_group(pool.uid, EXTRA, size=size, flavor=flavor)
         self._strangers.add(f"{pool.uid}/{DEFAULT}")
         if cluster == "ours":
@@ -138,7 +158,8 @@ class HuaweiBench:
         return f"{pool.uid}/{EXTRA}"
 
     def redefine(self, group: str) -> None:
-        """See NodeLifeFixture. Not the flavour: by it CCE's nodes are known to be of their scale group."""
+        """See NodeLifeFixture. Not the flavour: by it CCE's nodes are known to
+        be of their scale group."""
         self.cloud.change_template(group.partition("/")[0], os="Ubuntu 22.04")
 
     def occupy(self, group: str) -> None:
@@ -171,10 +192,13 @@ class HuaweiBench:
         """See Bench."""
         if credential == "rotated":
             self._rotate()
-        return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
+        return registry.build(
+            self.name, self.connection(self.server.url, wrong=credential == "wrong")
+        )
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
-        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret
+        contains another key's secret."""
         means = ProviderServices(
             deployment=LOOPBACK,
             sleep=self._sleep,
@@ -193,7 +217,8 @@ class HuaweiBench:
         )
 
     def policy(self, url: str) -> Mapping[str, str]:
-        """Returns the section `providers.huaweicloud`. Where a pool has several scale groups, it names only ours."""
+        """Returns the section `providers.huaweicloud`. Where a pool has several scale
+        groups, it names only ours."""
         found = {
             "region": REGION,
             "projectId": self.cloud.project,
@@ -223,7 +248,9 @@ class HuaweiBench:
         if self._keys:
             self.key.active = False
         self._keys += 1
-        self.server.ring.add(self._key_id(), f"SKEXAMPLEsecretkeyofthesuitenumber{self._keys:06d}", self._actions)
+        self.server.ring.add(
+            self._key_id(), f"SKEXAMPLEsecretkeyofthesuitenumber{self._keys:06d}", self._actions
+        )
 
     def untrusted(self) -> Provider:
         """See Bench."""
@@ -258,9 +285,12 @@ class HuaweiBench:
         self.server.faults.next(_FAULTS[kind], on=on, times=times)
 
     def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
-        """See Bench. The quota belongs to the project, so it is exhausted for all groups until calm()."""
+        """See Bench. The quota belongs to the project, so it is exhausted for
+        all groups until calm()."""
         if kind is Misfortune.QUOTA:
-            self.cloud.limit = sum(1 for cluster in self.cloud.clusters.values() for _ in cluster.nodes())
+            self.cloud.limit = sum(
+                1 for cluster in self.cloud.clusters.values() for _ in cluster.nodes()
+            )
         else:
             self.group(group).fates += [_FATES[kind]] * times
 

@@ -11,7 +11,14 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import Observation, Provider
-from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    Conflict,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.contract.suite.faults import Troubles
@@ -79,7 +86,9 @@ class MemoryBench:
         instance_type: str = "",
     ) -> str:
         """See Bench."""
-        template = Node(f"template-{name}", {"type": instance_type or "plain"}, {"cpu": 4000, "pods": 110})
+        template = Node(
+            f"template-{name}", {"type": instance_type or "plain"}, {"cpu": 4000, "pods": 110}
+        )
         cloud = self.ours if cluster == "ours" else self.theirs
         return cloud.add_pool(name, size=size, least=least, most=most, template_node=template).id
 
@@ -203,8 +212,11 @@ class _Door:
     def _read(self, verb: str, call: Callable[[], T]) -> T:
         return self._bench.pass_through(verb, "read", call, good=self._good)
 
-    def _written(self, verb: str, call: Callable[[Operation], Outcome], operation: Operation) -> Outcome:
-        """Simulates a cloud that validates first: a call that will be refused is refused as a read."""
+    def _written(
+        self, verb: str, call: Callable[[Operation], Outcome], operation: Operation
+    ) -> Outcome:
+        """Simulates a cloud that validates first: a call that will be
+        refused is refused as a read."""
         of = "write" if _changes(self._cloud, verb, operation) else "read"
         return self._bench.pass_through(verb, of, lambda: call(operation), good=self._good)
 
@@ -213,4 +225,6 @@ def _changes(cloud: InMemoryProvider, verb: str, operation: Operation) -> bool:
     """Tells whether a call would change a size, by trying it on a copy."""
     twin = copy.deepcopy(cloud)
     getattr(twin, verb)(operation)
-    return [pool.target for pool in twin.pools.values()] != [pool.target for pool in cloud.pools.values()]
+    return [pool.target for pool in twin.pools.values()] != [
+        pool.target for pool in cloud.pools.values()
+    ]

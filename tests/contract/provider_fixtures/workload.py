@@ -23,12 +23,15 @@ class NodesPage(msgspec.Struct, frozen=True):
 
 
 class Workload:
-    """Stands in for the cluster's client; implements only the list of Nodes that cloud providers use."""
+    """Stands in for the cluster's client; implements only the list of Nodes
+    that cloud providers use."""
 
     def __init__(self, nodes: Callable[[], tuple[Node, ...]]) -> None:
         self._nodes = nodes
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
+    def list_pages(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> Iterable[NodesPage]:
         """Yields one page with all Nodes."""
         assert (path, query) == ("/api/v1/nodes", None)
         items = [
@@ -42,8 +45,8 @@ class Workload:
 
 
 def ready_node(raw: KubeObject, created: float) -> Node:
-    """Returns a Node as a reconcile pass reads it after its registration (a joining's node object), ready and without
-    startup
+    """Returns a Node as a reconcile pass reads it after its registration (a joining's node object),
+    ready and without startup
     taints. created: epoch seconds."""
     at, meta = format_time(created), raw["metadata"]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}

@@ -1,4 +1,6 @@
-"""The benches of the suite, a new one for each test, and a check of all output of their providers for secrets."""
+"""The benches of the suite, a new one for each test, and a check of all output of
+their providers for secrets.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,21 @@ BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
         "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
     }
 )
-#: : The same vendors in another configuration, only for the modules in VARIED, because vendors make the tests slow.
+#: : The same vendors in another configuration, only for the modules in VARIED, because
+#: vendors make the tests slow.
 VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
     {
         "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
-        "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
-        "cherryservers-late": ("cherryservers", "CherryBench", {"prefix": "", "cap": 3, "delete_lag": 20.0}),
+        "alicloud-undesired": (
+            "alicloud",
+            "AlicloudBench",
+            {"desired": False, "prefix": "alicloud://"},
+        ),
+        "cherryservers-late": (
+            "cherryservers",
+            "CherryBench",
+            {"prefix": "", "cap": 3, "delete_lag": 20.0},
+        ),
         "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
         "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
     }
@@ -57,7 +68,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def yard(request: pytest.FixtureRequest) -> Iterator[OperationDriver]:
     """A bench without groups. At the end, no output may contain a secret."""
     module, made, how = {**BENCHES, **VARIANTS}[request.param]
-    bench: ProviderFixture = getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how)
+    bench: ProviderFixture = getattr(
+        importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made
+    )(**how)
     ear, root = Ear(), logging.getLogger()
     level = root.level
     root.addHandler(ear)

@@ -1,7 +1,8 @@
-"""Corrupts one object of a vendor's answers, chosen by a seed, and checks the observation that results.
+"""Corrupts one object of a vendor's answers, chosen by a seed, and checks the
+observation that results.
 
-The emulator itself is unchanged: only the bytes of its answers change, the same object in the same way in each call of
-an observation, so that a list that is read twice is corrupted twice.
+The emulator itself is unchanged: only the bytes of its answers change, the same object in the same
+way in each call of an observation, so that a list that is read twice is corrupted twice.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests.property.corrupted_objects import HOSTILE, spoil
 
 Lists = Callable[[list[Any]], Iterator[list[Any]]]
-"""[an answer's body] -> the lists in it that hold objects of one kind; the argument itself if the body is an object."""
+"""[an answer's body] -> the lists in it that hold objects of one kind; the argument itself
+if the body is an object."""
 
 MOST = 2**31 - 1  # for a size; Kubernetes and the vendors count in 32 bits
 _LARGEST = 2**63 - 1  # for a resource in a template
 _MORE = 100_000  # bytes that a corrupted object may add to an observation
 
-# JSON that Python's own values cannot be encoded to: infinite numbers, half a surrogate pair, endlessly nested values.
+# JSON that Python's own values cannot be encoded to: infinite numbers, half a surrogate pair,
+# endlessly nested values.
 RAW: tuple[str, ...] = (
     "1e999",
     "-1e999",
@@ -46,12 +49,11 @@ RAW: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object. lists: where answers hold such objects. identity: the keys on the path to its id. sizes: its
-    content
-    decides its group's size or bounds. shared: it may concern several groups. owned: whether the rest of it names its
-    owner; without that, no reader can know which groups it belonged to. left: whether it says, readably, that it does
-    not
-    belong to the victim."""
+    """A kind of object. lists: where answers hold such objects. identity: the keys on the path to
+    its id. sizes: its content decides its group's size or bounds. shared: it may concern several
+    groups. owned: whether the rest of it names its owner; without that, no reader can know which
+    groups it belonged to. left: whether it says, readably, that it does not belong to the
+    victim."""
 
     lists: Lists
     identity: tuple[str, ...]
@@ -63,8 +65,9 @@ class Kind:
 
 @dataclass
 class Spoiler:
-    """An edit of answers (infra/local/vendor/server.py). marks: texts, one of which each object of the victim contains.
-    others: ids of other objects of the kind. made: the corrupted object as it was sent; met: how often."""
+    """An edit of answers (infra/local/vendor/server.py). marks: texts, one of which each object of
+    the victim contains. others: ids of other objects of the kind. made: the corrupted object as it
+    was sent; met: how often."""
 
     kind: Kind
     seed: str
@@ -82,7 +85,11 @@ class Spoiler:
             return body
         draw = random.Random(self.seed)
         for items in self.kind.lists(root):
-            ours = [at for at, each in enumerate(items) if any(mark in json.dumps(each) for mark in self.marks)]
+            ours = [
+                at
+                for at, each in enumerate(items)
+                if any(mark in json.dumps(each) for mark in self.marks)
+            ]
             if ours:
                 self.met += 1
                 raw = self._spoil(items, draw.choice(ours), draw)
@@ -144,8 +151,11 @@ def _undated(group: NodeGroup) -> NodeGroup:
 
 
 def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler) -> list[str]:
-    """Returns the errors of an observation, compared with that of the same emulator without the corrupted object."""
-    before, after = ({each.id: _undated(each) for each in observed.groups} for observed in (good, seen))
+    """Returns the errors of an observation, compared with that of the same emulator
+    without the corrupted object."""
+    before, after = (
+        {each.id: _undated(each) for each in observed.groups} for observed in (good, seen)
+    )
     found = [f"{each.id}: {text}" for each in seen.groups for text in _unsafe(each)]
     if len(after) < len(seen.groups):
         found.append("two groups have one id")
@@ -166,7 +176,8 @@ def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler
 def _named(spoiler: Spoiler, group: NodeGroup) -> bool:
     """Tells whether the object whose id was taken belongs to the group: one names the other."""
     return spoiler.robbed != "null" and (
-        str(spoiler.claimed) in msgspec.json.encode(group).decode() or f'"{group.id}"' in spoiler.robbed
+        str(spoiler.claimed) in msgspec.json.encode(group).decode()
+        or f'"{group.id}"' in spoiler.robbed
     )
 
 
@@ -179,25 +190,34 @@ def _unsafe(group: NodeGroup) -> Iterator[str]:
     for each in group.instances:
         if not (isinstance(each.created, float) and 0.0 <= each.created < 1e12):
             yield f"an instance was created at {each.created!r}"
-    for parts in (group.template.capacity, group.template.allocatable) if group.template is not None else ():
+    for parts in (
+        (group.template.capacity, group.template.allocatable) if group.template is not None else ()
+    ):
         for name, amount in parts.items():
             if type(amount) is not int or not 0 <= amount <= _LARGEST:
                 yield f"the template has {name} {str(amount)[:40]}"
 
 
 def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator[str]:
-    """Finds a group that is not blocked although an object that does not concern sizes has changed its size."""
+    """Finds a group that is not blocked although an object that does not concern
+    sizes has changed its size."""
     if now.target != before.target and not spoiler.kind.left(spoiler.made):
         yield f"target was {before.target} and is {now.target}, without an error"
     if (now.min, now.max) != (before.min, before.max):
-        yield f"bounds were {before.min} to {before.max} and are {now.min} to {now.max}, without an error"
+        yield (
+            f"bounds were {before.min} to {before.max} and are {now.min} to {now.max}, without an "
+            "error"
+        )
 
 
 def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
-    """Returns the groups that a pass would operate on when no pod is pending. Raises what the planner raises."""
+    """Returns the groups that a pass would operate on when no pod is pending. Raises
+    what the planner raises."""
     snapshot = SnapshotBuilder().snapshot("suite", now, seen.groups)
     snapshot = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
-    plan, memory = plan_cluster(snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1)
+    plan, memory = plan_cluster(
+        snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1
+    )
     msgspec.json.encode((plan, memory))
     return [each.spec.group for each in plan.operations]
 
@@ -206,13 +226,16 @@ def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
 
 
 def key(*path: str) -> Lists:
-    """Returns the list under these keys of an answer's object; lists on the path are descended into."""
+    """Returns the list under these keys of an answer's object; lists on the
+    path are descended into."""
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         holders = root
         for name in path[:-1]:
             inside = [each.get(name) for each in holders if isinstance(each, dict)]
-            holders = [part for each in inside for part in (each if isinstance(each, list) else [each])]
+            holders = [
+                part for each in inside for part in (each if isinstance(each, list) else [each])
+            ]
         for each in holders:
             if isinstance(each, dict) and isinstance(each.get(path[-1]), list):
                 yield each[path[-1]]
@@ -251,7 +274,12 @@ def plain(*names: str) -> Lists:
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         body = root[0]
-        if isinstance(body, list) and body and isinstance(body[0], dict) and set(names) <= body[0].keys():
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], dict)
+            and set(names) <= body[0].keys()
+        ):
             yield body
 
     return lists
@@ -263,7 +291,9 @@ def _tagged(server: Any) -> bool:
     return tags in (None, [], "") or (
         isinstance(tags, dict)
         and all(
-            isinstance(tags.get(name, ""), str | int | float) and not isinstance(tags.get(name), bool) for name in TAGS
+            isinstance(tags.get(name, ""), str | int | float)
+            and not isinstance(tags.get(name), bool)
+            for name in TAGS
         )
     )
 
@@ -272,7 +302,10 @@ def _retagged(server: Any) -> bool:
     """Tells whether its tags name another pool, or none."""
     return (
         _tagged(server)
-        and any(not isinstance(server["tags"], dict) or server["tags"].get(name) != mine for name, mine in TAGS.items())
+        and any(
+            not isinstance(server["tags"], dict) or server["tags"].get(name) != mine
+            for name, mine in TAGS.items()
+        )
         if server.get("tags")
         else _tagged(server)
     )

@@ -1,7 +1,7 @@
 """Kubelets that misreport their Nodes: with another machine's id, a new object, or nothing at all.
 
-They do only what a kubelet can do: register the Node again with another providerID. Another name than its own takes a
-bootstrap token, and is tested as well.
+They do only what a kubelet can do: register the Node again with another providerID. Another name
+than its own takes a bootstrap token, and is tested as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from infra.emulators.kube.objects import KubeObject
 
 @dataclass
 class Word:
-    """What one kubelet reports from `at` (epoch seconds) on: its Node's providerID and name; None: the truth."""
+    """What one kubelet reports from `at` (epoch seconds) on: its Node's providerID
+    and name; None: the truth."""
 
     at: float
     provider_id: str | None = None
@@ -40,7 +41,9 @@ class Kubelets:
 
     def say_raw(self, nodes: Sequence[KubeObject]) -> list[KubeObject]:
         """Returns the same as raw objects."""
-        said = [self._said_raw(node) for node in nodes if node["metadata"]["name"] not in self.silent]
+        said = [
+            self._said_raw(node) for node in nodes if node["metadata"]["name"] not in self.silent
+        ]
         return sorted(said, key=lambda node: str(node["metadata"]["name"])) if self.words else said
 
     def _said(self, node: Node) -> Node:

@@ -42,7 +42,8 @@ class OperationDriver:
             pytest.skip(f"{self.bench.name}: {self.bench.lacks[what]}")
 
     def life(self, *methods: str) -> NodeLifeFixture:
-        """Returns the bench as one with these methods; skips the test where the vendor has no such thing."""
+        """Returns the bench as one with these methods; skips the test where the
+        vendor has no such thing."""
         for method in methods:
             if not hasattr(self.bench, method):
                 pytest.skip(f"{self.bench.name}: its bench has no {method}")
@@ -64,14 +65,26 @@ class OperationDriver:
 
     def instances(self, group: str) -> list[Instance]:
         """Returns its running machines with a Node, oldest first."""
-        by_handle = {each.handle: each for each in self.group(group).instances if each.state is InstanceState.RUNNING}
+        by_handle = {
+            each.handle: each
+            for each in self.group(group).instances
+            if each.state is InstanceState.RUNNING
+        }
         return [by_handle[handle] for handle in self.bench.machines(group) if handle in by_handle]
 
     # -- operations
 
-    def growth(self, group: str, to: int, *, start: int | None = None, op: str = "grow-1") -> Operation:
+    def growth(
+        self, group: str, to: int, *, start: int | None = None, op: str = "grow-1"
+    ) -> Operation:
         """Builds a scale-up from the vendor's current target unless told otherwise."""
-        return self._order(op, group, OperationKind.SCALE_UP, self.bench.target(group) if start is None else start, to)
+        return self._order(
+            op,
+            group,
+            OperationKind.SCALE_UP,
+            self.bench.target(group) if start is None else start,
+            to,
+        )
 
     def removal(
         self,
@@ -81,11 +94,13 @@ class OperationDriver:
         op: str = "remove-1",
         start: int | None = None,
     ) -> Operation:
-        """Builds a removal of these machines. An unregistered machine has no node name, because the plan knows none."""
+        """Builds a removal of these machines. An unregistered machine has no node name,
+        because the plan knows none."""
         nodes = {node.provider_id: node.name for node in self.bench.nodes()}
         named = kind is OperationKind.DELETE_NODES
         targets = tuple(
-            RemovalTarget(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
+            RemovalTarget(nodes.get(each.id, each.handle) if named else "", each.id, each.handle)
+            for each in instances
         )
         size = self.bench.target(group) if start is None else start
         return self._order(op, group, kind, size, size - len(targets)).with_spec(targets=targets)
@@ -100,7 +115,9 @@ class OperationDriver:
         node = nodes[instance.id]
         target = RemovalTarget(node.name, instance.id, instance.handle, uid=node.uid)
         size = self.bench.target(group)
-        return self._order(op, group, OperationKind.RESTART_NODE, size, size).with_spec(targets=(target,))
+        return self._order(op, group, OperationKind.RESTART_NODE, size, size).with_spec(
+            targets=(target,)
+        )
 
     def _order(self, op: str, group: str, kind: OperationKind, start: int, end: int) -> Operation:
         now = self.bench.now()
@@ -128,9 +145,9 @@ class OperationDriver:
             return error
 
     def begin(self, operation: Operation) -> tuple[Outcome | ProviderError, Operation]:
-        """Makes the first call that may change something at the vendor; returns the operation as the table stores it
-        then. A
-        provider may at first only announce, for the table, what it will request: an InProgress without a delay."""
+        """Makes the first call that may change something at the vendor; returns the operation as
+        the table stores it then. A provider may at first only announce, for the table, what it
+        will request: an InProgress without a delay."""
         answer = self.ask(lambda provider: provider.scale_up(operation))
         if isinstance(answer, InProgress) and not answer.after:
             operation = _next(operation.with_status(step=answer.step, data=answer.data))
@@ -138,9 +155,9 @@ class OperationDriver:
         return answer, _next(operation)
 
     def run(self, operation: Operation, *, dies: int = 0) -> Outcome:
-        """Runs all steps with the executor, a new provider for each, while virtual time passes. dies: how many times a
-        function
-        ends right after a request to the vendor, and another begins with the previous table."""
+        """Runs all steps with the executor, a new provider for each, while virtual time passes.
+        dies: how many times a function ends right after a request to the vendor, and another begins
+        with the previous table."""
         now = self.bench.now()
         for _ in range(STEPS):
             operation = _next(operation)
@@ -161,8 +178,8 @@ class OperationDriver:
         raise AssertionError(f"not over after {STEPS} steps: {outcome}")
 
     def drive(self, operation: Operation) -> Outcome:
-        """Repeats only the vendor's part of an operation, as messages do, with a new provider each time. For an
-        operation of which the test itself carried out a part."""
+        """Repeats only the vendor's part of an operation, as messages do, with a new provider each
+        time. For an operation of which the test itself carried out a part."""
         verb, said = PROVIDER_METHODS[operation.spec.kind], InProgress(0.0, "")
         for _ in range(STEPS):
             asked = operation.with_status(step=said.step, data=said.data)
@@ -206,7 +223,8 @@ def _dying(times: int) -> Callable[[str], None]:
 
 
 def class_of(answer: Outcome | ProviderError) -> str:
-    """Returns the error class of a failure, raised or returned; `Done` or `Pending` for other outcomes."""
+    """Returns the error class of a failure, raised or returned; `Done` or
+    `Pending` for other outcomes."""
     if isinstance(answer, Failed | ProviderError):
         return answer.error_class
     return "Done" if isinstance(answer, Succeeded) else "Pending"

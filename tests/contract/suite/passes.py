@@ -1,4 +1,6 @@
-"""Runs reconcile passes over one bench: the provider's observation, the planner's plan, and the executor."""
+"""Runs reconcile passes over one bench: the provider's observation, the
+planner's plan, and the executor.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A provider under observation: everything it outputs, in any form that could reach a log, a row or an event, is
-recorded.
+"""A provider under observation: everything it outputs, in any form that could reach a log, a row
+or an event, is recorded.
 
 The suite searches all of it for secrets after every test, so no test has to do that itself.
 """
@@ -19,7 +19,8 @@ from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import NodeRestarter, Observation, Provider
 
 T = TypeVar("T")
-_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})  # most values; none of our objects is below them
+# most values; none of our objects is below them
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class Ear(logging.Handler):
@@ -35,19 +36,27 @@ class Ear(logging.Handler):
         self.texts.append(self.format(record))
 
     def hear(self, value: object) -> None:
-        """Records a value as users and rows would see it: its repr, its text, and as JSON where possible."""
+        """Records a value as users and rows would see it: its repr, its text,
+        and as JSON where possible."""
         self.texts += [repr(value), str(value)]
         if isinstance(value, msgspec.Struct):
             self.texts.append(msgspec.json.encode(value).decode())
 
     def hear_error(self, error: BaseException) -> None:
-        """Records an error's text, repr and attributes, and the whole traceback with all chained errors."""
-        self.texts += [repr(error), str(error), repr(vars(error)), "".join(traceback.format_exception(error))]
+        """Records an error's text, repr and attributes, and the whole traceback
+        with all chained errors."""
+        self.texts += [
+            repr(error),
+            str(error),
+            repr(vars(error)),
+            "".join(traceback.format_exception(error)),
+        ]
         if error.__context__ is not None:
             self.hear_error(error.__context__)
 
     def leaked(self, secrets: Sequence[str]) -> list[str]:
-        """Returns the recorded texts that contain a secret, with only the first letters of the secret."""
+        """Returns the recorded texts that contain a secret, with only the
+        first letters of the secret."""
         return [
             f"{secret[:4]}…: {text[:200].replace(secret, '<SECRET>')}"
             for text in self.texts
@@ -122,7 +131,8 @@ class RecordingProvider:
 
 
 def _parts(whole: object) -> Iterator[object]:
-    """Returns all of our objects that are reachable from a provider: each may end up in a log by its repr."""
+    """Returns all of our objects that are reachable from a provider: each may end
+    up in a log by its repr."""
     seen: set[int] = set()
     todo = [whole]
     while todo:

@@ -1,4 +1,6 @@
-"""State that all providers of a bench share, as all functions of a deployment do: the call budget, in a table."""
+"""State that all providers of a bench share, as all functions of a deployment do: the
+call budget, in a table.
+"""
 
 from __future__ import annotations
 

@@ -9,10 +9,14 @@ import pytest
 from chalicelib.model.node import Node, Taint
 from tests.contract.suite.golden import WRITE, assert_golden
 
-NODE = Node("t", {"b": "2", "a": "1"}, {"cpu": 900}, {"cpu": 1000}, taints=(Taint("k", "NoSchedule", "v"),))
+NODE = Node(
+    "t", {"b": "2", "a": "1"}, {"cpu": 900}, {"cpu": 1000}, taints=(Taint("k", "NoSchedule", "v"),)
+)
 
 
-def test_golden_file_equals_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_golden_file_equals_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "golden" / "t.json"
     with pytest.raises(AssertionError, match="missing"):
         assert_golden(NODE, path)
@@ -33,7 +37,9 @@ def test_golden_file_equals_what_was_written(tmp_path: Path, monkeypatch: pytest
         Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints, unschedulable=True),
     ],
 )
-def test_golden_comparison_detects_any_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Node) -> None:
+def test_golden_comparison_detects_any_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Node
+) -> None:
     path = tmp_path / "t.json"
     monkeypatch.setenv(WRITE, "1")
     assert_golden(NODE, path)

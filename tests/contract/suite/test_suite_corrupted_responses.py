@@ -1,4 +1,5 @@
-"""Whatever one object of a vendor's answer contains, the provider answers, and other groups are as without the object.
+"""Whatever one object of a vendor's answer contains, the provider answers, and other groups
+are as without the object.
 
 Runs twenty seeds for each kind of object; OUTSCALER_CORRUPTED_SEEDS=500 runs 500.
 """
@@ -53,7 +54,9 @@ class SuiteCorruptedFixture:
         kind, name = _TYPES[self.bench.name][_VICTIM], _NAMES[_VICTIM]
         marks = {f'"{name}', self.victim.partition("/")[0]} - {"MachineDeployment"}
         if kind:
-            marks.add(self.bench.zone.kind(kind).id if self.bench.name == "exoscale" else f'"{kind}"')
+            marks.add(
+                self.bench.zone.kind(kind).id if self.bench.name == "exoscale" else f'"{kind}"'
+            )
         return sorted(marks)
 
     def edit(self, spoiler: Any) -> None:
@@ -69,10 +72,14 @@ class SuiteCorruptedFixture:
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def scene(request: pytest.FixtureRequest) -> Iterator[SuiteCorruptedFixture]:
     module, made, how = BENCHES[request.param]
-    with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how) as bench:
+    with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(
+        **how
+    ) as bench:
         ids = [
             bench.add_group(name, size=size, most=most, instance_type=kind)
-            for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)
+            for name, size, most, kind in zip(
+                _NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True
+            )
         ]
         if bench.name == "cherryservers":
             bench.shared_cache.get = lambda key: None  # every observation is also planned
@@ -81,8 +88,11 @@ def scene(request: pytest.FixtureRequest) -> Iterator[SuiteCorruptedFixture]:
 
 
 def _try(scene: SuiteCorruptedFixture, kind: str, seed: int) -> int:
-    """Runs one seed; returns how many answers had the object. Raises AssertionError for errors in the observation."""
-    spoiler = Spoiler(KINDS[scene.bench.name][kind], f"{scene.bench.name} {kind} {seed}", scene.marks)
+    """Runs one seed; returns how many answers had the object. Raises AssertionError for
+    errors in the observation."""
+    spoiler = Spoiler(
+        KINDS[scene.bench.name][kind], f"{scene.bench.name} {kind} {seed}", scene.marks
+    )
     scene.edit(spoiler)
     began, place = time.process_time(), f"{scene.bench.name} {kind}, seed {seed}"
     found, seen = [], None
@@ -95,7 +105,10 @@ def _try(scene: SuiteCorruptedFixture, kind: str, seed: int) -> int:
         scene.edit(unchanged)
     if seen is not None:
         others = set(planned(seen, scene.nodes, scene.bench.now())) - {scene.victim}
-        found = [*problems(scene.good, seen, scene.victim, spoiler), *(f"{each} is changed" for each in others)]
+        found = [
+            *problems(scene.good, seen, scene.victim, spoiler),
+            *(f"{each} is changed" for each in others),
+        ]
     assert not found, f"{place}: {found}"
     assert time.process_time() - began < _LONGEST, place
     return spoiler.met
@@ -109,6 +122,10 @@ def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteCorruptedFix
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 
-def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(scene: SuiteCorruptedFixture) -> None:
+def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(
+    scene: SuiteCorruptedFixture,
+) -> None:
     for kind in KINDS[scene.bench.name]:
-        assert all(_try(scene, kind, seed) for seed in range(_SEEDS)), f"no answer has the {kind} of the group"
+        assert all(_try(scene, kind, seed) for seed in range(_SEEDS)), (
+            f"no answer has the {kind} of the group"
+        )

@@ -1,5 +1,5 @@
-"""Proves that the suite detects defects: each of these clouds has one of the defects that the suite exists for, and
-fails it."""
+"""Proves that the suite detects defects: each of these clouds has one of the defects that the suite
+exists for, and fails it."""
 
 from __future__ import annotations
 
@@ -111,8 +111,14 @@ class _Tells(_Bench):
 
 
 CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], None]]] = {
-    "buys twice": (lambda: _Bench(_BuysAgain), scale_up.test_provider_repeated_scale_up_buys_nothing_more),
-    "buys twice, in turns": (lambda: _Bench(_BuysAgain), scale_up.test_provider_two_interleaved_functions_buy_once),
+    "buys twice": (
+        lambda: _Bench(_BuysAgain),
+        scale_up.test_provider_repeated_scale_up_buys_nothing_more,
+    ),
+    "buys twice, in turns": (
+        lambda: _Bench(_BuysAgain),
+        scale_up.test_provider_two_interleaved_functions_buy_once,
+    ),
     "past the maximum": (
         lambda: _Bench(_KnowsNoMaximum),
         scale_up.test_provider_scale_up_past_the_maximum_is_refused_before_any_write,
@@ -129,12 +135,19 @@ CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], No
         lambda: _Bench(_AsksNoMinimum),
         removals.test_provider_removal_below_the_minimum_is_refused_before_any_write,
     ),
-    "not its own": (lambda: _Bench(_SeesOthers), observations.test_provider_does_not_read_a_group_of_another_cluster),
-    "a call per node": (_CallsPerNode, large.test_provider_reads_two_thousand_machines_without_a_call_for_each),
+    "not its own": (
+        lambda: _Bench(_SeesOthers),
+        observations.test_provider_does_not_read_a_group_of_another_cluster,
+    ),
+    "a call per node": (
+        _CallsPerNode,
+        large.test_provider_reads_two_thousand_machines_without_a_call_for_each,
+    ),
     "repeats": (
         _Repeats,
         partial(
-            failing_calls.test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once, kind=Trouble.HANGS
+            failing_calls.test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once,
+            kind=Trouble.HANGS,
         ),
     ),
     "wrong class": (
@@ -157,5 +170,7 @@ def test_provider_suite_fails_for_each_defective_cloud(case: str) -> None:
 def test_provider_suite_detects_a_secret_in_an_error() -> None:
     ear = Ear()
     with _Tells() as bench:
-        secrets.test_provider_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
+        secrets.test_provider_wrong_credential_is_unauthorized_and_changes_nothing(
+            OperationDriver(bench, ear)
+        )
         assert ear.leaked(bench.secrets())

@@ -1,4 +1,6 @@
-"""Failing calls: the right error class, few attempts, no duplicate change, and a clean state afterwards."""
+"""Failing calls: the right error class, few attempts, no duplicate change, and
+a clean state afterwards.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ CLASSES = {
 }
 TEMPORARY = ("Conflict", "Throttled", "Transient")
 # It is unknown whether the change was made, so it must not be repeated blindly.
-UNSURE = (Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS, Trouble.LOST_ANSWER)
+UNSURE = (
+    Trouble.SERVER_ERROR,
+    Trouble.CUT_OFF,
+    Trouble.WEB_PAGE,
+    Trouble.HANGS,
+    Trouble.LOST_ANSWER,
+)
 TRIES = 4
 READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]  # for a read it equals HANGS
 
@@ -48,7 +56,9 @@ def _expected(yard: OperationDriver, kind: Trouble, on: str) -> str:
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_provider_read_that_always_fails_has_its_class_and_few_attempts(yard: OperationDriver, kind: Trouble) -> None:
+def test_provider_read_that_always_fails_has_its_class_and_few_attempts(
+    yard: OperationDriver, kind: Trouble
+) -> None:
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
     provider, nodes = yard.provider(), yard.bench.nodes()
@@ -65,7 +75,9 @@ def test_provider_read_that_always_fails_has_its_class_and_few_attempts(yard: Op
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_provider_read_that_fails_once_is_complete_or_reports_its_class(yard: OperationDriver, kind: Trouble) -> None:
+def test_provider_read_that_fails_once_is_complete_or_reports_its_class(
+    yard: OperationDriver, kind: Trouble
+) -> None:
     """It must never return incomplete data without an error."""
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
@@ -119,9 +131,13 @@ def test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other(
     assert yard.bench.target(group) == 3
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Trouble if CLASSES[kind] in TEMPORARY], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in Trouble if CLASSES[kind] in TEMPORARY], ids=lambda kind: kind.name
+)
 @pytest.mark.parametrize("on", ["read", "write"])
-def test_executor_completes_operations_despite_temporary_errors(yard: OperationDriver, kind: Trouble, on: str) -> None:
+def test_executor_completes_operations_despite_temporary_errors(
+    yard: OperationDriver, kind: Trouble, on: str
+) -> None:
     expected = _expected(yard, kind, on)
     assert expected in TEMPORARY
     group = yard.bench.add_group("g", size=2)
@@ -140,7 +156,9 @@ def test_executor_completes_operations_despite_temporary_errors(yard: OperationD
 
 
 @pytest.mark.parametrize("kind", [Trouble.FORBIDDEN, Trouble.NOT_FOUND], ids=lambda kind: kind.name)
-def test_executor_ends_an_operation_on_a_permanent_error_without_a_trace(yard: OperationDriver, kind: Trouble) -> None:
+def test_executor_ends_an_operation_on_a_permanent_error_without_a_trace(
+    yard: OperationDriver, kind: Trouble
+) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
@@ -163,7 +181,9 @@ def test_provider_observes_or_reports_the_vendors_retry_delay(yard: OperationDri
     assert raised.value.retry_after >= 7 or yard.bench.slept() - slept >= 7
 
 
-def test_provider_retry_delay_of_one_function_is_observed_by_all_functions(yard: OperationDriver) -> None:
+def test_provider_retry_delay_of_one_function_is_observed_by_all_functions(
+    yard: OperationDriver,
+) -> None:
     yard.needs("pace")
     yard.needs(Trouble.THROTTLED_FOR.value)
     group = yard.bench.add_group("g", size=1)

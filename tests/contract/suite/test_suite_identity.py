@@ -1,7 +1,8 @@
-"""Attacks with false Node identities: whatever machine a Node claims to be, no other machine is removed for it.
+"""Attacks with false Node identities: whatever machine a Node claims to be, no other
+machine is removed for it.
 
-Each attack runs passes of the planner and the executor over the emulated vendor. The attacker is an idle Node; the
-victim has a pod that may not be moved.
+Each attack runs passes of the planner and the executor over the emulated vendor. The attacker is an
+idle Node; the victim has a pod that may not be moved.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tests.contract.suite.passes import Passes
 def _kubelets(yard: OperationDriver) -> Kubelets:
     found = getattr(yard.bench, "kubelets", None)
     if not isinstance(found, Kubelets):
-        pytest.skip(f"{yard.bench.name}: what a Node says of itself does not decide which machine it is")
+        pytest.skip(
+            f"{yard.bench.name}: what a Node says of itself does not decide which machine it is"
+        )
     return found
 
 
@@ -37,11 +40,15 @@ def _steal(yard: OperationDriver, thief: Node, provider_id: str, name: str | Non
     _kubelets(yard).words[thief.name] = Word(yard.bench.now(), provider_id, name)
 
 
-NAMES = pytest.mark.parametrize("name", [None, "000-first", "zzz-last"], ids=["its own name", "first", "last"])
+NAMES = pytest.mark.parametrize(
+    "name", [None, "000-first", "zzz-last"], ids=["its own name", "first", "last"]
+)
 
 
 @NAMES
-def test_two_nodes_with_one_provider_id_are_untouched(yard: OperationDriver, name: str | None) -> None:
+def test_two_nodes_with_one_provider_id_are_untouched(
+    yard: OperationDriver, name: str | None
+) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -61,7 +68,9 @@ def test_two_nodes_with_one_provider_id_are_untouched(yard: OperationDriver, nam
 
 
 @NAMES
-def test_node_without_an_initial_id_cannot_take_another_nodes_id(yard: OperationDriver, name: str | None) -> None:
+def test_node_without_an_initial_id_cannot_take_another_nodes_id(
+    yard: OperationDriver, name: str | None
+) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -78,7 +87,10 @@ def test_node_without_an_initial_id_cannot_take_another_nodes_id(yard: Operation
 
 def test_node_with_the_id_of_a_foreign_machine_costs_no_machine(yard: OperationDriver) -> None:
     _kubelets(yard)
-    ours, theirs = yard.bench.add_group("g", size=3), yard.bench.add_group("t", size=4, cluster="theirs")
+    ours, theirs = (
+        yard.bench.add_group("g", size=3),
+        yard.bench.add_group("t", size=4, cluster="theirs"),
+    )
     victim, thief, honest = _nodes(yard, ours)
     before = yard.bench.machines(ours), yard.bench.machines(theirs)
     passes = Passes(yard, frozenset({victim.name, honest.name}))
@@ -93,8 +105,12 @@ def test_node_with_the_id_of_a_foreign_machine_costs_no_machine(yard: OperationD
     assert (yard.bench.target(ours), yard.bench.target(theirs)) == (3, 4)
 
 
-@pytest.mark.parametrize("change", ["another node has its id", "it has another id", "it was registered anew"])
-def test_node_that_changed_its_identity_before_the_deletion_is_kept(yard: OperationDriver, change: str) -> None:
+@pytest.mark.parametrize(
+    "change", ["another node has its id", "it has another id", "it was registered anew"]
+)
+def test_node_that_changed_its_identity_before_the_deletion_is_kept(
+    yard: OperationDriver, change: str
+) -> None:
     group = yard.bench.add_group("g", size=4)
     idle, other, busy, _ = _nodes(yard, group) if _kubelets(yard) else []
     before, chosen = yard.bench.machines(group), yard.instances(group)[0]
@@ -125,12 +141,16 @@ def test_node_that_vanishes_by_itself_does_not_save_its_machine(yard: OperationD
     gone = yard.bench.machines(group)[0]
     chosen = next(each for each in yard.group(group).instances if each.handle == gone)
     order = yard.removal(group, chosen).with_spec(id="remove-silent-0123456789")
-    assert not isinstance(yard.ask(lambda provider: provider.delete_nodes(order)), Failed | ProviderError)
+    assert not isinstance(
+        yard.ask(lambda provider: provider.delete_nodes(order)), Failed | ProviderError
+    )
     yard.drive(order)
     assert len(yard.finish(group)) == 2
 
 
-def test_machine_whose_node_is_gone_is_deleted_where_most_have_joined(yard: OperationDriver) -> None:
+def test_machine_whose_node_is_gone_is_deleted_where_most_have_joined(
+    yard: OperationDriver,
+) -> None:
     yard.needs("discard")
     group = yard.bench.add_group("g", size=4)
     nodes = _nodes(yard, group) if _kubelets(yard) else []
@@ -150,13 +170,17 @@ def test_contested_machine_counts_in_the_size_of_its_group(yard: OperationDriver
     group = yard.bench.add_group("g", size=3)
     victim, thief, _ = _nodes(yard, group)
     _steal(yard, thief, victim.provider_id, "000-first")
-    found = {each.id: each for each in read_node_groups([yard.provider()], yard.bench.nodes())[0]}[group]
+    found = {each.id: each for each in read_node_groups([yard.provider()], yard.bench.nodes())[0]}[
+        group
+    ]
     assert found.target == 3
     assert len({each.handle for each in found.instances}) == 3
     assert ("000-first", victim.name) in {each.claimants for each in found.instances}
 
 
-def test_delete_instances_is_refused_where_two_nodes_claim_the_machine(yard: OperationDriver) -> None:
+def test_delete_instances_is_refused_where_two_nodes_claim_the_machine(
+    yard: OperationDriver,
+) -> None:
     yard.needs("discard")
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
@@ -164,7 +188,9 @@ def test_delete_instances_is_refused_where_two_nodes_claim_the_machine(yard: Ope
     chosen = yard.instances(group)[0]
     _steal(yard, thief, victim.provider_id)
     answer = yard.ask(
-        lambda provider: provider.delete_nodes(yard.removal(group, chosen, kind=OperationKind.DELETE_INSTANCES))
+        lambda provider: provider.delete_nodes(
+            yard.removal(group, chosen, kind=OperationKind.DELETE_INSTANCES)
+        )
     )
     assert isinstance(answer, Failed | ProviderError)
     assert answer.error_class == "Conflict"

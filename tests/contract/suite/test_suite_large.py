@@ -16,7 +16,9 @@ def test_provider_reads_five_hundred_groups_in_bounded_calls(yard: OperationDriv
     assert len(calls) <= yard.bench.most_calls(500, 0)
 
 
-def test_provider_reads_two_thousand_machines_without_a_call_for_each(yard: OperationDriver) -> None:
+def test_provider_reads_two_thousand_machines_without_a_call_for_each(
+    yard: OperationDriver,
+) -> None:
     groups = [yard.bench.add_group(f"g{number}", size=100, most=200) for number in range(20)]
     provider, nodes = yard.provider(), yard.bench.nodes()
     assert len(nodes) == 2000
@@ -25,7 +27,9 @@ def test_provider_reads_two_thousand_machines_without_a_call_for_each(yard: Oper
     calls = yard.bench.calls()
     assert [group.target for group in seen.groups] == [100] * len(groups)
     assert sum(len(group.instances) for group in seen.groups) == 2000
-    assert {each.id for group in seen.groups for each in group.instances} == {node.provider_id for node in nodes}
+    assert {each.id for group in seen.groups for each in group.instances} == {
+        node.provider_id for node in nodes
+    }
     promised = yard.bench.most_calls(20, 2000)
     assert len(calls) <= promised
     assert promised < 2000 / 10

@@ -1,6 +1,8 @@
-"""Tests of what happens to running machines: taken back by the vendor, outdated, changed by the vendor, restarted.
+"""Tests of what happens to running machines: taken back by the vendor, outdated, changed
+by the vendor, restarted.
 
-A bench joins by the methods of NodeLifeFixture; the tests of a method that it does not have are skipped for it.
+A bench joins by the methods of NodeLifeFixture; the tests of a method that it does not
+have are skipped for it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def _ask_twice(yard: OperationDriver, order: Operation) -> Outcome | ProviderErr
     return first
 
 
-def test_provider_states_nothing_of_machines_to_which_nothing_happens(yard: OperationDriver) -> None:
+def test_provider_states_nothing_of_machines_to_which_nothing_happens(
+    yard: OperationDriver,
+) -> None:
     group = yard.group(yard.bench.add_group("g", size=2))
     assert (group.spot, group.busy, group.replaces_interrupted) == (False, "", False)
     assert len(group.instances) == 2
@@ -65,9 +69,14 @@ def test_provider_names_the_machine_that_its_vendor_takes_back(yard: OperationDr
     assert not bench.writes()
 
 
-def test_provider_does_not_name_another_clusters_machine_that_is_taken_back(yard: OperationDriver) -> None:
+def test_provider_does_not_name_another_clusters_machine_that_is_taken_back(
+    yard: OperationDriver,
+) -> None:
     bench = yard.life("add_spot_group", "interrupt")
-    ours, theirs = bench.add_spot_group("ours", size=2), bench.add_spot_group("theirs", size=2, cluster="theirs")
+    ours, theirs = (
+        bench.add_spot_group("ours", size=2),
+        bench.add_spot_group("theirs", size=2, cluster="theirs"),
+    )
     bench.interrupt(bench.machines(theirs)[0])
     (group,) = yard.observe().groups
     assert group.id == ours
@@ -75,7 +84,9 @@ def test_provider_does_not_name_another_clusters_machine_that_is_taken_back(yard
     assert not _leaving(group)
 
 
-def test_provider_reports_no_machine_after_the_vendor_has_taken_it_back(yard: OperationDriver) -> None:
+def test_provider_reports_no_machine_after_the_vendor_has_taken_it_back(
+    yard: OperationDriver,
+) -> None:
     bench = yard.life("add_spot_group", "interrupt")
     group = bench.add_spot_group("spot", size=2)
     machine = bench.machines(group)[0]
@@ -99,14 +110,20 @@ def test_provider_counts_a_machine_that_was_taken_back_as_removed(yard: Operatio
     bench = yard.life("add_spot_group", "interrupt")
     group = bench.add_spot_group("spot", size=3)
     victim = yard.instances(group)[1]
-    order, others = _interrupted(yard, group, victim), {each.handle for each in yard.instances(group)} - {victim.handle}
+    order, others = (
+        _interrupted(yard, group, victim),
+        {each.handle for each in yard.instances(group)} - {victim.handle},
+    )
     bench.settle(bench.interrupt(victim.handle) - bench.now() + 60.0)
     assert isinstance(yard.drive(order), Succeeded)
     assert others <= set(yard.finish(group))
 
 
-def test_provider_removal_at_the_minimum_ends_although_the_machine_leaves(yard: OperationDriver) -> None:
-    """It may be refused, as the machine goes anyway; it must not wait for something that never comes."""
+def test_provider_removal_at_the_minimum_ends_although_the_machine_leaves(
+    yard: OperationDriver,
+) -> None:
+    """It may be refused, as the machine goes anyway; it must not wait for
+    something that never comes."""
     bench = yard.life("add_spot_group", "interrupt")
     group = bench.add_spot_group("spot", size=2, least=2)
     victim = yard.instances(group)[0]
@@ -118,7 +135,9 @@ def test_provider_removal_at_the_minimum_ends_although_the_machine_leaves(yard: 
 # -- outdated
 
 
-def test_provider_names_the_machines_that_their_group_would_create_otherwise(yard: OperationDriver) -> None:
+def test_provider_names_the_machines_that_their_group_would_create_otherwise(
+    yard: OperationDriver,
+) -> None:
     bench = yard.life("redefine")
     group, other = bench.add_group("g", size=2), bench.add_group("other", size=1)
     old = bench.machines(group)
@@ -150,7 +169,11 @@ def test_provider_says_so_while_the_vendor_changes_a_group(yard: OperationDriver
 
 def test_provider_restarts_if_and_only_if_its_groups_say_so(yard: OperationDriver) -> None:
     group = yard.group(yard.bench.add_group("g", size=1))
-    assert group.restarts == isinstance(yard.bench.provider(), NodeRestarter) == hasattr(yard.bench, "reboots")
+    assert (
+        group.restarts
+        == isinstance(yard.bench.provider(), NodeRestarter)
+        == hasattr(yard.bench, "reboots")
+    )
 
 
 def test_provider_restarts_exactly_the_named_machine(yard: OperationDriver) -> None:
@@ -165,7 +188,8 @@ def test_provider_restarts_exactly_the_named_machine(yard: OperationDriver) -> N
 
 
 def test_provider_repeated_restart_restarts_once(yard: OperationDriver) -> None:
-    """Each call is made twice with the same data, as by a function that ends before it records the first answer."""
+    """Each call is made twice with the same data, as by a function that ends before it
+    records the first answer."""
     bench = yard.life("reboots")
     group = bench.add_group("g", size=2)
     victim = yard.instances(group)[0]
@@ -202,7 +226,9 @@ def test_provider_does_not_restart_a_machine_of_another_group(yard: OperationDri
     assert class_of(yard.ask(lambda provider: provider.restart(order))) not in {"Done", "Pending"}
     handle = bench.machines(theirs)[0]
     (target,) = order.spec.targets
-    foreign = order.with_spec(targets=(msgspec.structs.replace(target, instance=handle, handle=handle),))
+    foreign = order.with_spec(
+        targets=(msgspec.structs.replace(target, instance=handle, handle=handle),)
+    )
     answer = yard.ask(lambda provider: provider.restart(foreign))
     assert isinstance(answer, Failed | ProviderError)
     assert not bench.writes()
@@ -210,7 +236,9 @@ def test_provider_does_not_restart_a_machine_of_another_group(yard: OperationDri
     assert bench.reboots(bench.machines(other)[0]) == bench.reboots(handle) == 0
 
 
-def test_provider_does_not_restart_a_machine_that_is_another_node_now(yard: OperationDriver) -> None:
+def test_provider_does_not_restart_a_machine_that_is_another_node_now(
+    yard: OperationDriver,
+) -> None:
     bench = yard.life("reboots")
     group = bench.add_group("g", size=2)
     order = yard.restart(group, yard.instances(group)[0])

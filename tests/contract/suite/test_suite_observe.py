@@ -1,5 +1,5 @@
-"""Tests of what a reconcile pass reads: all groups of this cluster and no others, complete, with the errors of their
-machines."""
+"""Tests of what a reconcile pass reads: all groups of this cluster and no others, complete, with
+the errors of their machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.contract.suite.provider_fixture import Misfortune
 
 
 def test_provider_without_groups_reports_no_error(yard: OperationDriver) -> None:
-    """Applies where groups are discovered. A provider that needs configured names reports that it has none."""
+    """Applies where groups are discovered. A provider that needs configured names
+    reports that it has none."""
     if "discovery" in yard.bench.lacks:
         with pytest.raises(BadInput, match=f"providers.{yard.bench.name}"):
             yard.provider()
@@ -76,7 +77,9 @@ def test_provider_counts_a_requested_machine_before_it_has_a_node(yard: Operatio
     seen = yard.group(group)
     assert seen.target == 3
     joined = {node.provider_id for node in yard.bench.nodes()}
-    assert all(each.state is InstanceState.CREATING for each in seen.instances if each.id not in joined)
+    assert all(
+        each.state is InstanceState.CREATING for each in seen.instances if each.id not in joined
+    )
     yard.bench.settle()
     assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 3
 
@@ -103,7 +106,8 @@ def test_provider_reports_a_machine_in_deletion_as_leaving_or_gone(yard: Operati
 def test_provider_reports_a_failed_machine_with_its_class_within_one_pass(
     yard: OperationDriver, kind: Misfortune, cls: str
 ) -> None:
-    """Within one pass after the vendor knows it, either the operation has failed with the class, or the machine has."""
+    """Within one pass after the vendor knows it, either the operation has failed with the
+    class, or the machine has."""
     yard.needs(kind.value)
     group = yard.bench.add_group("g", size=1)
     yard.bench.misfortune(group, kind, times=30)

@@ -1,5 +1,5 @@
-"""Scale-ups and removals in random order, with failing calls and dying functions: at the end the requested state is
-reached."""
+"""Scale-ups and removals in random order, with failing calls and dying functions: at the end the
+requested state is reached."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class _SuiteRandomWalk:
 
     def __init__(self, yard: OperationDriver, seed: int) -> None:
         self.yard, self.random = yard, random.Random(seed)
-        self.group, self.beside = yard.bench.add_group("g", size=2, most=MOST), yard.bench.add_group("h", size=2)
+        self.group, self.beside = (
+            yard.bench.add_group("g", size=2, most=MOST),
+            yard.bench.add_group("h", size=2),
+        )
         self.alive, self.others = yard.bench.machines(self.group), yard.bench.machines(self.beside)
 
     def step(self, number: int) -> None:
@@ -53,7 +56,11 @@ class _SuiteRandomWalk:
     def _disturb(self) -> None:
         kinds = [kind for kind in KINDS if kind.value not in self.yard.bench.lacks]
         self.planned = [
-            (self.random.choice(kinds), self.random.choice(("read", "write", "any")), self.random.randint(1, 2))
+            (
+                self.random.choice(kinds),
+                self.random.choice(("read", "write", "any")),
+                self.random.randint(1, 2),
+            )
             for _ in range(self.random.randint(0, 2))
         ]
         self.deaths = self.random.choice((0, 0, 1, 2))
@@ -82,7 +89,9 @@ class _SuiteRandomWalk:
 
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(examples(2, 3)))
-def test_provider_random_faults_still_end_in_the_requested_state(yard: OperationDriver, seed: int) -> None:
+def test_provider_random_faults_still_end_in_the_requested_state(
+    yard: OperationDriver, seed: int
+) -> None:
     walk = _SuiteRandomWalk(yard, seed)
     for number in range(STEPS):
         walk.step(number)

@@ -19,7 +19,9 @@ from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)
-def test_provider_removes_exactly_the_named_machines(yard: OperationDriver, which: tuple[int, ...]) -> None:
+def test_provider_removes_exactly_the_named_machines(
+    yard: OperationDriver, which: tuple[int, ...]
+) -> None:
     if len(which) == 5:
         yard.needs("zero")
     group = yard.bench.add_group("g", size=5)
@@ -37,7 +39,11 @@ def test_provider_repeated_removal_removes_no_other_machine(yard: OperationDrive
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[2])
     for _ in range(3):
-        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in ("Done", "Pending", "Conflict")
+        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in (
+            "Done",
+            "Pending",
+            "Conflict",
+        )
     assert isinstance(yard.drive(order), Succeeded)
     yard.bench.settle()
     assert isinstance(yard.drive(order), Succeeded)
@@ -60,7 +66,9 @@ def test_provider_machine_already_gone_counts_as_removed(yard: OperationDriver) 
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[2:])
 
 
-def test_provider_removal_of_another_groups_machine_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_removal_of_another_groups_machine_is_refused_before_any_write(
+    yard: OperationDriver,
+) -> None:
     ours, other = yard.bench.add_group("one", size=3), yard.bench.add_group("two", size=3)
     victims = [yard.instances(ours)[0], yard.instances(other)[0]]
     before = yard.bench.machines(ours), yard.bench.machines(other)
@@ -74,7 +82,9 @@ def test_provider_removal_of_another_groups_machine_is_refused_before_any_write(
     assert (yard.bench.target(ours), yard.bench.target(other)) == (3, 3)
 
 
-def test_provider_removal_below_the_minimum_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_removal_below_the_minimum_is_refused_before_any_write(
+    yard: OperationDriver,
+) -> None:
     yard.needs("min")
     group = yard.bench.add_group("g", size=3, least=2)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -111,7 +121,8 @@ def test_provider_two_concurrent_functions_remove_a_machine_once(yard: Operation
 
 
 def test_provider_concurrent_removals_remove_one_machine_each(yard: OperationDriver) -> None:
-    """Nodes of one group are drained concurrently: two operations, both planned from the same size."""
+    """Nodes of one group are drained concurrently: two operations, both
+    planned from the same size."""
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     orders = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2)]
@@ -124,13 +135,19 @@ def test_provider_concurrent_removals_remove_one_machine_each(yard: OperationDri
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_provider_removal_with_a_lost_answer_removes_no_other_machine(yard: OperationDriver, lost: int) -> None:
+def test_provider_removal_with_a_lost_answer_removes_no_other_machine(
+    yard: OperationDriver, lost: int
+) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[3])
     yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
     for _ in range(lost):
-        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in ("Transient", "Done", "Pending")
+        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in (
+            "Transient",
+            "Done",
+            "Pending",
+        )
     yard.bench.calm()
     assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]
@@ -138,7 +155,9 @@ def test_provider_removal_with_a_lost_answer_removes_no_other_machine(yard: Oper
 
 
 @pytest.mark.parametrize("dies", [1, 3])
-def test_provider_removal_by_a_dying_function_removes_no_other_machine(yard: OperationDriver, dies: int) -> None:
+def test_provider_removal_by_a_dying_function_removes_no_other_machine(
+    yard: OperationDriver, dies: int
+) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     assert isinstance(yard.run(yard.removal(group, found[0]), dies=dies), Succeeded)
@@ -169,7 +188,8 @@ def test_provider_deletes_an_unregistered_machine(yard: OperationDriver) -> None
         assert yard.bench.target(group) >= 2
         return
     assert isinstance(
-        yard.run(yard.removal(group, *dead, kind=OperationKind.DELETE_INSTANCES, op="discard-1")), Succeeded
+        yard.run(yard.removal(group, *dead, kind=OperationKind.DELETE_INSTANCES, op="discard-1")),
+        Succeeded,
     )
     assert yard.finish(group) == before
     assert yard.bench.target(group) == 2
@@ -209,14 +229,20 @@ def test_provider_accepted_removal_cannot_be_rolled_back(yard: OperationDriver) 
     assert yard.finish(group) == [before[0], before[2]]
 
 
-def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(yard: OperationDriver) -> None:
+def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[0]
     order = yard.removal(group, victim)
     yard.ask(lambda provider: provider.delete_nodes(order))
     yard.bench.settle(3.0)
     again = yard.removal(group, victim, op="remove-2", start=3)
-    assert class_of(yard.ask(lambda provider: provider.delete_nodes(again))) in ("Done", "Pending", "Conflict")
+    assert class_of(yard.ask(lambda provider: provider.delete_nodes(again))) in (
+        "Done",
+        "Pending",
+        "Conflict",
+    )
     assert isinstance(yard.drive(order), Succeeded)
     assert isinstance(yard.drive(again), Succeeded)
     assert len(yard.finish(group)) == 2
@@ -228,7 +254,8 @@ def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(yard: O
 
 
 def _shares(yard: OperationDriver) -> OneChangeAtATime:
-    """Returns a new provider; skips the test where the vendor takes several changes of a group at a time."""
+    """Returns a new provider; skips the test where the vendor takes several
+    changes of a group at a time."""
     provider = yard.bench.provider(credential="good")
     if not isinstance(provider, OneChangeAtATime):
         pytest.skip(f"{yard.bench.name}: removals do not wait for each other")
@@ -241,7 +268,9 @@ def _next_call(order: Operation, outcome: Outcome) -> Operation:
     return order.with_status(step=outcome.step, data=outcome.data)
 
 
-def test_provider_ready_removals_leave_in_one_request_and_end_by_themselves(yard: OperationDriver) -> None:
+def test_provider_ready_removals_leave_in_one_request_and_end_by_themselves(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
     first, *others = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2, 3)]
@@ -256,26 +285,40 @@ def test_provider_ready_removals_leave_in_one_request_and_end_by_themselves(yard
     assert yard.bench.target(group) == 2
 
 
-def test_provider_removal_that_would_be_refused_is_left_out_of_a_shared_request(yard: OperationDriver) -> None:
+def test_provider_removal_that_would_be_refused_is_left_out_of_a_shared_request(
+    yard: OperationDriver,
+) -> None:
     yard.needs("min")
-    group, foreign = yard.bench.add_group("g", size=6, least=3), yard.bench.add_group("other", size=2)
+    group, foreign = (
+        yard.bench.add_group("g", size=6, least=3),
+        yard.bench.add_group("other", size=2),
+    )
     before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
     first, second, changed, third, too_many = [
         yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 1, 2, 3, 4)
     ]
-    targets = tuple(msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets)
+    targets = tuple(
+        msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets
+    )
     changed = changed.with_spec(targets=targets)
     elsewhere = yard.removal(group, yard.instances(foreign)[0], op="remove-foreign")
     again = second.with_spec(id="remove-again-0123456789abcdef")
-    _, joined = provider.delete_together(first, [elsewhere, second, again, changed, third, too_many])
+    _, joined = provider.delete_together(
+        first, [elsewhere, second, again, changed, third, too_many]
+    )
     assert sorted(joined) == sorted([second.spec.id, third.spec.id])
     assert yard.finish(group) == [before[2], before[4], before[5]]
     assert (yard.bench.target(group), len(yard.bench.machines(foreign))) == (3, 2)
 
 
-def test_provider_others_are_not_read_while_the_vendor_takes_no_change(yard: OperationDriver) -> None:
+def test_provider_others_are_not_read_while_the_vendor_takes_no_change(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=4)
-    first, second = (yard.removal(group, victim, op=f"remove-{victim.handle}") for victim in yard.instances(group)[:2])
+    first, second = (
+        yard.removal(group, victim, op=f"remove-{victim.handle}")
+        for victim in yard.instances(group)[:2]
+    )
     _shares(yard).delete_together(first, [])
 
     read: list[str] = []
@@ -291,11 +334,14 @@ def test_provider_others_are_not_read_while_the_vendor_takes_no_change(yard: Ope
     assert not read
 
 
-def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(yard: OperationDriver) -> None:
+def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
     first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (1, 3))
-    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=3)  # every attempt of a client that repeats it
+    # every attempt of a client that repeats it
+    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=3)
     with pytest.raises(Transient):
         provider.delete_together(first, [other])
     yard.bench.calm()
@@ -305,7 +351,9 @@ def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(ya
     assert yard.bench.target(group) == 3
 
 
-def test_provider_refusal_of_a_shared_request_concerns_no_single_removal(yard: OperationDriver) -> None:
+def test_provider_refusal_of_a_shared_request_concerns_no_single_removal(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
     first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 1))

@@ -1,4 +1,6 @@
-"""Tests of scale-up: afterwards exactly the requested machines exist, however often they are requested."""
+"""Tests of scale-up: afterwards exactly the requested machines exist, however
+often they are requested.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
-@pytest.mark.parametrize(("size", "to"), [(0, 1), (0, 3), (2, 10)], ids=["first", "from zero", "to the maximum"])
-def test_provider_group_grows_to_the_requested_size(yard: OperationDriver, size: int, to: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "to"), [(0, 1), (0, 3), (2, 10)], ids=["first", "from zero", "to the maximum"]
+)
+def test_provider_group_grows_to_the_requested_size(
+    yard: OperationDriver, size: int, to: int
+) -> None:
     group = yard.bench.add_group("g", size=size, most=10)
     assert isinstance(yard.run(yard.growth(group, to)), Succeeded)
     assert yard.bench.target(group) == to
@@ -23,7 +29,9 @@ def test_provider_group_grows_to_the_requested_size(yard: OperationDriver, size:
     assert len(yard.bench.nodes()) == to
 
 
-def test_provider_scale_up_past_the_maximum_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_scale_up_past_the_maximum_is_refused_before_any_write(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=2, most=3)
     order = yard.growth(group, 4)
     yard.bench.calls()
@@ -49,7 +57,10 @@ def test_provider_unknown_group_is_refused(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group.replace("g", "x") if group == "g" else group[:-1] + "x", 2, start=1)
     yard.bench.calls()
-    assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in ("NotFound", "InvalidRequest")
+    assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in (
+        "NotFound",
+        "InvalidRequest",
+    )
     assert not yard.bench.writes()
 
 
@@ -57,7 +68,11 @@ def test_provider_repeated_scale_up_buys_nothing_more(yard: OperationDriver) -> 
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     for _ in range(3):
-        assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in ("Done", "Pending", "Conflict")
+        assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in (
+            "Done",
+            "Pending",
+            "Conflict",
+        )
     assert isinstance(yard.run(order), Succeeded)
     assert len(yard.finish(group)) == 4
     assert isinstance(yard.run(order), Succeeded)
@@ -82,7 +97,8 @@ def test_provider_two_concurrent_functions_buy_once(yard: OperationDriver) -> No
 
 
 def test_provider_two_interleaved_functions_buy_once(yard: OperationDriver) -> None:
-    """The second function begins once the first has its answer, and the first continues with its old data."""
+    """The second function begins once the first has its answer, and the first
+    continues with its old data."""
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     first, second = yard.provider(), yard.provider()
@@ -98,7 +114,12 @@ def test_provider_lost_answer_never_buys_twice(yard: OperationDriver, lost: int)
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
-    expected = {"Transient", "Done", "Pending", *filter(None, [yard.bench.differs.get(f"{Trouble.LOST_ANSWER} again")])}
+    expected = {
+        "Transient",
+        "Done",
+        "Pending",
+        *filter(None, [yard.bench.differs.get(f"{Trouble.LOST_ANSWER} again")]),
+    }
     assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in expected
     yard.bench.calm()
     assert isinstance(yard.run(order), Succeeded)
@@ -106,7 +127,9 @@ def test_provider_lost_answer_never_buys_twice(yard: OperationDriver, lost: int)
 
 
 @pytest.mark.parametrize("dies", [1, 2])
-def test_provider_function_dying_after_the_call_never_buys_twice(yard: OperationDriver, dies: int) -> None:
+def test_provider_function_dying_after_the_call_never_buys_twice(
+    yard: OperationDriver, dies: int
+) -> None:
     group = yard.bench.add_group("g", size=2)
     assert isinstance(yard.run(yard.growth(group, 5), dies=dies), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (5, 5)
@@ -155,7 +178,9 @@ def test_provider_knows_whether_the_vendor_has_received_a_scale_up(yard: Operati
     assert yard.provider().has_requested(_next_attempt(asked))
 
 
-def test_provider_scale_up_that_was_only_announced_counts_as_not_received(yard: OperationDriver) -> None:
+def test_provider_scale_up_that_was_only_announced_counts_as_not_received(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 3)
     answer = yard.ask(lambda provider: provider.scale_up(order))

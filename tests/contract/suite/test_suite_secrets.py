@@ -1,6 +1,7 @@
 """Credentials: refused ones are reported, new ones are read, and none is ever shown.
 
-conftest.py searches the output of every test of the suite for secrets; these tests provoke the riskiest situations.
+conftest.py searches the output of every test of the suite for secrets; these tests provoke
+the riskiest situations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def test_secret_check_of_the_suite_detects_a_secret(yard: OperationDriver) -> No
     assert secrets[0] not in leaked[0]
 
 
-def test_provider_wrong_credential_is_unauthorized_and_changes_nothing(yard: OperationDriver) -> None:
+def test_provider_wrong_credential_is_unauthorized_and_changes_nothing(
+    yard: OperationDriver,
+) -> None:
     group = yard.bench.add_group("g", size=2)
     order, victim = yard.growth(group, 3), yard.instances(group)[0]
     removal = yard.removal(group, victim)
@@ -32,7 +35,10 @@ def test_provider_wrong_credential_is_unauthorized_and_changes_nothing(yard: Ope
         yard.provider("wrong").observe(yard.bench.nodes())
     assert len(yard.bench.calls()) <= 4
     wrong = [yard.provider("wrong") for _ in range(2)]
-    answers = [yard.ask(lambda _: wrong[0].scale_up(order)), yard.ask(lambda _: wrong[1].delete_nodes(removal))]
+    answers = [
+        yard.ask(lambda _: wrong[0].scale_up(order)),
+        yard.ask(lambda _: wrong[1].delete_nodes(removal)),
+    ]
     assert [class_of(answer) for answer in answers] == ["Unauthorized"] * 2
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 

@@ -1,7 +1,9 @@
-"""Tests of the rule by which a size is changed: read; done if it is that size; a conflict at another; refused; written.
+"""Tests of the rule by which a size is changed: read; done if it is that size; a conflict at
+another; refused; written.
 
-Each row is one call against a group of `size` running machines. A row that is not a change of the group must send no
-write, whatever the vendor is: that is what makes the call safe to repeat after a crash or a lost answer.
+Each row is one call against a group of `size` running machines. A row that is not a change of the
+group must send no write, whatever the vendor is: that is what makes the call safe to repeat after
+a crash or a lost answer.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def _answers(yard: OperationDriver, row: str, answers: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("row", SCALE_UPS_WITHOUT_WRITE)
-def test_provider_scale_up_that_changes_nothing_sends_no_write(yard: OperationDriver, row: str) -> None:
+def test_provider_scale_up_that_changes_nothing_sends_no_write(
+    yard: OperationDriver, row: str
+) -> None:
     size, from_size, to_size, possible = SCALE_UPS_WITHOUT_WRITE[row]
     answers = _answers(yard, row, possible)
     group = yard.bench.add_group("g", size=size, most=6)
@@ -65,7 +69,9 @@ def test_provider_scale_up_that_changes_nothing_sends_no_write(yard: OperationDr
 
 
 @pytest.mark.parametrize("row", DECREASES_WITHOUT_WRITE)
-def test_provider_decrease_that_removes_or_changes_nothing_sends_no_write(yard: OperationDriver, row: str) -> None:
+def test_provider_decrease_that_removes_or_changes_nothing_sends_no_write(
+    yard: OperationDriver, row: str
+) -> None:
     size, from_size, to_size, possible = DECREASES_WITHOUT_WRITE[row]
     answers = _answers(yard, row, possible)
     group = yard.bench.add_group("g", size=size, most=6)
@@ -98,11 +104,15 @@ def test_provider_discarded_placeholders_lower_the_size_once(
     yard.bench.misfortune(group, Misfortune.OUT_OF_STOCK, times=50)
     yard.run(yard.growth(group, 5))
     yard.bench.settle(120.0)
-    missing = [instance for instance in yard.group(group).instances if "placeholder-" in instance.handle]
+    missing = [
+        instance for instance in yard.group(group).instances if "placeholder-" in instance.handle
+    ]
     if not missing:
         pytest.skip("this vendor lists its failed machines, or leaves no size or no reason")
     assert (yard.bench.target(group), len(missing)) == (5, 3)
-    order = yard.removal(group, *missing[:discarded], kind=OperationKind.DELETE_INSTANCES, op="discard-1")
+    order = yard.removal(
+        group, *missing[:discarded], kind=OperationKind.DELETE_INSTANCES, op="discard-1"
+    )
     order = order.with_spec(from_size=from_size, to_size=from_size - discarded)
     for _ in range(2):
         assert class_of(yard.run(order)) in answers

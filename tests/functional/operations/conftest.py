@@ -1,4 +1,6 @@
-"""A table in memory and a harness for each test of the act function; a few use moto's table instead."""
+"""A table in memory and a harness for each test of the act function; a few
+use moto's table instead.
+"""
 
 from __future__ import annotations
 

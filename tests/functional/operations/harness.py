@@ -1,5 +1,6 @@
-"""Test harness for the act function: the real store on emulated DynamoDB, the real client on the simulated API server,
-an in-memory provider, and a queue that delivers by due time and redelivers when the function died.
+"""Test harness for the act function: the real store on emulated DynamoDB, the real client on
+the simulated API server, an in-memory provider, and a queue that delivers by due time and
+redelivers when the function died.
 
 Nothing waits in real time: the clock jumps to the next due message.
 """
@@ -56,9 +57,10 @@ class HarnessCrash(BaseException):
 
 
 class OperationHarness:
-    """sent: queued messages by due time; watches: those that look after an executor (operations/claims.py).
-    invocations: seconds of each, watches aside. at_checkpoint: an additional action at a checkpoint. new_store: creates
-    another store on the same table, with faults for example."""
+    """sent: queued messages by due time; watches: those that look after an executor
+    (operations/claims.py). invocations: seconds of each, watches aside. at_checkpoint: an
+    additional action at a checkpoint. new_store: creates another store on the same table, with
+    faults for example."""
 
     def __init__(self, new_store: Callable[..., Store]) -> None:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
@@ -136,20 +138,30 @@ class OperationHarness:
         """Sets the policy in force."""
         current = self.store.policies.current(self.name)
         self.store.policies.put(
-            self.name, POLICY.format(name=self.name, mode=mode), mode, current.version if current else None
+            self.name,
+            POLICY.format(name=self.name, mode=mode),
+            mode,
+            current.version if current else None,
         )
 
     def group(self, size: int, *, least: int = 0) -> None:
         """Group `g`: g-1 … g-<size>, all of them registered nodes."""
         pool = self.provider.add_pool("g", size=size, least=least)
         for name, machine in pool.machines.items():
-            self.kube.create("nodes", {"metadata": {"name": name}, "spec": {"providerID": machine.id}})
+            self.kube.create(
+                "nodes", {"metadata": {"name": name}, "spec": {"providerID": machine.id}}
+            )
 
-    def pod(self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any) -> None:
-        """A running pod of ReplicaSet `rs` in `default`; owner: changed fields of that owner reference."""
+    def pod(
+        self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
+        """A running pod of ReplicaSet `rs` in `default`; owner: changed fields
+        of that owner reference."""
         if self.kube.peek("replicasets", "rs", "default", "apps") is None:
             self.kube.create(
-                "replicasets", {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"replicas": 9}}, "apps"
+                "replicasets",
+                {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"replicas": 9}},
+                "apps",
             )
         mine = {
             "apiVersion": "apps/v1",
@@ -162,7 +174,12 @@ class OperationHarness:
         self.kube.create(
             "pods",
             {
-                "metadata": {"name": name, "namespace": "default", "ownerReferences": [mine], "labels": {"app": name}},
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "ownerReferences": [mine],
+                    "labels": {"app": name},
+                },
                 "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **spec}
                 if node
                 else {"containers": [{"name": "c", "image": "i"}], **spec},
@@ -230,9 +247,14 @@ class OperationHarness:
         self.deliver_later(operation.spec.id)
         return operation
 
-    def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
+    def remove(
+        self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any
+    ) -> Operation:
         """Saves a planned removal of these nodes."""
-        targets = tuple(RemovalTarget(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
+        targets = tuple(
+            RemovalTarget(node, f"memory://{node}", node, (evict or {}).get(node, ()))
+            for node in nodes
+        )
         return self.planned(OperationKind.DELETE_NODES, targets=targets, **values)
 
     def memory(self) -> Memory:
@@ -265,8 +287,11 @@ class OperationHarness:
         heapq.heappush(self.sent, (self.clock() + delay, -1, "act_clusterapi", body))
 
     def deliver(self) -> None:
-        """Delivers the next message when it is due. If the function dies, the message is delivered again."""
-        queued = min((self.sent, self.watches), key=lambda messages: messages[0] if messages else (math.inf,))
+        """Delivers the next message when it is due. If the function dies, the
+        message is delivered again."""
+        queued = min(
+            (self.sent, self.watches), key=lambda messages: messages[0] if messages else (math.inf,)
+        )
         due, order, queue, body = heapq.heappop(queued)
         self.clock.advance(max(0.0, due - self.clock()))
         self._kubelets()
@@ -302,4 +327,8 @@ class OperationHarness:
     def untouched(self, node: str) -> bool:
         """Whether the node exists without taint or cordon."""
         found = self.kube.peek("nodes", node)
-        return found is not None and not found["spec"].get("taints") and not found["spec"].get("unschedulable")
+        return (
+            found is not None
+            and not found["spec"].get("taints")
+            and not found["spec"].get("unschedulable")
+        )

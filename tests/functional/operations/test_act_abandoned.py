@@ -15,13 +15,19 @@ from tests.functional.operations.harness import POLICY, OperationHarness
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_operation_of_an_off_or_shadow_cluster_is_abandoned_without_changes(stage: OperationHarness, mode: str) -> None:
+def test_operation_of_an_off_or_shadow_cluster_is_abandoned_without_changes(
+    stage: OperationHarness, mode: str
+) -> None:
     stage.group(2)
     stage.policy(mode)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     removal = stage.remove("g-1")
     stage.play()
-    assert stage.now(operation).status.state is stage.now(removal).status.state is OperationState.ABANDONED
+    assert (
+        stage.now(operation).status.state
+        is stage.now(removal).status.state
+        is OperationState.ABANDONED
+    )
     assert stage.now(operation).status.outcome == f"the cluster's mode is {mode}"
     assert stage.provider.calls == []
     assert [request for request in stage.server.requests if request.method != "GET"] == []
@@ -60,7 +66,10 @@ def test_unreachable_cluster_ends_a_removal_that_has_not_begun(stage: OperationH
     operation = stage.remove("g-1")
     stage.play()
     ended = stage.now(operation)
-    assert (ended.status.state, ended.status.error_class) == (OperationState.FAILED, "ClusterUnavailable")
+    assert (ended.status.state, ended.status.error_class) == (
+        OperationState.FAILED,
+        "ClusterUnavailable",
+    )
     assert stage.provider.deleted == []
 
 
@@ -86,7 +95,9 @@ def test_unexpected_error_leaves_the_operation_to_the_next_attempt(stage: Operat
 
     stage.replace(providers=lambda policy, cluster, secret: broken())
     stage.pod("waiting")
-    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3, pods=("default/waiting",))
+    operation = stage.planned(
+        OperationKind.SCALE_UP, from_size=2, to_size=3, pods=("default/waiting",)
+    )
     with pytest.raises(LookupError):
         stage.deliver()
     assert stage.now(operation).status.state is OperationState.RUNNING
@@ -116,7 +127,9 @@ def test_policy_deleted_during_a_removal_leaves_no_taint(stage: OperationHarness
     stage.deliver()
     table = stage.store.policy_table
     client: Any = table.client
-    client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
+    client.delete_item(
+        TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}}
+    )
     assert stage.store.policies.current(stage.name) is None
     stage.play()
     assert stage.now(operation).status.state is OperationState.ABANDONED
@@ -129,7 +142,10 @@ def test_policy_deleted_during_a_removal_leaves_no_taint(stage: OperationHarness
     [
         ("outscaler/{name}/kubeconfig", "outscaler/other/kubeconfig"),
         ("kubeconfigSecret:", "kubeconfigFile:"),
-        ("clusterapi: {{}}", "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}"),
+        (
+            "clusterapi: {{}}",
+            "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}",
+        ),
     ],
     ids=["foreign-kubeconfig", "file", "foreign-management-cluster"],
 )
@@ -148,7 +164,9 @@ def test_policy_that_steals_a_kubeconfig_during_a_removal_leaves_no_taint(
     operation = stage.remove("g-1")
     stage.deliver()
     assert not stage.untouched("g-1")
-    stage.store.policies.put(stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1)
+    stage.store.policies.put(
+        stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1
+    )
     stage.play()
     ended = stage.now(operation)
     assert (ended.status.state, stage.provider.deleted) == (OperationState.ABANDONED, [])

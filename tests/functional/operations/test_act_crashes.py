@@ -1,5 +1,5 @@
-"""The function dies at every point between a change and its record; SQS redelivers the message, and the result is the
-same."""
+"""The function dies at every point between a change and its record; SQS redelivers the message,
+and the result is the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.model.operation import BROKEN, Operation, OperationKind, OperationState, RemovalTarget
+from chalicelib.model.operation import (
+    BROKEN,
+    Operation,
+    OperationKind,
+    OperationState,
+    RemovalTarget,
+)
 from chalicelib.operations.steps.scale_up import NOT_NEEDED
 from chalicelib.store.errors import OperationFinished
 from infra.emulators.fake_provider import Purchase
@@ -36,7 +42,9 @@ def interruption(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.pod("p", "g-1")
     leaves_at = stage.clock() + 600.0
-    return stage.remove("g-1", evict={"g-1": ("default/p",)}, reason="interrupted", leaves_at=leaves_at)
+    return stage.remove(
+        "g-1", evict={"g-1": ("default/p",)}, reason="interrupted", leaves_at=leaves_at
+    )
 
 
 def restart(stage: OperationHarness) -> Operation:
@@ -56,7 +64,8 @@ def restart(stage: OperationHarness) -> Operation:
     return stage.planned(OperationKind.RESTART_NODE, targets=(target,), reason="repair")
 
 
-# The first point of each type. tests/unit/operations/test_crashed_steps.py covers all, without store and cluster.
+# The first point of each type. tests/unit/operations/test_crashed_steps.py covers all,
+# without store and cluster.
 PLACES = {
     growth: (
         "act:watched",
@@ -71,18 +80,37 @@ PLACES = {
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
     refusal: ("delete:called", "undo:called", "act:woken"),
     interruption: ("taint:called", "evict:called", "delete:called", "act:recorded", "act:sent"),
-    restart: ("taint:called", "evict:called", "restart:called", "return:called", "act:recorded", "act:sent"),
+    restart: (
+        "taint:called",
+        "evict:called",
+        "restart:called",
+        "return:called",
+        "act:recorded",
+        "act:sent",
+    ),
 }
 CASES = [
-    pytest.param(scene, place, id=f"{scene.__name__}-{place}") for scene, places in PLACES.items() for place in places
+    pytest.param(scene, place, id=f"{scene.__name__}-{place}")
+    for scene, places in PLACES.items()
+    for place in places
 ]
 
 
 def state(stage: OperationHarness, operation: Operation) -> tuple[object, ...]:
-    nodes = [(node["metadata"]["name"], stage.untouched(node["metadata"]["name"])) for node in stage.kube.list("nodes")]
+    nodes = [
+        (node["metadata"]["name"], stage.untouched(node["metadata"]["name"]))
+        for node in stage.kube.list("nodes")
+    ]
     ended = stage.now(operation)
     pool = stage.provider.pools["g"]
-    return ended.status.state, ended.status.error_class, nodes, pool.target, len(pool.machines), stage.provider.deleted
+    return (
+        ended.status.state,
+        ended.status.error_class,
+        nodes,
+        pool.target,
+        len(pool.machines),
+        stage.provider.deleted,
+    )
 
 
 @pytest.mark.parametrize(("scene", "place"), CASES)
@@ -119,7 +147,9 @@ def test_two_kills_between_purchase_and_record_buy_nothing_twice(stage: Operatio
     assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
 
 
-def test_growth_whose_executor_died_is_not_bought_for_pods_that_are_gone(stage: OperationHarness) -> None:
+def test_growth_whose_executor_died_is_not_bought_for_pods_that_are_gone(
+    stage: OperationHarness,
+) -> None:
     stage.die_at("act:claimed")
     operation = growth(stage)
     stage.deliver()
@@ -140,7 +170,9 @@ PLACES_IN_A_STEP = ("act:watched", "act:claimed", "grow:called", "act:stepped", 
 
 @pytest.mark.parametrize("second", ["", *PLACES_IN_A_STEP])
 @pytest.mark.parametrize("first", PLACES_IN_A_STEP)
-def test_killed_executor_is_replaced_within_half_a_minute(stage: OperationHarness, first: str, second: str) -> None:
+def test_killed_executor_is_replaced_within_half_a_minute(
+    stage: OperationHarness, first: str, second: str
+) -> None:
     operation = growth(stage)
     stage.die_at(first)
     for place, next_place in ((first, second), (second, "")):
@@ -160,8 +192,11 @@ def test_killed_executor_is_replaced_within_half_a_minute(stage: OperationHarnes
 
 
 @pytest.mark.parametrize("first", [*PLACES_IN_A_STEP, "act:recorded"])
-def test_executor_killed_before_its_watch_is_replaced_within_half_a_minute(stage: OperationHarness, first: str) -> None:
-    """Its message returns after minutes; the second watch of the executor before it does not wait for that."""
+def test_executor_killed_before_its_watch_is_replaced_within_half_a_minute(
+    stage: OperationHarness, first: str
+) -> None:
+    """Its message returns after minutes; the second watch of the executor before
+    it does not wait for that."""
     operation = growth(stage)
     stage.die_at(first)
     while first in stage.at_checkpoint:
@@ -225,7 +260,9 @@ def test_step_that_lasts_longer_than_its_claim_is_not_taken_over(stage: Operatio
     assert BROKEN not in stage.now(operation).status.data
 
 
-def test_executor_that_was_frozen_past_its_claim_sends_nothing_more(stage: OperationHarness) -> None:
+def test_executor_that_was_frozen_past_its_claim_sends_nothing_more(
+    stage: OperationHarness,
+) -> None:
     operation = drain(stage)
     later: list[str] = []
 

@@ -1,5 +1,5 @@
-"""Recheck of the drain rules between taint and eviction, on fresh cluster data (docs/reference/drain.md "Recheck after
-the taint")."""
+"""Recheck of the drain rules between taint and eviction, on fresh cluster data
+(docs/reference/drain.md "Recheck after the taint")."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def ended(stage: OperationHarness, evict: tuple[str, ...] = POD) -> str:
 
 
 @pytest.mark.parametrize("evict", [POD, ()], ids=["drain", "empty"])
-def test_new_on_completion_pod_keeps_its_node(stage: OperationHarness, evict: tuple[str, ...]) -> None:
+def test_new_on_completion_pod_keeps_its_node(
+    stage: OperationHarness, evict: tuple[str, ...]
+) -> None:
     """Also where the node is drained; upstream only spares empty nodes."""
     stage.group(1)
     for key in evict:
@@ -35,20 +37,26 @@ def test_new_on_completion_pod_keeps_its_node(stage: OperationHarness, evict: tu
     stage.pod("job", "g-1")
     job = stage.kube.get("pods", "job", "default")
     assert job is not None
-    job["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}
+    job["metadata"]["annotations"] = {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"
+    }
     stage.kube.update("pods", job)
-    planned = (*evict, "default/job")  # even where a pod of that name was planned, since it was another pod
+    # even where a pod of that name was planned, since it was another pod
+    planned = (*evict, "default/job")
     assert ended(stage, planned) == "node g-1: pod default/job holds it: BlockedByOnCompletionPod"
 
 
-def test_budgets_that_can_never_allow_an_eviction_are_named_before_any_eviction(stage: OperationHarness) -> None:
+def test_budgets_that_can_never_allow_an_eviction_are_named_before_any_eviction(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
     stage.budget("one", "p", 1)
     stage.budget("two", "p", 1)
     why = ended(stage)
     assert why == (
-        "node g-1: pod default/p holds it: budgets default/one, default/two all select it, and it can never be evicted"
+        "node g-1: pod default/p holds it: budgets default/one, default/two all select it, and it "
+        "can never be evicted"
     )
 
 
@@ -63,7 +71,10 @@ def test_volume_being_provisioned_for_the_node_keeps_it(stage: OperationHarness)
                 "namespace": "default",
                 "annotations": {"volume.kubernetes.io/selected-node": "g-1"},
             },
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
             "status": {"phase": "Pending"},
         },
     )
@@ -76,7 +87,9 @@ def test_node_annotated_by_a_user_after_the_taint_stays(stage: OperationHarness)
     def spare() -> None:
         node = stage.kube.get("nodes", "g-1")
         assert node is not None
-        node["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true"
+        node["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = (
+            "true"
+        )
         stage.kube.update("nodes", node)
 
     stage.at_checkpoint["taint:called"] = spare
@@ -107,16 +120,21 @@ def test_message_that_seems_early_to_a_slow_clock_is_not_lost(stage: OperationHa
     assert len(stage.invocations) <= 6
 
 
-def test_first_message_between_two_clocks_wrong_by_ten_seconds_is_not_lost(stage: OperationHarness) -> None:
+def test_first_message_between_two_clocks_wrong_by_ten_seconds_is_not_lost(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     operation = stage.remove("g-1", due_at=stage.clock() + 10.0)
-    stage.store.operations.mark_sent(stage.name, operation.spec.id, stage.clock() + 10.0)  # by the clock of the pass
+    # by the clock of the pass
+    stage.store.operations.mark_sent(stage.name, operation.spec.id, stage.clock() + 10.0)
     _ahead(stage, -10.0)
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
-def test_early_duplicate_is_dropped_once_the_original_was_delivered(stage: OperationHarness) -> None:
+def test_early_duplicate_is_dropped_once_the_original_was_delivered(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     stage.provider.polls = 9
     stage.remove("g-1")
@@ -132,14 +150,18 @@ def test_early_duplicate_is_dropped_once_the_original_was_delivered(stage: Opera
 # -- an unreadable policy
 
 
-def test_operation_begun_under_a_policy_now_unreadable_is_rolled_back(stage: OperationHarness) -> None:
+def test_operation_begun_under_a_policy_now_unreadable_is_rolled_back(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
     assert not stage.untouched("g-1")
     current = stage.store.policies.current(stage.name)
     assert current is not None
-    stage.store.policies.put(stage.name, "apiVersion: outscaler.dev/v9\n", "digest", current.version)
+    stage.store.policies.put(
+        stage.name, "apiVersion: outscaler.dev/v9\n", "digest", current.version
+    )
     stage.play()
     found = stage.now(operation)
     assert found.status.state is OperationState.ABANDONED
@@ -160,7 +182,9 @@ def test_stored_operation_stays_small(stage: OperationHarness) -> None:
     assert len(msgspec.json.encode(stage.now(operation).status.data)) < 4000
 
 
-def test_expendable_pod_does_not_block_its_node_under_any_drain_rule(stage: OperationHarness) -> None:
+def test_expendable_pod_does_not_block_its_node_under_any_drain_rule(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     stage.pod("cheap", "g-1", priority=-100)
     pod = stage.kube.get("pods", "cheap", "default")
@@ -174,11 +198,22 @@ def test_expendable_pod_does_not_block_its_node_under_any_drain_rule(stage: Oper
 
 @pytest.mark.parametrize(
     ("kind", "version"),
-    [("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")],
+    [
+        ("StatefulSet", "apps.kruise.io/v1beta1"),
+        ("Job", "batch.volcano.sh/v1alpha1"),
+        ("ReplicaSet", "example.com/v1"),
+    ],
 )
-def test_recheck_ignores_controllers_of_other_api_groups(stage: OperationHarness, kind: str, version: str) -> None:
+def test_recheck_ignores_controllers_of_other_api_groups(
+    stage: OperationHarness, kind: str, version: str
+) -> None:
     stage.group(2)
-    stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
+    stage.pod(
+        "p",
+        "g-1",
+        {"apiVersion": version, "kind": kind, "name": "web"},
+        terminationGracePeriodSeconds=10,
+    )
     operation = stage.remove("g-1", evict={"g-1": POD})
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
@@ -186,7 +221,8 @@ def test_recheck_ignores_controllers_of_other_api_groups(stage: OperationHarness
 
 
 @pytest.mark.parametrize(
-    ("spec", "saved"), [({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)]
+    ("spec", "saved"),
+    [({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)],
 )
 def test_expendable_or_gated_nominated_pod_does_not_keep_a_node(
     stage: OperationHarness, spec: dict[str, Any], saved: bool
@@ -201,4 +237,6 @@ def test_expendable_or_gated_nominated_pod_does_not_keep_a_node(
     stage.kube.update("pods", pod)
     stage.play()
     assert stage.provider.deleted == ([] if saved else ["g-1"])
-    assert stage.now(operation).status.state is (OperationState.FAILED if saved else OperationState.SUCCEEDED)
+    assert stage.now(operation).status.state is (
+        OperationState.FAILED if saved else OperationState.SUCCEEDED
+    )

@@ -22,7 +22,10 @@ from tests.operations import new_operation
 NOW = 1_795_245_654.0
 KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
 BOTH = ScaleUpRequest(
-    3, NOW, NOW + 900, (PurchaseRow(1, NOW - 60, NOW + 840), PurchaseRow(2, NOW, NOW + 900, planned_at=NOW - 30))
+    3,
+    NOW,
+    NOW + 900,
+    (PurchaseRow(1, NOW - 60, NOW + 840), PurchaseRow(2, NOW, NOW + 900, planned_at=NOW - 30)),
 )
 
 
@@ -41,7 +44,9 @@ def operation(kind: OperationKind) -> Operation:
     )
 
 
-def group_after(kind: OperationKind, outcome: Succeeded | Failed, known: GroupMemory = KNOWN) -> GroupMemory:
+def group_after(
+    kind: OperationKind, outcome: Succeeded | Failed, known: GroupMemory = KNOWN
+) -> GroupMemory:
     patch, _ = memory_updates(operation(kind), outcome, Options(), NOW)
     return patch(known) if patch else known
 
@@ -81,17 +86,24 @@ def test_end_of_an_operation_is_noted_in_the_replacement_that_it_is_part_of(
     part = operation(OperationKind.DELETE_NODES).with_spec(replacement="r1")
     patch = replacement_update(part, outcome)
     assert patch is not None
-    row = Replacement("r1", ReplacementState.DRAINING, ("n1",), (), 1, 1.0, 1.0, NOW, NOW, ends={"grow": ""})
+    row = Replacement(
+        "r1", ReplacementState.DRAINING, ("n1",), (), 1, 1.0, 1.0, NOW, NOW, ends={"grow": ""}
+    )
     assert patch(row).ends == patch(patch(row)).ends == {"grow": "", "o": end}
     assert replacement_update(operation(OperationKind.DELETE_NODES), outcome) is None
 
 
 def test_successful_scale_up_does_not_shorten_a_backoff() -> None:
     failed = Backoff(300, NOW + 100, NOW - 200)
-    assert group_after(OperationKind.SCALE_UP, Succeeded(), GroupMemory(backoff=failed)).backoff == failed
+    assert (
+        group_after(OperationKind.SCALE_UP, Succeeded(), GroupMemory(backoff=failed)).backoff
+        == failed
+    )
 
 
-@pytest.mark.parametrize("cls", ["OutOfStock", "QuotaExceeded", "Throttled", "Unauthorized", "DeadlineExceeded"])
+@pytest.mark.parametrize(
+    "cls", ["OutOfStock", "QuotaExceeded", "Throttled", "Unauthorized", "DeadlineExceeded"]
+)
 def test_failed_scale_up_starts_a_backoff(cls: str) -> None:
     after = group_after(OperationKind.SCALE_UP, Failed(cls, "no", code="C"))
     assert after.backoff == Backoff(300, NOW + 300, NOW, cls, "C", "no")
@@ -106,13 +118,18 @@ def test_retry_after_of_the_vendor_extends_the_backoff() -> None:
 
 @pytest.mark.parametrize("cls", ["Conflict", "Abandoned"])
 def test_errors_not_caused_by_the_group_start_no_backoff(cls: str) -> None:
-    assert memory_updates(operation(OperationKind.SCALE_UP), Failed(cls, "no"), Options(), NOW) == (None, None)
+    assert memory_updates(operation(OperationKind.SCALE_UP), Failed(cls, "no"), Options(), NOW) == (
+        None,
+        None,
+    )
 
 
 def test_removal_starts_the_cooldown_after_delete() -> None:
     after = group_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1}))
     assert (after.last_delete, after.target, after.request) == (NOW, 3, KNOWN.request)
-    assert memory_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1})).last_scale_down == NOW
+    assert (
+        memory_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1})).last_scale_down == NOW
+    )
 
 
 # Upstream starts no cooldown here and retries the same node in the next loop.
@@ -123,7 +140,9 @@ def test_failed_drain_starts_the_cooldown_after_failure() -> None:
 
 
 def test_abandoned_removal_starts_no_cooldown() -> None:
-    assert memory_updates(operation(OperationKind.DELETE_NODES), Failed("Abandoned", "off"), Options(), NOW) == (
+    assert memory_updates(
+        operation(OperationKind.DELETE_NODES), Failed("Abandoned", "off"), Options(), NOW
+    ) == (
         None,
         None,
     )
@@ -135,7 +154,9 @@ def test_target_decrease_ends_the_purchases_of_its_nodes_and_no_other() -> None:
     assert patch is not None
     assert (patch(KNOWN).request, patch(KNOWN).target) == (None, 5)
     both = GroupMemory(target=6, request=BOTH)
-    assert patch(both).request == ScaleUpRequest(2, NOW, NOW + 900, BOTH.rows[1:]), "the second is not late"
+    assert patch(both).request == ScaleUpRequest(2, NOW, NOW + 900, BOTH.rows[1:]), (
+        "the second is not late"
+    )
     given_up = ScaleUpRequest(3, NOW, NOW + 900, BOTH.rows, given_up=1)
     assert patch(GroupMemory(target=6, request=given_up)).request == BOTH
 
@@ -153,7 +174,10 @@ def test_failed_repair_waits_longer_each_time_and_blocks_nothing_else(kind: Oper
     assert waits == [300, 600, 1200, 1800]
     assert (known.repair_failures, known.last_failure, known.backoff) == (4, 0.0, None)
     assert memory_after(kind, Failed("Unknown", "no")) == Memory()
-    assert group_after(kind, Failed("Throttled", "no", retry_after=4000.0), known).repair_after == NOW + 4000
+    assert (
+        group_after(kind, Failed("Throttled", "no", retry_after=4000.0), known).repair_after
+        == NOW + 4000
+    )
     assert group_after(kind, Failed("Abandoned", "off"), known) == known
     done = group_after(kind, Succeeded(), known)
     assert (done.repair_failures, done.repair_after) == (0, 0.0)

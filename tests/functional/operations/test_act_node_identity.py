@@ -18,7 +18,9 @@ def _again(stage: OperationHarness, name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["act:claimed", "taint:called"])
-def test_node_registered_again_during_its_removal_stays(stage: OperationHarness, place: str) -> None:
+def test_node_registered_again_during_its_removal_stays(
+    stage: OperationHarness, place: str
+) -> None:
     stage.policy()
     stage.group(2)
     found = stage.kube.peek("nodes", "g-1")

@@ -10,13 +10,27 @@ from chalicelib.model.timestamps import format_time
 from tests.functional.operations.harness import OperationHarness
 
 
-def pause(stage: OperationHarness, part: PausedPart = PausedPart.ALL, group: str = "", lasts: float = 3600.0) -> Pause:
-    made = Pause(stage.clock() + lasts, stage.clock(), part, group, "release", "arn:aws:iam::123456789012:role/ops")
+def pause(
+    stage: OperationHarness,
+    part: PausedPart = PausedPart.ALL,
+    group: str = "",
+    lasts: float = 3600.0,
+) -> Pause:
+    made = Pause(
+        stage.clock() + lasts,
+        stage.clock(),
+        part,
+        group,
+        "release",
+        "arn:aws:iam::123456789012:role/ops",
+    )
     stage.store.pauses.change(stage.name, lambda before: (*before, made))
     return made
 
 
-def test_pause_during_a_drain_rolls_back_what_the_vendor_was_not_told(stage: OperationHarness) -> None:
+def test_pause_during_a_drain_rolls_back_what_the_vendor_was_not_told(
+    stage: OperationHarness,
+) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -64,7 +78,9 @@ def test_pause_of_a_part_stops_only_its_operations(
     assert tuple(state is OperationState.SUCCEEDED for state in states) == (grown, removed)
 
 
-def test_pause_that_has_ended_stops_nothing_although_no_function_ran(stage: OperationHarness) -> None:
+def test_pause_that_has_ended_stops_nothing_although_no_function_ran(
+    stage: OperationHarness,
+) -> None:
     stage.group(2)
     pause(stage, lasts=60.0)
     stage.clock.advance(61.0)

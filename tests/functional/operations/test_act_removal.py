@@ -48,7 +48,9 @@ def test_first_invocation_taints_and_the_wait_is_a_delayed_message(stage: Operat
     stage.deliver()
     node = stage.kube.peek("nodes", "g-1")
     assert node is not None
-    assert node["spec"]["taints"] == [{"key": HARD, "value": str(int(START)), "effect": "NoSchedule"}]
+    assert node["spec"]["taints"] == [
+        {"key": HARD, "value": str(int(START)), "effect": "NoSchedule"}
+    ]
     assert stage.now(operation).status.due_at == START + 5.0
     assert stage.sent[0][0] == START + 5.0
 
@@ -62,7 +64,9 @@ def test_pod_bound_after_the_taint_keeps_its_node(stage: OperationHarness) -> No
     ended = stage.now(operation)
     assert (ended.status.state, ended.status.error_class) == (OperationState.FAILED, "NodeNotEmpty")
     assert stage.untouched("g-1")
-    assert stage.events("ScaleDownFailed") == [("g-1", f"failed to delete empty node: {ended.status.outcome}")]
+    assert stage.events("ScaleDownFailed") == [
+        ("g-1", f"failed to delete empty node: {ended.status.outcome}")
+    ]
     assert stage.memory().last_scale_down_failure == stage.clock()
 
 
@@ -76,24 +80,32 @@ def test_pod_nominated_to_the_tainted_node_keeps_it(stage: OperationHarness) -> 
     pod["status"]["nominatedNodeName"] = "g-1"
     stage.kube.update("pods", pod)
     stage.play()
-    assert stage.now(operation).status.outcome == "node g-1: pod default/soon is nominated to run on it"
+    assert (
+        stage.now(operation).status.outcome
+        == "node g-1: pod default/soon is nominated to run on it"
+    )
     assert stage.untouched("g-1")
 
 
-def test_exhausted_budget_is_named_by_the_drain_rules_before_any_eviction(stage: OperationHarness) -> None:
+def test_exhausted_budget_is_named_by_the_drain_rules_before_any_eviction(
+    stage: OperationHarness,
+) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 0)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
     assert (
-        stage.now(operation).status.outcome == "node g-1: pod default/p-1 holds it: NotEnoughPdb (budget default/web)"
+        stage.now(operation).status.outcome
+        == "node g-1: pod default/p-1 holds it: NotEnoughPdb (budget default/web)"
     )
     assert stage.untouched("g-1")
     assert len(stage.kube.list("pods")) == 3
 
 
 # room at the recheck, none at the eviction
-def test_budget_that_blocks_until_the_deadline_rolls_back_and_is_named(stage: OperationHarness) -> None:
+def test_budget_that_blocks_until_the_deadline_rolls_back_and_is_named(
+    stage: OperationHarness,
+) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 1)
     operation = stage.remove("g-1", evict={"g-1": THREE})
@@ -101,7 +113,10 @@ def test_budget_that_blocks_until_the_deadline_rolls_back_and_is_named(stage: Op
     stage.play()
     ended = stage.now(operation)
     assert ended.status.state is OperationState.FAILED
-    assert "pod default/p-1 cannot be evicted: The disruption budget web needs 1 healthy pods" in ended.status.outcome
+    assert (
+        "pod default/p-1 cannot be evicted: The disruption budget web needs 1 healthy pods"
+        in ended.status.outcome
+    )
     assert stage.untouched("g-1")
     assert stage.provider.deleted == []
 
@@ -112,7 +127,10 @@ def test_pod_of_a_missing_controller_keeps_its_node(stage: OperationHarness) -> 
     stage.deliver()
     stage.kube.remove("replicasets", "rs", "default", "apps")
     stage.play()
-    assert stage.now(operation).status.outcome == "node g-1: pod default/p-0 holds it: ControllerNotFound"
+    assert (
+        stage.now(operation).status.outcome
+        == "node g-1: pod default/p-0 holds it: ControllerNotFound"
+    )
 
 
 def test_drain_of_fifty_pods_takes_many_short_invocations(stage: OperationHarness) -> None:

@@ -14,7 +14,10 @@ from tests.functional.operations.harness import POLICY, START, OperationHarness
 
 TWO_PROVIDERS = POLICY.replace(
     "clusterapi: {{}}",
-    "clusterapi: {{}}\n    exoscale: {{zone: ch-gva-2, credentialsSecret: outscaler/{name}/exoscale}}",
+    (
+        "clusterapi: {{}}\n    exoscale: {{zone: ch-gva-2, credentialsSecret: "
+        "outscaler/{name}/exoscale}}"
+    ),
 )
 
 
@@ -22,7 +25,10 @@ def test_scale_up_is_bought_and_recorded_and_requests_a_new_plan(stage: Operatio
     stage.group(2)
     stage.pod("waiting")
     operation = stage.planned(
-        OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now")
+        OperationKind.SCALE_UP,
+        from_size=2,
+        to_size=4,
+        pods=("default/waiting", "default/gone-by-now"),
     )
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
@@ -30,7 +36,11 @@ def test_scale_up_is_bought_and_recorded_and_requests_a_new_plan(stage: Operatio
     request = memory.groups["g"].request
     assert request is not None
     assert (request.increase, request.since, request.expected_at) == (2, START, START + 900.0)
-    assert (memory.groups["g"].last_add, memory.last_scale_up, memory.groups["g"].target) == (START, START, 4)
+    assert (memory.groups["g"].last_add, memory.last_scale_up, memory.groups["g"].target) == (
+        START,
+        START,
+        4,
+    )
     assert memory.operations == ()
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
 
@@ -65,7 +75,11 @@ def test_second_scale_up_is_added_to_the_open_request(stage: OperationHarness) -
     stage.play()
     request = stage.memory().groups["g"].request
     assert request is not None
-    assert (request.increase, request.since, request.expected_at) == (3, START + 60.0, START + 960.0)
+    assert (request.increase, request.since, request.expected_at) == (
+        3,
+        START + 60.0,
+        START + 960.0,
+    )
 
 
 def test_scale_up_is_reported_in_journal_events_and_metrics(stage: OperationHarness) -> None:
@@ -73,14 +87,23 @@ def test_scale_up_is_reported_in_journal_events_and_metrics(stage: OperationHarn
     stage.pod("waiting")
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
     stage.play()
-    assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 10)}]")]
+    assert stage.events("TriggeredScaleUp") == [
+        ("waiting", "pod triggered scale-up: [{g 2->4 (max: 10)}]")
+    ]
     entry = stage.store.journal.recent(stage.name)[0]
-    assert (entry.kind, entry.operation, entry.group, entry.facts["to"]) == ("operation", "grow-1", "g", 4)
+    assert (entry.kind, entry.operation, entry.group, entry.facts["to"]) == (
+        "operation",
+        "grow-1",
+        "g",
+        4,
+    )
     assert stage.lines[0]["cluster_autoscaler_scaled_up_nodes_total"] == 2
     assert stage.lines[0]["node_group"] == "g"
 
 
-def test_failed_scale_up_backs_off_by_error_class_and_requests_a_plan_at_once(stage: OperationHarness) -> None:
+def test_failed_scale_up_backs_off_by_error_class_and_requests_a_plan_at_once(
+    stage: OperationHarness,
+) -> None:
     stage.group(2)
     stage.provider.fail_next("scale_up", errors.OutOfStock("none left", code="ZONE_STOCK"))
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
@@ -152,7 +175,11 @@ def test_early_message_is_requeued_until_due(stage: OperationHarness) -> None:
 def test_delay_above_the_queue_maximum_is_split(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(
-        OperationKind.SCALE_UP, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0
+        OperationKind.SCALE_UP,
+        from_size=2,
+        to_size=4,
+        due_at=START + 2000.0,
+        deadline=START + 9000.0,
     )
     stage.deliver()
     assert stage.sent[0][0] - stage.clock() == 900.0
@@ -164,7 +191,9 @@ def test_duplicate_messages_do_not_multiply(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 1
     stage.provider.fail_next("poll", errors.Throttled("slow down", retry_after=600.0))
-    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 5000.0)
+    operation = stage.planned(
+        OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 5000.0
+    )
     stage.deliver()
     stage.deliver()
     for _ in range(5):
@@ -173,21 +202,33 @@ def test_duplicate_messages_do_not_multiply(stage: OperationHarness) -> None:
     assert len(stage.sent) == 1
 
 
-def test_provider_missing_in_the_policy_fails_the_operation_as_invalid_request(stage: OperationHarness) -> None:
+def test_provider_missing_in_the_policy_fails_the_operation_as_invalid_request(
+    stage: OperationHarness,
+) -> None:
     stage.group(2)
     stage.providers = list
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
-    assert stage.now(operation).status.outcome == "provider clusterapi is not in the policy any more"
+    assert (
+        stage.now(operation).status.outcome == "provider clusterapi is not in the policy any more"
+    )
     assert stage.now(operation).status.error_class == "InvalidRequest"
 
 
 def test_events_name_the_maximum_at_planning_time(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
+    stage.planned(
+        OperationKind.SCALE_UP,
+        from_size=2,
+        to_size=4,
+        pods=("default/waiting",),
+        data={"own.largest": "7"},
+    )
     stage.play()
-    assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")]
+    assert stage.events("TriggeredScaleUp") == [
+        ("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")
+    ]
 
 
 class _Timed:

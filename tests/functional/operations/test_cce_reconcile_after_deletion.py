@@ -1,4 +1,6 @@
-"""The deletion of an instance that could not be installed requests a pass, whatever the scan interval is."""
+"""The deletion of an instance that could not be installed requests a pass,
+whatever the scan interval is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installe
 
 def _waits(stage: OperationHarness) -> None:
     """A pod that needs a whole node."""
-    stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
+    stage.pod(
+        "waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]
+    )
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
     pod["status"] = {
@@ -28,7 +32,9 @@ def _waits(stage: OperationHarness) -> None:
 
 
 def _open(stage: OperationHarness) -> list[tuple[OperationKind, str]]:
-    return [(each.spec.kind, each.spec.group) for each in stage.store.operations.list_open(stage.name)]
+    return [
+        (each.spec.kind, each.spec.group) for each in stage.store.operations.list_open(stage.name)
+    ]
 
 
 def _pass(stage: OperationHarness, reason: str = "webhook") -> None:
@@ -64,6 +70,8 @@ def test_CCE_A9_2_deletion_of_a_broken_instance_triggers_a_pass_within_a_minute(
 
     stage.clock.advance(301.0)
     handle(msgspec.json.encode(again).decode(), stage.runtime)
-    assert _open(stage) == [(OperationKind.SCALE_UP, group)], "still needed, and its five minutes are over"
+    assert _open(stage) == [(OperationKind.SCALE_UP, group)], (
+        "still needed, and its five minutes are over"
+    )
     stage.play()
     assert all(each.status.state is not OperationState.FAILED for each in stage.memory().operations)

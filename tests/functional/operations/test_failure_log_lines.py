@@ -41,7 +41,9 @@ def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     logging.getLogger(logger.name).removeHandler(handler)
 
 
-def deliver(body: bytes, work: Callable[[str, Runtime], object], stage: OperationHarness) -> dict[str, Any]:
+def deliver(
+    body: bytes, work: Callable[[str, Runtime], object], stage: OperationHarness
+) -> dict[str, Any]:
     install(stage.runtime)
     try:
         return each_record({"Records": [{"messageId": "m-1", "body": body.decode()}]}, work)
@@ -55,26 +57,39 @@ def with_token(stage: OperationHarness, token: str) -> None:
     text = stage.server.kubeconfig().replace(right, token)
     stage.replace(
         kube_client=lambda policy: connect(
-            policy.kubernetes, lambda name: text, clock=stage.clock, sleep=stage.clock.advance, jitter=lambda: 0.5
+            policy.kubernetes,
+            lambda name: text,
+            clock=stage.clock,
+            sleep=stage.clock.advance,
+            jitter=lambda: 0.5,
         )
     )
 
 
-def test_log_of_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_revoked_token_names_cluster_path_and_secret(
+    stage: OperationHarness, lines: Any
+) -> None:
     with_token(stage, "revoked")
-    deliver(encode(ReconcileMessage(stage.name, "schedule", stage.clock())), reconciler.handle, stage)
+    deliver(
+        encode(ReconcileMessage(stage.name, "schedule", stage.clock())), reconciler.handle, stage
+    )
     [line] = [each for each in lines() if each["message"] == "message failed"]
     assert (line["cluster"], line["error"]) == (stage.name, "Unauthorized")
     assert line["asked"].startswith("GET /api/v1/")
     secret = f"outscaler/{stage.name}/kubeconfig"
     assert secret in line["asked"]
     assert "revoked" not in json.dumps(line)
-    for shown in (read_api.cluster(stage.name, stage.runtime).body, read_api.clusters(stage.runtime).body):
+    for shown in (
+        read_api.cluster(stage.name, stage.runtime).body,
+        read_api.clusters(stage.runtime).body,
+    ):
         assert line["asked"].split(" with ")[0] in json.dumps(shown)
         assert secret not in json.dumps(shown)
 
 
-def test_log_of_a_failed_operation_names_cluster_and_operation(stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_failed_operation_names_cluster_and_operation(
+    stage: OperationHarness, lines: Any
+) -> None:
     stage.group(1)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=1, to_size=2)
     faults = AwsFaults()
@@ -102,8 +117,12 @@ def test_log_of_a_failed_operation_names_cluster_and_operation(stage: OperationH
         b'{"cluster":' * 2000,
     ],
 )
-def test_log_of_a_message_without_a_cluster_says_so(body: bytes, stage: OperationHarness, lines: Any) -> None:
-    assert deliver(body, reconciler.handle, stage)["batchItemFailures"] == [{"itemIdentifier": "m-1"}]
+def test_log_of_a_message_without_a_cluster_says_so(
+    body: bytes, stage: OperationHarness, lines: Any
+) -> None:
+    assert deliver(body, reconciler.handle, stage)["batchItemFailures"] == [
+        {"itemIdentifier": "m-1"}
+    ]
     [line] = lines()
     assert (line["message"], line["cluster"]) == ("message failed", "unknown")
 
@@ -113,7 +132,11 @@ def test_log_of_a_forbidden_taint_names_the_cluster(stage: OperationHarness, lin
     policy = stage.runtime.policy(stage.name)
     assert policy is not None
     taint_writer.apply(
-        (TaintUpdate("g-1", "soften"),), stage.runtime.kube_client(policy), policy.options, stage.clock, stage.name
+        (TaintUpdate("g-1", "soften"),),
+        stage.runtime.kube_client(policy),
+        policy.options,
+        stage.clock,
+        stage.name,
     )
     [line] = lines()
     assert (line["cluster"], line["asked"].split()[0]) == (stage.name, "GET")

@@ -1,4 +1,6 @@
-"""A pass plans once the pending pods have stopped arriving, at the latest two seconds after the first of them."""
+"""A pass plans once the pending pods have stopped arriving, at the latest two seconds
+after the first of them.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,24 @@ REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
 class Arrivals:
-    """Pods that the scheduler refuses at given instants, seconds from now, and the messages that follow from them.
+    """Pods that the scheduler refuses at given instants, seconds from now, and the
+    messages that follow from them.
 
     plans: for each growth, when it was saved, seconds from now, and the size.
     """
 
-    def __init__(self, stage: OperationHarness, instants: Sequence[float], *, webhook: bool = True) -> None:
+    def __init__(
+        self, stage: OperationHarness, instants: Sequence[float], *, webhook: bool = True
+    ) -> None:
         self._stage, self._start, self._webhook = stage, stage.clock(), webhook
         self._due = [self._start + instant for instant in instants]
         self._messages: list[tuple[float, bytes]] = []
         self.plans: list[tuple[float, int]] = []
         room = {"cpu": 30_000, "memory": 64 << 30, "pods": 110}
         stage.policy()
-        stage.provider.add_pool("g", template_node=Node(name="template", labels={}, allocatable=room, capacity=room))
+        stage.provider.add_pool(
+            "g", template_node=Node(name="template", labels={}, allocatable=room, capacity=room)
+        )
         stage.replace(sleep=self.sleep, sender=self)
         stage.at_checkpoint["reconcile:observed"] = lambda: self.sleep(READING)
         stage.at_checkpoint["reconcile:saved"] = self._note
@@ -49,7 +56,9 @@ class Arrivals:
         while self._due and self._due[0] <= end:
             self._advance_to(self._due.pop(0))
             number = 1_000 + len(self._due)
-            self._stage.pod(f"p-{number}", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+            self._stage.pod(
+                f"p-{number}", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+            )
             pod = self._stage.kube.get("pods", f"p-{number}", "default")
             assert pod is not None
             pod["status"] = {"phase": "Pending", "conditions": [REFUSED]}
@@ -80,7 +89,9 @@ class Arrivals:
         operations = self._stage.memory().operations
         for operation in operations:
             if operation.spec.kind is OperationKind.SCALE_UP and operation.status.attempt == 0:
-                self.plans.append((round(self._stage.clock() - self._start, 3), operation.spec.to_size))
+                self.plans.append(
+                    (round(self._stage.clock() - self._start, 3), operation.spec.to_size)
+                )
 
 
 @pytest.mark.parametrize(("offset", "latest"), [(0.0, 1.5), (0.3, 1.2), (0.95, 0.8)])
@@ -94,7 +105,8 @@ def test_single_refused_pod_is_planned_for_within_a_second_and_a_half(
     [(at, size)] = arrivals.plans
     assert size == 1
     assert READING <= at <= latest + READING
-    assert stage.provider.calls.count("observe") <= 2  # the second one is of the pass after the operation
+    # the second one is of the pass after the operation
+    assert stage.provider.calls.count("observe") <= 2
 
 
 def test_burst_of_300_pods_in_three_seconds_is_at_most_two_plans(stage: OperationHarness) -> None:
@@ -120,7 +132,9 @@ def test_scheduled_pass_waits_for_arriving_pods_too(stage: OperationHarness) -> 
     assert [size for _, size in arrivals.plans] == [1]
 
 
-def test_pass_does_not_wait_for_pods_of_a_cluster_whose_clock_is_ahead(stage: OperationHarness) -> None:
+def test_pass_does_not_wait_for_pods_of_a_cluster_whose_clock_is_ahead(
+    stage: OperationHarness,
+) -> None:
     arrivals = Arrivals(stage, [3_600.0], webhook=False)
     arrivals.sleep(3_600.0)
     ahead, stage.clock = stage.clock(), type(stage.clock)(stage.clock() - 3_000.0)

@@ -1,4 +1,6 @@
-"""Operations end during every attempt of a pass: it makes no changes and requests the next pass itself."""
+"""Operations end during every attempt of a pass: it makes no changes and
+requests the next pass itself.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ OBSERVED = "reconcile:observed"
 
 @pytest.fixture
 def busy(stage: OperationHarness) -> OperationHarness:
-    """After each read of a pass, an operation ends and writes the group's row, which the pass wants to write too: the
-    failed instance recorded there no longer exists."""
+    """After each read of a pass, an operation ends and writes the group's row, which the pass wants
+    to write too: the failed instance recorded there no longer exists."""
     stage.policy()
     stage.group(1)
     stage.pod("one", "g-1")
@@ -32,7 +34,10 @@ def busy(stage: OperationHarness) -> OperationHarness:
         name, now = f"grow-{next(numbers)}", stage.clock()
         operation = stage.store.operations.claim(stage.name, name, "act", 60.0)
         stage.store.operations.advance(
-            operation, operation.with_status(state=OperationState.SUCCEEDED), "act", lambda group: _asked(group, now)
+            operation,
+            operation.with_status(state=OperationState.SUCCEEDED),
+            "act",
+            lambda group: _asked(group, now),
         )
 
     for number in range(1, 8):
@@ -70,7 +75,9 @@ def test_pass_whose_memory_changes_in_every_attempt_is_requeued(
     assert len(busy.wakes) == 1
 
 
-def test_pass_overtaken_by_memory_changes_counts_as_done_and_releases_its_lease(busy: OperationHarness) -> None:
+def test_pass_overtaken_by_memory_changes_counts_as_done_and_releases_its_lease(
+    busy: OperationHarness,
+) -> None:
     _pass(busy, "webhook")
     assert busy.store.scan_states.due(busy.name).last_pass == pytest.approx(busy.clock(), abs=4.0)
     lease = busy.store.leases.acquire(busy.name, "another", 60.0)
@@ -95,7 +102,9 @@ def test_overtaken_pass_that_cannot_requeue_fails_its_message(busy: OperationHar
     assert busy.store.leases.acquire(busy.name, "another", 60.0).token > 0
 
 
-@pytest.mark.parametrize(("reason", "passes"), [("schedule", 1), ("webhook", 2), ("operation", 2), ("person", 2)])
+@pytest.mark.parametrize(
+    ("reason", "passes"), [("schedule", 1), ("webhook", 2), ("operation", 2), ("person", 2)]
+)
 def test_only_a_scheduled_message_is_satisfied_by_a_pass_that_began_later(
     stage: OperationHarness, reason: str, passes: int
 ) -> None:
@@ -108,7 +117,9 @@ def test_only_a_scheduled_message_is_satisfied_by_a_pass_that_began_later(
     assert stage.checkpoints.count(OBSERVED) == passes + 1
 
 
-@pytest.mark.parametrize(("reason", "sent", "clears_marker"), [("schedule", [], True), ("webhook", ["webhook"], False)])
+@pytest.mark.parametrize(
+    ("reason", "sent", "clears_marker"), [("schedule", [], True), ("webhook", ["webhook"], False)]
+)
 def test_only_a_wake_up_that_meets_another_pass_is_queued_again(
     stage: OperationHarness, reason: str, sent: list[str], *, clears_marker: bool
 ) -> None:

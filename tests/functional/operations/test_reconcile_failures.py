@@ -60,7 +60,11 @@ def shown(stage: OperationHarness) -> dict[str, Any]:
 
 
 def journal(stage: OperationHarness) -> list[dict[str, Any]]:
-    return [dict(entry.facts) for entry in reversed(stage.store.journal.recent(stage.name)) if entry.kind == "pass"]
+    return [
+        dict(entry.facts)
+        for entry in reversed(stage.store.journal.recent(stage.name))
+        if entry.kind == "pass"
+    ]
 
 
 def test_cluster_health_is_failing_with_class_and_start_while_passes_fail(
@@ -68,7 +72,11 @@ def test_cluster_health_is_failing_with_class_and_start_while_passes_fail(
 ) -> None:
     run_pass(stage)
     good = format_time(stage.clock())
-    assert (shown(stage)["health"], shown(stage)["lastSuccess"], shown(stage)["lastError"]) == ("ok", good, None)
+    assert (shown(stage)["health"], shown(stage)["lastSuccess"], shown(stage)["lastError"]) == (
+        "ok",
+        good,
+        None,
+    )
     refusing.error = Unavailable("no answer from api.shop")
     run_pass(stage)
     first = format_time(stage.clock())
@@ -85,7 +93,9 @@ def test_cluster_health_is_failing_with_class_and_start_while_passes_fail(
     }
 
 
-def test_cluster_that_fails_from_its_first_pass_is_never_ok(stage: OperationHarness, refusing: Refusing) -> None:
+def test_cluster_that_fails_from_its_first_pass_is_never_ok(
+    stage: OperationHarness, refusing: Refusing
+) -> None:
     refusing.error = Unavailable("down")
     run_pass(stage)
     body = read_api.cluster(stage.name, stage.runtime).body
@@ -93,7 +103,9 @@ def test_cluster_that_fails_from_its_first_pass_is_never_ok(stage: OperationHarn
     assert body["lastSuccess"] is None
 
 
-def test_journal_has_only_the_first_failure_and_the_recovery(stage: OperationHarness, refusing: Refusing) -> None:
+def test_journal_has_only_the_first_failure_and_the_recovery(
+    stage: OperationHarness, refusing: Refusing
+) -> None:
     run_pass(stage)
     refusing.error = Unavailable("down")
     for _ in range(3):
@@ -104,16 +116,27 @@ def test_journal_has_only_the_first_failure_and_the_recovery(stage: OperationHar
     since = format_time(START + 120.0)
     assert journal(stage) == [
         {"state": "failing", "class": "Unavailable", "message": "down"},
-        {"state": "recovered", "class": "Unavailable", "since": since, "failures": 3, "seconds": 180.0},
+        {
+            "state": "recovered",
+            "class": "Unavailable",
+            "since": since,
+            "failures": 3,
+            "seconds": 180.0,
+        },
     ]
     assert (shown(stage)["health"], shown(stage)["lastError"]) == ("ok", None)
 
 
-def test_text_of_an_unexpected_error_appears_only_in_the_log(stage: OperationHarness, refusing: Refusing) -> None:
+def test_text_of_an_unexpected_error_appears_only_in_the_log(
+    stage: OperationHarness, refusing: Refusing
+) -> None:
     refusing.error = RuntimeError("object with a password in its repr")
     run_pass(stage)
     error = shown(stage)["lastError"]
-    assert (error["class"], error["message"]) == ("RuntimeError", "unexpected; the function's log has the details")
+    assert (error["class"], error["message"]) == (
+        "RuntimeError",
+        "unexpected; the function's log has the details",
+    )
 
 
 def test_get_clusters_command_shows_the_failure(

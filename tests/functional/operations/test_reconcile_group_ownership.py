@@ -1,5 +1,5 @@
-"""Two clusters of one deployment share a node group: one of them owns it at a time, and a named group takes precedence
-over a discovered one (docs/reference/node-groups.md "Group ownership")."""
+"""Two clusters of one deployment share a node group: one of them owns it at a time, and a named
+group takes precedence over a discovered one (docs/reference/node-groups.md "Group ownership")."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Discovering(InMemoryProvider):
         """See Provider."""
         seen = self.cloud.observe(nodes)
         return msgspec.structs.replace(
-            seen, groups=tuple(msgspec.structs.replace(group, discovered=True) for group in seen.groups)
+            seen,
+            groups=tuple(msgspec.structs.replace(group, discovered=True) for group in seen.groups),
         )
 
 
@@ -62,7 +63,11 @@ def _furnish(stage: OperationHarness) -> None:
         {
             "metadata": {"name": "g-1"},
             "spec": {"providerID": "memory://g-1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": ROOM,
+                "capacity": ROOM,
+            },
         },
     )
     ask = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]

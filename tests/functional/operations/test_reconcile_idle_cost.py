@@ -1,6 +1,8 @@
-"""A tick without news costs a handful of items, however large the cluster (docs/architecture.md "Reconcile pass").
+"""A tick without news costs a handful of items, however large the cluster
+(docs/architecture.md "Reconcile pass").
 
-Reporting state (the digest of the decision, the event memory, gauges and counters) is in rows that are written anyway.
+Reporting state (the digest of the decision, the event memory, gauges and counters) is in rows
+that are written anyway.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ READS = {"GetItem", "BatchGetItem", "Query"}
 
 
 class Costs:
-    """Counts read requests and written items of the table: `with Costs(stage) as costs:`. rings: writes of the
-    charts and the overview among them, once in five minutes at most; `items` has none of these."""
+    """Counts read requests and written items of the table: `with Costs(stage) as costs:`.
+    rings: writes of the charts and the overview among them, once in five minutes at most;
+    `items` has none of these."""
 
     def __init__(self, stage: OperationHarness) -> None:
         self.reads = self.items = self.rings = 0
@@ -39,7 +42,9 @@ class Costs:
         elif params.get("Item", {}).get("item", {}).get("S") in (GAUGES, HOURS, OVERVIEW):
             self.rings += 1
         else:
-            self.items += sum("ConditionCheck" not in part for part in params.get("TransactItems", [{}]))
+            self.items += sum(
+                "ConditionCheck" not in part for part in params.get("TransactItems", [{}])
+            )
 
 
 def a_large_cluster(stage: OperationHarness) -> None:
@@ -51,12 +56,18 @@ def a_large_cluster(stage: OperationHarness) -> None:
             {
                 "metadata": {"name": f"g-{number}"},
                 "spec": {"providerID": f"memory://g-{number}"},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "allocatable": ROOM,
+                    "capacity": ROOM,
+                },
             },
         )
     for number in range(WAITING):
         name = f"waits-{number}"
-        stage.pod(name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
+        stage.pod(
+            name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}]
+        )
         pod = stage.kube.get("pods", name, "default")
         assert pod is not None
         pod["status"] = {
@@ -74,7 +85,9 @@ def a_tick(stage: OperationHarness) -> None:
     handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
 
 
-def test_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: OperationHarness) -> None:
+def test_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(
+    stage: OperationHarness,
+) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     reported = len(stage.events("NotTriggerScaleUp"))

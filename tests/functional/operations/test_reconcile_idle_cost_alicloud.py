@@ -1,4 +1,6 @@
-"""A quiet tick costs no additional items with a second provider whose calls are limited by a budget in the table."""
+"""A quiet tick costs no additional items with a second provider whose calls are limited
+by a budget in the table.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ GROUPS, SIZE = 20, 3
 
 @pytest.fixture
 def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
-    """Twenty scaling groups of three nodes each, in an account in addition to the harness's own group."""
+    """Twenty scaling groups of three nodes each, in an account in addition to
+    the harness's own group."""
     made = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     groups = [made.cloud.add_group(f"g{number}", size=SIZE) for number in range(GROUPS)]
@@ -39,7 +42,13 @@ def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
             cache=stage.store.cache,
         )
         connection = Connection(
-            stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock, means=means
+            stage.name,
+            made.settings(),
+            bounds,
+            lambda _: made.secret(),
+            None,
+            stage.clock,
+            means=means,
         )
         return [stage.provider, registry.build("alicloud", connection)]
 

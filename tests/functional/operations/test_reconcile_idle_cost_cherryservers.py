@@ -1,4 +1,6 @@
-"""A quiet tick costs one call and no additional items with twenty pools of Cherry Servers next to another provider."""
+"""A quiet tick costs one call and no additional items with twenty pools of Cherry Servers
+next to another provider.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ def account(stage: OperationHarness) -> Iterator[CherryAccount]:
             cache=stage.store.cache,
         )
         connection = Connection(
-            stage.name, made.settings(), bounds, lambda name: made.secrets()[name], None, stage.clock, means=means
+            stage.name,
+            made.settings(),
+            bounds,
+            lambda name: made.secrets()[name],
+            None,
+            stage.clock,
+            means=means,
         )
         return [stage.provider, registry.build("cherryservers", connection)]
 

@@ -1,4 +1,6 @@
-"""A quiet tick costs a handful of calls and no additional items with Exoscale Nodepools next to another provider."""
+"""A quiet tick costs a handful of calls and no additional items with Exoscale Nodepools
+next to another provider.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ GROUPS, SIZE = 16, 3
 
 @pytest.fixture
 def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
-    """Sixteen Nodepools of three nodes each, in a zone in addition to the harness's own group; one has no maximum."""
+    """Sixteen Nodepools of three nodes each, in a zone in addition to the harness's own
+    group; one has no maximum."""
     made = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     cluster = made.zone.add_cluster("prod")
-    pools = [made.zone.add_nodepool(cluster.id, f"g{number}", size=SIZE).pool for number in range(GROUPS)]
+    pools = [
+        made.zone.add_nodepool(cluster.id, f"g{number}", size=SIZE).pool for number in range(GROUPS)
+    ]
     made.start()
     joining.step()
     bounds = tuple(GroupPolicy("exoscale", pool.id, 0, 10) for pool in pools[1:])
@@ -39,7 +44,13 @@ def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
             cache=stage.store.cache,
         )
         connection = Connection(
-            stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock, means=means
+            stage.name,
+            made.settings(),
+            bounds,
+            lambda _: made.secret(),
+            None,
+            stage.clock,
+            means=means,
         )
         return [stage.provider, registry.build("exoscale", connection)]
 

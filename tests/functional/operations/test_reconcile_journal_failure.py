@@ -21,7 +21,11 @@ def _pending(stage: OperationHarness) -> str:
         {
             "metadata": {"name": "g-1"},
             "spec": {"providerID": "memory://g-1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": room,
+                "capacity": room,
+            },
         },
     )
     large = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]
@@ -47,7 +51,8 @@ def _failing(stage: OperationHarness) -> AwsFaults:
 
 def test_failed_journal_write_does_not_redeliver_the_message(stage: OperationHarness) -> None:
     body = _pending(stage)
-    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)  # those of the schema and the group ownership
+    # those of the schema and the group ownership
+    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)
     install(stage.runtime)
     try:
         failed = each_record({"Records": [{"messageId": "m-1", "body": body}]}, handle)

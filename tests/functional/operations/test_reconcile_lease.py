@@ -1,5 +1,5 @@
-"""A pass renews its lease while it lives: a killed one blocks its cluster for half a minute, a suspended one saves
-nothing."""
+"""A pass renews its lease while it lives: a killed one blocks its cluster for half a minute, a
+suspended one saves nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def stage(stage: OperationHarness) -> OperationHarness:
 
 def run_pass(stage: OperationHarness, reason: str = "schedule", **message: Any) -> None:
     """A pass now."""
-    handle(encode(ReconcileMessage(stage.name, reason, stage.clock(), **message)).decode(), stage.runtime)
+    handle(
+        encode(ReconcileMessage(stage.name, reason, stage.clock(), **message)).decode(),
+        stage.runtime,
+    )
 
 
 def advance_at(stage: OperationHarness, place: str, seconds: float) -> None:
@@ -67,7 +70,9 @@ def killed_pass(stage: OperationHarness, reason: str, place: str, lasted: float)
         handle(encode(ReconcileMessage(stage.name, reason, stage.clock())).decode(), runtime)
 
 
-@pytest.mark.parametrize(("seconds", "renewals"), [(0.0, 0), (9.0, 0), (10.0, 1), (35.0, 3), (115.0, 11)])
+@pytest.mark.parametrize(
+    ("seconds", "renewals"), [(0.0, 0), (9.0, 0), (10.0, 1), (35.0, 3), (115.0, 11)]
+)
 def test_pass_renews_its_lease_every_ten_seconds_and_a_quiet_one_never(
     stage: OperationHarness, seconds: float, renewals: int
 ) -> None:
@@ -107,19 +112,25 @@ def test_killed_pass_blinds_its_cluster_for_forty_seconds_at_most(
     while SAVED not in stage.checkpoints:
         message = stage.pass_watches.pop(0)
         stage.clock.advance(max(0.0, message["due"] - stage.clock()))
-        handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
+        handle(
+            encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime
+        )
     assert stage.clock() - died <= BLIND
 
 
 @pytest.mark.parametrize("lasted", [2.0, 9.0, 19.0, 31.0, 75.0])
-def test_scheduled_pass_killed_after_two_seconds_needs_no_other_message(stage: OperationHarness, lasted: float) -> None:
+def test_scheduled_pass_killed_after_two_seconds_needs_no_other_message(
+    stage: OperationHarness, lasted: float
+) -> None:
     killed_pass(stage, "schedule", OBSERVED, lasted)
     died = stage.clock()
     assert len(stage.pass_watches) == 1
     while SAVED not in stage.checkpoints:
         message = stage.pass_watches.pop(0)
         stage.clock.advance(max(0.0, message["due"] - stage.clock()))
-        handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
+        handle(
+            encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime
+        )
     assert stage.clock() - died <= BLIND
 
 
@@ -142,7 +153,9 @@ def test_watch_of_a_pass_that_ended_requests_nothing(stage: OperationHarness) ->
     assert stage.checkpoints == []
 
 
-def test_scheduled_message_that_meets_a_living_pass_requests_nothing_after_it(stage: OperationHarness) -> None:
+def test_scheduled_message_that_meets_a_living_pass_requests_nothing_after_it(
+    stage: OperationHarness,
+) -> None:
     def meet() -> None:
         del stage.at_checkpoint[OBSERVED]
         stage.clock.advance(20)
@@ -155,12 +168,15 @@ def test_scheduled_message_that_meets_a_living_pass_requests_nothing_after_it(st
     assert len(messages) == 2, "its own watch, and the message that met it"
     for message in messages:
         stage.clock.advance(message["due"] - stage.clock())
-        handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
+        handle(
+            encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime
+        )
     assert stage.checkpoints == []
 
 
 def test_suspended_pass_stops_before_it_saves(stage: OperationHarness) -> None:
-    stage.replace(repeat=lambda seconds, work: nullcontext())  # nothing runs while a machine is suspended
+    # nothing runs while a machine is suspended
+    stage.replace(repeat=lambda seconds, work: nullcontext())
     advance_at(stage, OBSERVED, LEASE_FOR + 1)
     with pytest.raises(OutscalerError, match="not in force"):
         run_pass(stage)
@@ -197,14 +213,18 @@ def test_pass_with_a_wrong_clock_renews_and_saves(stage: OperationHarness, skew:
     ahead = stage.new_store()
     wrong = ahead.leases
     wrong._clock = lambda: stage.clock() + skew
-    held = HeldLease(wrong.acquire(stage.name, "mine", LEASE_FOR), wrong, lambda: stage.clock() + skew)
+    held = HeldLease(
+        wrong.acquire(stage.name, "mine", LEASE_FOR), wrong, lambda: stage.clock() + skew
+    )
     for _ in range(5):
         stage.clock.advance(RENEW_EVERY)
         assert held.renew()
     assert held.check().until == stage.clock() + skew + LEASE_FOR
 
 
-def test_lease_of_a_dead_pass_with_an_impossible_end_does_not_block(stage: OperationHarness) -> None:
+def test_lease_of_a_dead_pass_with_an_impossible_end_does_not_block(
+    stage: OperationHarness,
+) -> None:
     store = stage.new_store()
     store.leases._clock = lambda: stage.clock() + 86400.0
     store.leases.acquire(stage.name, "from the future", LEASE_FOR)
@@ -226,7 +246,9 @@ def test_pass_whose_lease_was_taken_over_neither_saves_nor_renews(stage: Operati
 
 
 def test_renewals_of_a_pass_that_hangs_end(stage: OperationHarness) -> None:
-    held = HeldLease(stage.store.leases.acquire(stage.name, "hangs", LEASE_FOR), stage.store.leases, stage.clock)
+    held = HeldLease(
+        stage.store.leases.acquire(stage.name, "hangs", LEASE_FOR), stage.store.leases, stage.clock
+    )
     with stage.clock.repeat(RENEW_EVERY, held.renew):
         stage.clock.advance(200.0)
         assert stage.store.leases.acquire(stage.name, "next", LEASE_FOR).token == 2

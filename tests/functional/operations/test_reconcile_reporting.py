@@ -67,7 +67,9 @@ def test_failed_reporting_does_not_fail_the_pass(
     assert stage.store.leases.acquire(stage.name, "next", 60.0).decision
 
 
-def test_failed_taint_updates_do_not_repeat_the_pass(stage: OperationHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_taint_updates_do_not_repeat_the_pass(
+    stage: OperationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def breaks(*_: Any) -> None:
         raise Unavailable("no answer")
 
@@ -89,12 +91,16 @@ def test_pass_leaves_an_overview_and_a_point_for_people(stage: OperationHarness)
     stage.clock.advance(300)
     a_pass(stage)
     passed = last_pass(stage)
-    assert [(group.group, group.provider) for group in passed.overview.groups] == [("g", "clusterapi")]
+    assert [(group.group, group.provider) for group in passed.overview.groups] == [
+        ("g", "clusterapi")
+    ]
     assert [(node.name, node.group) for node in passed.overview.nodes] == [("g-1", 0), ("g-2", 0)]
     assert (passed.points[-1].nodes, passed.points[-1].wanted) == (0, 2), "none is ready yet"
 
 
-def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(stage: OperationHarness) -> None:
+def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(
+    stage: OperationHarness,
+) -> None:
     stage.group(2)
     stage.clock.advance(300)
     a_pass(stage)
@@ -105,7 +111,11 @@ def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(stage: Opera
     decision = last_decision(stage.name, passed, stage.store.journal)
     assert decision is not None
     (row,) = group_rows(decision.plan, stage.memory(), passed.overview, stage.clock())
-    assert (row.group, row.status.word, row.status.detail) == ("g", "not read", "Transient: no answer")
+    assert (row.group, row.status.word, row.status.detail) == (
+        "g",
+        "not read",
+        "Transient: no answer",
+    )
     assert (row.target, row.max) == (2, 10), "as they were"
     nodes = node_rows(decision.plan, passed.overview, (row,), stage.memory())
     assert [node.group for node in nodes] == ["g", "g"]
@@ -126,7 +136,9 @@ def test_charts_that_cannot_be_stored_do_not_fail_the_pass(
 
 def test_second_process_repeats_neither_journal_entry_nor_event(stage: OperationHarness) -> None:
     stage.group(1)
-    stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
+    stage.pod(
+        "waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}]
+    )
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
     pod["status"] = {
@@ -136,7 +148,11 @@ def test_second_process_repeats_neither_journal_entry_nor_event(stage: Operation
     stage.kube.update("pods", pod)
     for _ in range(4):
         a_pass(stage)
-    reported = [event["count"] for event in stage.kube.list("events") if event["reason"] == "NotTriggerScaleUp"]
+    reported = [
+        event["count"]
+        for event in stage.kube.list("events")
+        if event["reason"] == "NotTriggerScaleUp"
+    ]
     assert reported == [1]
     stage.clock.advance(120)
     a_pass(stage)

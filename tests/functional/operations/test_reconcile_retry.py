@@ -1,5 +1,5 @@
-"""A wake-up that fails in a short outage is retried after half a minute instead of after the queue's visibility
-timeout."""
+"""A wake-up that fails in a short outage is retried after half a minute instead of after the
+queue's visibility timeout."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def outage(stage: OperationHarness) -> Outage:
 
 
 @pytest.mark.parametrize("reason", ["webhook", "operation", "person"])
-def test_failed_wake_up_is_retried_after_thirty_seconds(reason: str, stage: OperationHarness, outage: Outage) -> None:
+def test_failed_wake_up_is_retried_after_thirty_seconds(
+    reason: str, stage: OperationHarness, outage: Outage
+) -> None:
     assert deliver(stage, ReconcileMessage(stage.name, reason, stage.clock()))
     [(message, delay)] = outage.sent
     assert (message["reason"], delay) == (reason, 30)
@@ -75,12 +77,16 @@ def test_failed_wake_up_is_retried_after_thirty_seconds(reason: str, stage: Oper
     assert stage.store.scan_states.due(stage.name).failure is None
 
 
-def test_failed_scheduled_pass_waits_for_the_next_tick(stage: OperationHarness, outage: Outage) -> None:
+def test_failed_scheduled_pass_waits_for_the_next_tick(
+    stage: OperationHarness, outage: Outage
+) -> None:
     assert not deliver(stage, ReconcileMessage(stage.name, "schedule", stage.clock()))
     assert outage.sent == []
 
 
-def test_long_outage_is_left_to_the_queue_and_its_dead_letters(stage: OperationHarness, outage: Outage) -> None:
+def test_long_outage_is_left_to_the_queue_and_its_dead_letters(
+    stage: OperationHarness, outage: Outage
+) -> None:
     forgotten = []
     body = encode(ReconcileMessage(stage.name, "webhook", stage.clock()))
     for _ in range(6):
@@ -90,27 +96,38 @@ def test_long_outage_is_left_to_the_queue_and_its_dead_letters(stage: OperationH
     assert forgotten == [True] * 5 + [False]
 
 
-def test_many_wake_ups_in_one_outage_become_one_message(stage: OperationHarness, outage: Outage) -> None:
+def test_many_wake_ups_in_one_outage_become_one_message(
+    stage: OperationHarness, outage: Outage
+) -> None:
     for _ in range(5):
         assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
         stage.clock.advance(1.0)
     assert len(outage.sent) == 1
 
 
-@pytest.mark.parametrize("error", [BadInput("policy", "is wrong", "correct it"), RuntimeError("a defect")])
-def test_permanent_error_is_left_to_the_queue(error: Exception, stage: OperationHarness, outage: Outage) -> None:
+@pytest.mark.parametrize(
+    "error", [BadInput("policy", "is wrong", "correct it"), RuntimeError("a defect")]
+)
+def test_permanent_error_is_left_to_the_queue(
+    error: Exception, stage: OperationHarness, outage: Outage
+) -> None:
     outage.error = error
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
     assert outage.sent == []
 
 
-def test_wake_up_that_cannot_be_resent_stays_in_the_queue(stage: OperationHarness, outage: Outage) -> None:
+def test_wake_up_that_cannot_be_resent_stays_in_the_queue(
+    stage: OperationHarness, outage: Outage
+) -> None:
     outage.full = True
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
 
 
-def test_failing_table_does_not_prevent_the_retry_of_a_wake_up(stage: OperationHarness, outage: Outage) -> None:
-    assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))  # writes the row of the schema
+def test_failing_table_does_not_prevent_the_retry_of_a_wake_up(
+    stage: OperationHarness, outage: Outage
+) -> None:
+    # writes the row of the schema
+    assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
     stage.clock.advance(60.0)
     outage.sent.clear()
     faults = AwsFaults()

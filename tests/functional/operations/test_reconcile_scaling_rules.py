@@ -27,7 +27,12 @@ SPEC: dict[str, Any] = {
         {
             "action": {"type": "scaleup", "unit": "node", "value": 2},
             "disable": False,
-            "metrictrigger": {"metricname": "cpu", "metricoperation": ">", "metricvalue": "60", "unit": "percent"},
+            "metrictrigger": {
+                "metricname": "cpu",
+                "metricoperation": ">",
+                "metricvalue": "60",
+                "unit": "percent",
+            },
             "rulename": "metricrule",
             "type": "metric",
         },
@@ -36,7 +41,8 @@ SPEC: dict[str, Any] = {
 
 
 def group(stage: OperationHarness) -> str:
-    """The node group's id, unique per test, because a group belongs to the cluster that acted on it first."""
+    """The node group's id, unique per test, because a group belongs to the
+    cluster that acted on it first."""
     return f"g.{stage.name}"
 
 
@@ -49,11 +55,17 @@ def policy(stage: OperationHarness, *lines: str) -> None:
 
 
 def a_pass(stage: OperationHarness, at: str = "") -> list[Operation]:
-    """Runs a pass in a new process, a minute later or at that time (of 21 November 2026, or the given day); returns its
-    open operations."""
-    stage.replace(**{field: getattr(stage._runtime(), field) for field in ("kube_client", "providers")})
+    """Runs a pass in a new process, a minute later or at that time (of 21 November 2026, or the
+    given day); returns its open operations."""
+    stage.replace(
+        **{field: getattr(stage._runtime(), field) for field in ("kube_client", "providers")}
+    )
     if at:
-        instant = datetime.fromisoformat(at if "T" in at else f"2026-11-21T{at}").replace(tzinfo=UTC).timestamp()
+        instant = (
+            datetime.fromisoformat(at if "T" in at else f"2026-11-21T{at}")
+            .replace(tzinfo=UTC)
+            .timestamp()
+        )
         stage.clock.advance(instant - stage.clock())
     else:
         stage.clock.advance(60)
@@ -69,12 +81,18 @@ def nodes(stage: OperationHarness, count: int, used: str = "") -> None:
             {
                 "metadata": {"name": name},
                 "spec": {"providerID": machine.id},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "allocatable": ROOM,
+                    "capacity": ROOM,
+                },
             },
         )
         if used:
             stage.pod(
-                f"p-{name}", name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": used}}}]
+                f"p-{name}",
+                name,
+                containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": used}}}],
             )
 
 
@@ -84,17 +102,25 @@ def rule_object(stage: OperationHarness, spec: dict[str, Any] | None = None) -> 
     made = stage.kube.peek(RULES, "xxxx", "kube-system", "autoscaling.cce.io")
     if made is None:
         stage.kube.create(
-            RULES, {"metadata": {"name": "xxxx", "namespace": "kube-system"}, "spec": spec}, "autoscaling.cce.io"
+            RULES,
+            {"metadata": {"name": "xxxx", "namespace": "kube-system"}, "spec": spec},
+            "autoscaling.cce.io",
         )
     else:
         stage.kube.update(RULES, {**made, "spec": spec}, "autoscaling.cce.io")
 
 
 def growths(operations: list[Operation]) -> list[tuple[int, int]]:
-    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is OperationKind.SCALE_UP]
+    return [
+        (each.spec.from_size, each.spec.to_size)
+        for each in operations
+        if each.spec.kind is OperationKind.SCALE_UP
+    ]
 
 
-def test_CCE_A1_4_settings_apply_at_the_next_pass_and_timers_survive_it(stage: OperationHarness) -> None:
+def test_CCE_A1_4_settings_apply_at_the_next_pass_and_timers_survive_it(
+    stage: OperationHarness,
+) -> None:
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
     nodes(stage, 1)
     assert a_pass(stage, "08:00:00") == []
@@ -113,7 +139,8 @@ def test_CCE_A1_4_settings_apply_at_the_next_pass_and_timers_survive_it(stage: O
 
 
 def test_CCE_A1_3_rules_need_no_add_on_of_the_vendor(stage: OperationHarness) -> None:
-    stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # in other clusters, which do not know the kind
+    # in other clusters, which do not know the kind
+    stage.kube.resources.drop(RULES, "autoscaling.cce.io")
     policy(
         stage,
         "scaleUp: {horizontalNodeAutoscalers: true}",
@@ -127,7 +154,9 @@ def test_CCE_A1_3_rules_need_no_add_on_of_the_vendor(stage: OperationHarness) ->
 
 
 def test_CCE_A2_documented_example_object_is_in_force(stage: OperationHarness) -> None:
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
+    policy(
+        stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}"
+    )
     nodes(stage, 2, used="1")
     rule_object(stage)
     assert a_pass(stage, "20:46:30") == []
@@ -137,18 +166,27 @@ def test_CCE_A2_documented_example_object_is_in_force(stage: OperationHarness) -
 
 
 def test_CCE_A2_metric_rule_of_the_documented_example_acts(stage: OperationHarness) -> None:
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
+    policy(
+        stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}"
+    )
     nodes(stage, 2, used="3")
     rule_object(stage)
     assert growths(a_pass(stage, "09:00:00")) == [(2, 4)]
 
 
-def test_CCE_A2_invalid_version_is_reported_and_the_last_valid_one_stays(stage: OperationHarness) -> None:
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
+def test_CCE_A2_invalid_version_is_reported_and_the_last_valid_one_stays(
+    stage: OperationHarness,
+) -> None:
+    policy(
+        stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}"
+    )
     nodes(stage, 2, used="1")
     rule_object(stage)
     assert a_pass(stage, "20:40:00") == []
-    metric = {**SPEC["rules"][1], "metrictrigger": {**SPEC["rules"][1]["metrictrigger"], "metricvalue": 60}}
+    metric = {
+        **SPEC["rules"][1],
+        "metrictrigger": {**SPEC["rules"][1]["metrictrigger"], "metricvalue": 60},
+    }
     rule_object(stage, {**SPEC, "rules": [metric]})
     a_pass(stage, "20:46:00")
     [(name, words)] = stage.events("HorizontalNodeAutoscalerInvalid")
@@ -158,12 +196,16 @@ def test_CCE_A2_invalid_version_is_reported_and_the_last_valid_one_stays(stage: 
 
 
 def test_CCE_A2_objects_no_longer_in_use_are_forgotten(stage: OperationHarness) -> None:
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
+    policy(
+        stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}"
+    )
     nodes(stage, 2, used="1")
     rule_object(stage)
     a_pass(stage, "20:40:00")
     assert stage.memory().rule_objects != {}
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: false}", "options: {scaleDownEnabled: false}")
+    policy(
+        stage, "scaleUp: {horizontalNodeAutoscalers: false}", "options: {scaleDownEnabled: false}"
+    )
     assert a_pass(stage, "20:47:10") == []
     assert stage.memory().rule_objects == {}
 

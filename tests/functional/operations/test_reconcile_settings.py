@@ -1,5 +1,5 @@
-"""Settings of a pass that come from its policy and its function: the planning time, and the namespace of the priority
-ConfigMap."""
+"""Settings of a pass that come from its policy and its function: the planning time, and the
+namespace of the priority ConfigMap."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ OBSERVED = "reconcile:observed"
 
 
 def _group(stage: OperationHarness, name: str) -> None:
-    """An empty group whose nodes have its name as a label. Its name is unique, because groups belong to one cluster and
-    all tests share a table."""
+    """An empty group whose nodes have its name as a label. Its name is unique, because groups
+    belong to one cluster and all tests share a table."""
     room = {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
-    stage.provider.add_pool(f"{name}-{stage.name}", template_node=Node(name, {"of": name}, room, room))
+    stage.provider.add_pool(
+        f"{name}-{stage.name}", template_node=Node(name, {"of": name}, room, room)
+    )
 
 
 def _pending(stage: OperationHarness, name: str, **spec: Any) -> None:
@@ -49,12 +51,16 @@ def _grown(stage: OperationHarness) -> list[str]:
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
     operations = stage.store.operations.list_open(stage.name)
     return sorted(
-        o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == OperationKind.SCALE_UP
+        o.spec.group.removesuffix(f"-{stage.name}")
+        for o in operations
+        if o.spec.kind == OperationKind.SCALE_UP
     )
 
 
 def _reading_takes(seconds: float) -> Callable[[OperationHarness], None]:
-    return lambda stage: stage.at_checkpoint.update({OBSERVED: lambda: stage.clock.advance(seconds)})
+    return lambda stage: stage.at_checkpoint.update(
+        {OBSERVED: lambda: stage.clock.advance(seconds)}
+    )
 
 
 def _every_look_at_the_clock_takes(seconds: float) -> Callable[[OperationHarness], None]:

@@ -17,14 +17,28 @@ def _refusal(code: str, text: str = "") -> ClientError:
     ("code", "text", "attempts"),
     [
         ("ResourceInUseException", "Cannot update the event source mapping while it is in use", 41),
-        ("InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda.", 41),
-        ("ResourceConflictException", "The function is currently in the following state: Pending", 41),
+        (
+            "InvalidParameterValueException",
+            "The role defined for the function cannot be assumed by Lambda.",
+            41,
+        ),
+        (
+            "ResourceConflictException",
+            "The function is currently in the following state: Pending",
+            41,
+        ),
         ("ResourceConflictException", "An update is in progress for resource", 41),
-        ("ResourceConflictException", "An event source mapping with these arguments already exists", 1),
+        (
+            "ResourceConflictException",
+            "An event source mapping with these arguments already exists",
+            1,
+        ),
         ("AccessDeniedException", "User is not authorized", 1),
     ],
 )
-def test_deploy_retries_only_settling_errors_and_not_forever(code: str, text: str, attempts: int) -> None:
+def test_deploy_retries_only_settling_errors_and_not_forever(
+    code: str, text: str, attempts: int
+) -> None:
     made: list[float] = []
 
     def call() -> None:

@@ -55,13 +55,17 @@ def test_ssm_parameter_and_secret_of_one_name_are_distinct() -> None:
 @each_row("kind", ["String", "StringList"])
 def test_ssm_unencrypted_parameter_is_refused_without_its_text(kind: str) -> None:
     put("not-a-secret-any-more", kind)
-    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
+    with pytest.raises(
+        BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store"
+    ) as caught:
         SecretsManagerReader()(NAME)
     assert "any-more" not in str(caught.value)
 
 
 def test_ssm_missing_parameter_is_an_input_error() -> None:
-    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"):
+    with pytest.raises(
+        BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"
+    ):
         SecretsManagerReader()(NAME)
 
 

@@ -1,4 +1,6 @@
-"""Patterns of purchases, their schedules, and what these would have done on days that they have not seen."""
+"""Patterns of purchases, their schedules, and what these would have done on days
+that they have not seen.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.schedule_advice.backtest import MOST_PROPOSALS, Advice, ScheduleOutcome, advise, outcome_of
+from chalicelib.command.schedule_advice.backtest import (
+    MOST_PROPOSALS,
+    Advice,
+    ScheduleOutcome,
+    advise,
+    outcome_of,
+)
 from chalicelib.command.schedule_advice.history import (
     GroupFacts,
     GroupHistory,
@@ -23,7 +31,13 @@ from chalicelib.command.schedule_advice.history import (
     together,
 )
 from chalicelib.command.schedule_advice.output import entry_of
-from chalicelib.command.schedule_advice.patterns import Pattern, days_text, fit, quantile, schedule_of
+from chalicelib.command.schedule_advice.patterns import (
+    Pattern,
+    days_text,
+    fit,
+    quantile,
+    schedule_of,
+)
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.scaling_rules import Headroom, Schedule
@@ -52,7 +66,8 @@ def history(
     base: int = 2,
     nodes: int = 4,
 ) -> GroupHistory:
-    """A group of `base` nodes that grows by `nodes` for eight pods at a minute of some days and shrinks at 18:00."""
+    """A group of `base` nodes that grows by `nodes` for eight pods at a minute of some
+    days and shrinks at 18:00."""
     purchases, sizes = [], []
     for day, minute in mornings:
         at = instant_of(day, minute, zone)
@@ -62,16 +77,25 @@ def history(
 
 
 def mornings(
-    days: int, weekdays: Sequence[int] = range(5), *, first: date = MONDAY, without: Sequence[int] = ()
+    days: int,
+    weekdays: Sequence[int] = range(5),
+    *,
+    first: date = MONDAY,
+    without: Sequence[int] = (),
 ) -> list[tuple[date, int]]:
-    """Eight o'clock on these weekdays, a few minutes later on some. without: numbers of days that are left out."""
+    """Eight o'clock on these weekdays, a few minutes later on some. without: numbers
+    of days that are left out."""
     dates = [(number, first + timedelta(days=number)) for number in range(days)]
     return [
-        (day, 8 * 60 + number * 7 % 11) for number, day in dates if day.weekday() in weekdays and number not in without
+        (day, 8 * 60 + number * 7 % 11)
+        for number, day in dates
+        if day.weekday() in weekdays and number not in without
     ]
 
 
-def patterns(own_history: GroupHistory, own_span: RecordSpan, zone: ZoneInfo = ZURICH) -> list[Pattern]:
+def patterns(
+    own_history: GroupHistory, own_span: RecordSpan, zone: ZoneInfo = ZURICH
+) -> list[Pattern]:
     return fit(own_history, own_span, zone)[0]
 
 
@@ -85,7 +109,11 @@ def one(own_history: GroupHistory, own_span: RecordSpan) -> Pattern:
 
 def test_working_mornings_are_one_pattern() -> None:
     pattern = one(history(mornings(14)), span(14))
-    assert (pattern.weekdays, pattern.size, pattern.quarters) == ((0, 1, 2, 3, 4), 6, ("08:00", "08:15"))
+    assert (pattern.weekdays, pattern.size, pattern.quarters) == (
+        (0, 1, 2, 3, 4),
+        6,
+        ("08:00", "08:15"),
+    )
     assert (pattern.hits, pattern.days, pattern.hit_weeks, pattern.weeks) == (10, 10, 2, 2)
     assert (pattern.bought, pattern.pods) == (40, 80)
 
@@ -100,7 +128,9 @@ def test_working_mornings_are_one_pattern() -> None:
         ((0, 1, 2, 5), "Mon-Wed, Sat", "1-3,6"),
     ],
 )
-def test_weekdays_at_the_same_time_are_one_schedule(weekdays: Sequence[int], text: str, cron: str) -> None:
+def test_weekdays_at_the_same_time_are_one_schedule(
+    weekdays: Sequence[int], text: str, cron: str
+) -> None:
     pattern = one(history(mornings(14, weekdays)), span(14))
     schedule = schedule_of(pattern, WORKERS, "Europe/Zurich")
     assert (days_text(pattern.weekdays), schedule.cron.split()[-1]) == (text, cron)
@@ -111,23 +141,38 @@ def test_weekdays_that_need_other_sizes_are_patterns_of_their_own() -> None:
     small, large = history(mornings(28, (0, 1, 2, 3))), history(mornings(28, (4,)), nodes=14)
     both = msgspec.structs.replace(
         small,
-        purchases=tuple(sorted((*small.purchases, *large.purchases), key=lambda purchase: purchase.at)),
+        purchases=tuple(
+            sorted((*small.purchases, *large.purchases), key=lambda purchase: purchase.at)
+        ),
         sizes=tuple(sorted((*small.sizes, *large.sizes))),
     )
-    assert [(row.weekdays, row.size) for row in patterns(both, span(28))] == [((0, 1, 2, 3), 6), ((4,), 16)]
-    assert [row.weekdays for row in patterns(both, span(14))] == [(0, 1, 2, 3, 4)], "two Fridays are too few alone"
+    assert [(row.weekdays, row.size) for row in patterns(both, span(28))] == [
+        ((0, 1, 2, 3), 6),
+        ((4,), 16),
+    ]
+    assert [row.weekdays for row in patterns(both, span(14))] == [(0, 1, 2, 3, 4)], (
+        "two Fridays are too few alone"
+    )
 
 
 @pytest.mark.parametrize("holiday", [0, 2, 4])
 def test_a_holiday_does_not_take_its_weekday_out(holiday: int) -> None:
     pattern = one(history(mornings(14, without=(holiday,))), span(14))
-    assert (pattern.weekdays, pattern.size, pattern.hits, pattern.days) == ((0, 1, 2, 3, 4), 6, 9, 10)
+    assert (pattern.weekdays, pattern.size, pattern.hits, pattern.days) == (
+        (0, 1, 2, 3, 4),
+        6,
+        9,
+        10,
+    )
 
 
 def test_a_single_weekday_needs_three_weeks() -> None:
     tuesdays = history(mornings(28, (1,)))
     few, refusals = fit(tuesdays, span(14), ZURICH)
-    assert (few, refusals) == ([], ["Tue 08:00-08:15: too few repetitions: nodes were bought on 2 of at least 3 days"])
+    assert (few, refusals) == (
+        [],
+        ["Tue 08:00-08:15: too few repetitions: nodes were bought on 2 of at least 3 days"],
+    )
     assert one(tuesdays, span(28)).weekdays == (1,)
 
 
@@ -137,13 +182,17 @@ def test_purchases_at_any_time_are_no_pattern() -> None:
 
 
 def test_days_without_passes_are_not_observed() -> None:
-    without = msgspec.structs.replace(span(14), gaps=((span(14).since + 7 * DAY, span(14).since + 9 * DAY),))
+    without = msgspec.structs.replace(
+        span(14), gaps=((span(14).since + 7 * DAY, span(14).since + 9 * DAY),)
+    )
     pattern = one(history(mornings(14, without=(7, 8))), without)
     assert (pattern.hits, pattern.days) == (8, 8)
 
 
 def test_size_suffices_on_three_quarters_of_the_days() -> None:
-    assert [quantile(values, 0.75) for values in ([1, 2, 3, 4], [5], [1, 9], list(range(1, 11)))] == [3, 5, 9, 8]
+    assert [
+        quantile(values, 0.75) for values in ([1, 2, 3, 4], [5], [1, 9], list(range(1, 11)))
+    ] == [3, 5, 9, 8]
 
 
 # -- schedules
@@ -153,8 +202,15 @@ def test_schedule_opens_before_the_demand_by_the_lead_time() -> None:
     pattern = one(history([(day, 8 * 60) for day, _ in mornings(14)]), span(14))
     slow = msgspec.structs.replace(WORKERS, lead=840.0)
     opened = [schedule_of(pattern, facts, "Europe/Zurich") for facts in (WORKERS, slow)]
-    assert [(item.cron, item.duration) for item in opened] == [("55 7 * * 1-5", 1200.0), ("45 7 * * 1-5", 1800.0)]
-    assert (opened[0].name, opened[0].groups, opened[0].min) == ("advised-workers-mon-fri-0755", ("workers",), 6)
+    assert [(item.cron, item.duration) for item in opened] == [
+        ("55 7 * * 1-5", 1200.0),
+        ("45 7 * * 1-5", 1800.0),
+    ]
+    assert (opened[0].name, opened[0].groups, opened[0].min) == (
+        "advised-workers-mon-fri-0755",
+        ("workers",),
+        6,
+    )
 
 
 def test_schedule_of_midnight_opens_on_the_day_before() -> None:
@@ -172,18 +228,27 @@ def test_pattern_and_schedule_follow_the_local_clock_when_it_changes(first: date
     """The clock changes on the first Sunday of both spans."""
     own = span(14, first=first)
     pattern = one(history(mornings(14, first=first)), own)
-    assert (pattern.weekdays, pattern.quarters, pattern.hits) == ((0, 1, 2, 3, 4), ("08:00", "08:15"), 10)
+    assert (pattern.weekdays, pattern.quarters, pattern.hits) == (
+        (0, 1, 2, 3, 4),
+        ("08:00", "08:15"),
+        10,
+    )
     schedule = schedule_of(pattern, WORKERS, "Europe/Zurich")
     outcome = outcome_of(schedule, history(mornings(14, first=first)), own)
     assert (outcome.openings, outcome.needless, outcome.missing) == (10, 0, 0)
     in_utc = fit(history(mornings(14, first=first)), own, ZoneInfo("UTC"))[0]
-    assert not any(len(other.weekdays) == 5 and other.hits == 10 for other in in_utc if other.first == pattern.first)
+    assert not any(
+        len(other.weekdays) == 5 and other.hits == 10
+        for other in in_utc
+        if other.first == pattern.first
+    )
 
 
 def test_local_time_is_that_of_the_clock_on_days_with_23_and_25_hours() -> None:
     spring, autumn = date(2026, 3, 29), date(2026, 10, 25)
     assert [
-        (instant_of(day + timedelta(days=1), 0, ZURICH) - instant_of(day, 0, ZURICH)) / HOUR for day in (spring, autumn)
+        (instant_of(day + timedelta(days=1), 0, ZURICH) - instant_of(day, 0, ZURICH)) / HOUR
+        for day in (spring, autumn)
     ] == [23, 25]
     assert [local_time(instant_of(day, 8 * 60, ZURICH), ZURICH) for day in (spring, autumn)] == [
         (spring, 480),
@@ -195,12 +260,16 @@ def test_local_time_is_that_of_the_clock_on_days_with_23_and_25_hours() -> None:
 
 
 def opening(size: int, *purchases: tuple[float, int, int]) -> ScheduleOutcome:
-    """What min 6 for an hour from 08:00 UTC does. size: of the group at that time. purchases: minutes after it, nodes
-    and pods."""
+    """What min 6 for an hour from 08:00 UTC does. size: of the group at that time. purchases:
+    minutes after it, nodes and pods."""
     at = datetime(2026, 11, 2, 8, tzinfo=UTC).timestamp()
-    bought = tuple(GroupPurchase(at + minutes * 60, nodes, pods, 0) for minutes, nodes, pods in purchases)
+    bought = tuple(
+        GroupPurchase(at + minutes * 60, nodes, pods, 0) for minutes, nodes, pods in purchases
+    )
     schedule = Schedule("morning", "0 8 * * 1", 3600.0, groups=("workers",), min=6)
-    return outcome_of(schedule, GroupHistory(WORKERS, bought, (), size), RecordSpan(at - HOUR, at - HOUR + DAY))
+    return outcome_of(
+        schedule, GroupHistory(WORKERS, bought, (), size), RecordSpan(at - HOUR, at - HOUR + DAY)
+    )
 
 
 def test_nodes_that_are_ready_before_the_demand_save_the_lead_time() -> None:
@@ -235,7 +304,9 @@ def test_a_group_that_is_large_already_gets_nothing() -> None:
 # -- advice
 
 
-def advice(*histories: GroupHistory, days: float = 14, schedules: Sequence[Schedule] = (), **more: object) -> Advice:
+def advice(
+    *histories: GroupHistory, days: float = 14, schedules: Sequence[Schedule] = (), **more: object
+) -> Advice:
     return advise(histories, span(days), "Europe/Zurich", schedules, **more)  # type: ignore[arg-type]
 
 
@@ -271,14 +342,18 @@ def test_a_pattern_that_has_ended_is_not_proposed() -> None:
 def test_a_pattern_that_the_first_days_do_not_show_is_not_proposed() -> None:
     [problem] = why(advice(history(mornings(14, (3, 4)))))
     assert problem == (
-        "Thu, Fri 08:00-08:15: the first days alone do not show it, so that it cannot be tested on the last"
+        "Thu, Fri 08:00-08:15: the first days alone do not show it, so that it cannot be tested on "
+        "the last"
     )
 
 
 def test_a_pattern_of_half_of_the_days_is_not_regular() -> None:
     """Of four weeks, Mondays of three, and the days around them of two."""
     [problem] = why(advice(history(mornings(28, (6, 0, 1), without=(6, 0, 1, 8, 13))), days=28))
-    assert problem == "Mon, Tue, Sun 08:00-08:15: not regular: nodes were bought on 7 of 12 days, below 60%"
+    assert (
+        problem
+        == "Mon, Tue, Sun 08:00-08:15: not regular: nodes were bought on 7 of 12 days, below 60%"
+    )
 
 
 def test_a_group_whose_minimum_suffices_gets_no_schedule() -> None:
@@ -297,7 +372,9 @@ def test_a_group_whose_minimum_suffices_gets_no_schedule() -> None:
         (Schedule("other", "0 7 * * *", 7200.0, "Europe/Zurich", groups=("batch",), min=3), False),
     ],
 )
-def test_advice_does_not_contradict_schedules_of_the_policy(schedule: Schedule, clashes: bool) -> None:
+def test_advice_does_not_contradict_schedules_of_the_policy(
+    schedule: Schedule, clashes: bool
+) -> None:
     result = advice(history(mornings(14)), schedules=[schedule])
     assert len(result.proposals) == (not clashes)
     assert [schedule.name in refusal.problem for refusal in result.refusals] == [True] * clashes
@@ -316,7 +393,10 @@ def test_purchases_of_changing_groups_become_headroom_of_them_together() -> None
         ("a", "b", "c", "d"),
     )
     assert proposal.schedule.cron.endswith("* * 1-5")
-    load(with_spec(yaml.safe_dump({"schedules": [entry_of(proposal.schedule)]}, sort_keys=False)), place="policy")
+    load(
+        with_spec(yaml.safe_dump({"schedules": [entry_of(proposal.schedule)]}, sort_keys=False)),
+        place="policy",
+    )
     for headroom in (Headroom("spare", percent=10), Headroom("spare", ("c",), percent=10)):
         refusals = advice(*groups, days=28, headroom=[headroom]).refusals
         assert refusals[-1].problem.endswith("the policy has the headroom spare there already")
@@ -325,7 +405,9 @@ def test_purchases_of_changing_groups_become_headroom_of_them_together() -> None
 
 
 def test_advice_without_any_pattern_says_how_often_nodes_were_bought() -> None:
-    at_any_time = history([(MONDAY + timedelta(days=number), (number * 397) % 1440) for number in range(14)])
+    at_any_time = history(
+        [(MONDAY + timedelta(days=number), (number * 397) % 1440) for number in range(14)]
+    )
     assert why(advice(at_any_time)) == [
         "nodes were bought for waiting pods 14 times, and at no time of the day again and again"
     ]
@@ -346,7 +428,9 @@ def test_only_the_schedules_that_save_most_are_proposed() -> None:
 # -- the record
 
 
-def operation(at: float, kind: OperationKind = OperationKind.SCALE_UP, **fields: object) -> Operation:
+def operation(
+    at: float, kind: OperationKind = OperationKind.SCALE_UP, **fields: object
+) -> Operation:
     values = {"state": OperationState.SUCCEEDED, "updated_at": at + 5, **fields}
     return new_operation(f"{kind.value}-{at}", "shop", "test", "workers", kind, "p", at, **values)
 
@@ -369,7 +453,8 @@ def test_history_has_purchases_for_pods_and_the_size_of_the_group() -> None:
 def test_size_before_removals_alone_follows_from_todays_nodes() -> None:
     facts = msgspec.structs.replace(WORKERS, ready=3)
     [result] = group_histories(
-        [operation(50.0, OperationKind.DELETE_NODES, targets=(RemovalTarget("n", "i"),) * 2)], {"workers": facts}
+        [operation(50.0, OperationKind.DELETE_NODES, targets=(RemovalTarget("n", "i"),) * 2)],
+        {"workers": facts},
     )
     assert [result.size_at(at) for at in (0, 60)] == [5, 3]
 
@@ -384,7 +469,9 @@ def test_groups_together_have_the_sum_of_their_sizes() -> None:
     assert [(purchase.at, purchase.size) for purchase in result.purchases] == [(10.0, 5), (20.0, 7)]
     assert [result.size_at(at) for at in (0, 15, 25)] == [3, 5, 7]
     assert (result.facts.lead, result.facts.price) == (600.0, 0.75)
-    other = msgspec.structs.replace(groups[1], facts=msgspec.structs.replace(WORKERS, currency="USD"))
+    other = msgspec.structs.replace(
+        groups[1], facts=msgspec.structs.replace(WORKERS, currency="USD")
+    )
     assert together([groups[0], other]).facts.price == 0.0
 
 

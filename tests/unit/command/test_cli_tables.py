@@ -1,4 +1,6 @@
-"""Table output: plain and exact for pipes, formatted on a terminal, harmless for any text in a name."""
+"""Table output: plain and exact for pipes, formatted on a terminal,
+harmless for any text in a name.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from chalicelib.command.output import (
 )
 from chalicelib.model.timestamps import parse_time
 
-TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
+TABLE = Table(
+    ("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1})
+)
 
 
 class Terminal(io.StringIO):
@@ -60,7 +64,11 @@ def test_cli_table_plain_rows_are_never_truncated() -> None:
 
 
 def test_cli_table_wide_characters_take_two_columns() -> None:
-    assert shown(Table(("n", "m"), (("日本", "1"), ("abcd", "2")))).splitlines() == ["N      M", "日本   1", "abcd   2"]
+    assert shown(Table(("n", "m"), (("日本", "1"), ("abcd", "2")))).splitlines() == [
+        "N      M",
+        "日本   1",
+        "abcd   2",
+    ]
     assert [columns(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
 
 
@@ -137,10 +145,20 @@ def test_table_that_is_too_wide_shows_each_row_as_lines(terminal: Callable[..., 
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 100, 120])
-def test_words_are_not_broken_on_any_terminal(width: int, terminal: Callable[..., list[str]]) -> None:
-    words = ["operation", "a-node-with-a-rather-long-name-0123456789", "waits", "for", "machines", "日本語"]
+def test_words_are_not_broken_on_any_terminal(
+    width: int, terminal: Callable[..., list[str]]
+) -> None:
+    words = [
+        "operation",
+        "a-node-with-a-rather-long-name-0123456789",
+        "waits",
+        "for",
+        "machines",
+        "日本語",
+    ]
     rows = tuple(
-        tuple(" ".join((words * 3)[start : start + 5]) for start in (row, row + 1, row + 2)) for row in range(6)
+        tuple(" ".join((words * 3)[start : start + 5]) for start in (row, row + 1, row + 2))
+        for row in range(6)
     )
     lines = terminal(Table(("one", "two", "three"), rows), width=width, text=" ".join(words * 9))
     heads = {"ONE", "TWO", "THREE"}
@@ -149,7 +167,9 @@ def test_words_are_not_broken_on_any_terminal(width: int, terminal: Callable[...
     assert max(map(columns, lines)) <= max(width, longest)
 
 
-def test_width_of_a_terminal_does_not_change_what_a_pipe_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_of_a_terminal_does_not_change_what_a_pipe_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     plain = shown(GROUPS)
     assert len(plain.splitlines()) == 4
@@ -172,18 +192,27 @@ def test_pipe_does_not_load_the_library_of_terminals() -> None:
         "import sys; from chalicelib.command.output import Table, show; "
         "show([Table(('a',), (('b',),))]); print('rich' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
+    )
     assert done.stdout.splitlines() == ["A", "b", "False"]
 
 
-def test_instants_are_local_on_a_terminal_and_exact_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instants_are_local_on_a_terminal_and_exact_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TZ", "Europe/Zurich")
     time.tzset()
     now = parse_time("2026-11-24T12:00:00Z")
     text = "paused until 2026-11-24T13:30:00Z, since 2026-11-23T23:30:00Z, 2026-11-22T08:00:00Z"
-    assert with_local_times(text, now, Terminal()) == "paused until 14:30, since 00:30, Nov 22 09:00"
+    assert (
+        with_local_times(text, now, Terminal()) == "paused until 14:30, since 00:30, Nov 22 09:00"
+    )
     assert with_local_times(text, now, io.StringIO()) == text
-    assert with_local_times("until 2026-99-99T99:99:99Z", now, Terminal()) == "until 2026-99-99T99:99:99Z"
+    assert (
+        with_local_times("until 2026-99-99T99:99:99Z", now, Terminal())
+        == "until 2026-99-99T99:99:99Z"
+    )
     assert local_time(1e300, now, Terminal()) == "9999-12-31T23:59:59Z"
     monkeypatch.delenv("TZ")
     time.tzset()
@@ -210,7 +239,12 @@ def test_long_names_are_folded_in_the_middle_and_short_ones_are_whole() -> None:
 @pytest.mark.parametrize("most", [8, 20, 36])
 def test_no_two_names_are_folded_to_the_same_text(most: int) -> None:
     parts = ("", "a", "b", "ab", "-" * 30, "x" * 45)
-    names = {f"{first}{'w' * 24}{middle}{'z' * 24}{last}" for first in parts for middle in parts for last in parts}
+    names = {
+        f"{first}{'w' * 24}{middle}{'z' * 24}{last}"
+        for first in parts
+        for middle in parts
+        for last in parts
+    }
     names |= {"ww…zz", "wwww…zzz"}
     texts = folded(names, most)
     assert len(set(texts.values())) == len(names)
@@ -239,7 +273,9 @@ def test_notes_are_columns_where_each_row_fits_one_line(terminal: Callable[..., 
     assert len(wide) == 3
 
 
-def test_notes_are_below_their_row_where_it_does_not_fit(terminal: Callable[..., list[str]]) -> None:
+def test_notes_are_below_their_row_where_it_does_not_fit(
+    terminal: Callable[..., list[str]],
+) -> None:
     assert terminal(NOTED, width=40) == [
         "VERDICT   NODE   ID",
         "same      w-1    a1",

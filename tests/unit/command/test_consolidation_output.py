@@ -1,4 +1,6 @@
-"""`outscaler plan` and `explain node` show what consolidation does, what it saves, and why other nodes stay."""
+"""`outscaler plan` and `explain node` show what consolidation does, what it saves,
+and why other nodes stay.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from tests.unit.plan.consolidation_fixture import (
 )
 
 TIMES = {"decode": 0.0, "plan": 0.0}
-EUROS = NodePrices(instance_types={kind: price for kind, (_, _, price) in TYPES.items()}, currency="EUR")
+EUROS = NodePrices(
+    instance_types={kind: price for kind, (_, _, price) in TYPES.items()}, currency="EUR"
+)
 
 
 def shown(plan: Plan) -> str:
@@ -62,7 +66,10 @@ def test_plan_shows_drains_into_room_that_exists_and_that_they_are_not_unneeded(
 
 def test_plan_in_shadow_says_what_would_be_saved() -> None:
     plan = decide(fixture(one_beside_a_full_one()), mode=ConsolidationMode.SHADOW).plan
-    assert "Consolidation would save 0.10 an hour by 1 move (mode shadow: nothing is done)." in summary(plan, TIMES)
+    assert (
+        "Consolidation would save 0.10 an hour by 1 move (mode shadow: nothing is done)."
+        in summary(plan, TIMES)
+    )
     assert "would save 0.10 an hour (50%)" in shown(plan)
     assert as_document(plan, TIMES)["scaleUps"] == []
 
@@ -84,7 +91,9 @@ def test_plan_json_has_moves_pools_and_reasons_of_consolidation() -> None:
     assert (move["nodes"], move["buys"]) == (["a"], [{"group": "s", "nodes": 1, "price": 0.1}])
     assert (move["price"], move["saves"], move["score"], move["state"]) == (0.2, 0.1, 1.0, "buying")
     assert (move["currency"], move["pool"]) == ("EUR", "pool")
-    assert [(pool["pool"], pool["price"], pool["disruption"]) for pool in found["pools"]] == [("pool", 0.4, 12.0)]
+    assert [(pool["pool"], pool["price"], pool["disruption"]) for pool in found["pools"]] == [
+        ("pool", 0.4, 12.0)
+    ]
     codes = {row["node"]: row["code"] for row in found["stays"]}
     assert codes == {"a": "InReplacement", "b": "NotWorthDisruption"}
     [growth] = data["scaleUps"]
@@ -115,9 +124,18 @@ def test_explain_node_shows_the_move_and_the_history_of_its_replacement() -> Non
     build = fixture(one_beside_a_full_one())
     answer = explained(decide(build), build, "a")
     [said] = [line for line in answer["says"] if line.startswith("Consolidation")]
-    assert said == ("Consolidation: Replace a by 1 of s: saves 0.10 an hour (50%), score 1.00; buying new nodes.")
+    assert said == (
+        "Consolidation: Replace a by 1 of s: saves 0.10 an hour (50%), score 1.00; buying new "
+        "nodes."
+    )
     [row] = answer["consolidation"]["replacements"]
-    assert (row["state"], row["nodes"], row["buys"], row["done"], row["of"]) == ("buying", ("a",), {"s": 1}, 0, 3)
+    assert (row["state"], row["nodes"], row["buys"], row["done"], row["of"]) == (
+        "buying",
+        ("a",),
+        {"s": 1},
+        0,
+        3,
+    )
     assert answer["consolidation"]["move"]["replacement"] == row["id"]
     assert len(row["operations"]) == 1
     assert not any(line.startswith("What helps") for line in answer["says"]), "it goes"
@@ -141,7 +159,9 @@ def test_explain_node_says_that_it_is_removed_for_consolidation() -> None:
 
 def test_every_reason_of_consolidation_has_advice() -> None:
     codes = list(ReasonCode)
-    own = codes[codes.index(ReasonCode.CONSOLIDATION_OFF) : codes.index(ReasonCode.REPLACEMENT_FAILED) + 1]
+    own = codes[
+        codes.index(ReasonCode.CONSOLIDATION_OFF) : codes.index(ReasonCode.REPLACEMENT_FAILED) + 1
+    ]
     assert len(own) == 18
     assert [code for code in own if not remedy(Reason.of(code), "prod")] == []
 

@@ -1,4 +1,6 @@
-"""`outscaler explain group` finds a group by the names that users know: its id, or an alias that its provider gives."""
+"""`outscaler explain group` finds a group by the names that users know: its id, or an alias
+that its provider gives.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,26 @@ GROUPS = (
 
 
 def explained(name: str) -> str:
-    plan = Plan("plan-1", "test", AT, groups=tuple(GroupVerdict(each.id, "test", 0, 10, 2) for each in GROUPS))
-    case = PlanInputs(Snapshot("test", AT, groups=GROUPS), Policy("test"), Memory(), AT, 0, None, (), 0.0)
+    plan = Plan(
+        "plan-1",
+        "test",
+        AT,
+        groups=tuple(GroupVerdict(each.id, "test", 0, 10, 2) for each in GROUPS),
+    )
+    case = PlanInputs(
+        Snapshot("test", AT, groups=GROUPS), Policy("test"), Memory(), AT, 0, None, (), 0.0
+    )
     return explain_group.answer(ExplainContext(case, PlannedCase(plan, Memory(), {})), name).name
 
 
 @each_row(
     ("name", "group"),
-    [("7d48/az2", "7d48/az2"), ("web/az2", "7d48/az2"), ("own", "9e1f/default"), ("9e1f", "9e1f/default")],
+    [
+        ("7d48/az2", "7d48/az2"),
+        ("web/az2", "7d48/az2"),
+        ("own", "9e1f/default"),
+        ("9e1f", "9e1f/default"),
+    ],
 )
 def test_explain_finds_a_group_by_its_id_and_by_an_alias(name: str, group: str) -> None:
     assert explained(name) == group

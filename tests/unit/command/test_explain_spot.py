@@ -1,4 +1,6 @@
-"""`outscaler explain` of spot groups and of nodes that their vendor takes back or that should go for another reason."""
+"""`outscaler explain` of spot groups and of nodes that their vendor takes back or that
+should go for another reason.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,12 @@ from tests.builders import NOW, ClusterBuilder, cluster, node
 TYPE = "node.kubernetes.io/instance-type"
 NOTICE = Taint("aws-node-termination-handler/spot-itn", "NoSchedule")
 RECOMMENDATION = Taint("aws-node-termination-handler/rebalance-recommendation", "NoSchedule")
-RISK = InterruptionRisk(interruptions=3.0, hours=500.0, counted_at=NOW - 60, nodes=2, last_notice=NOW - 600)
-ACTING = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=NodePrices(spot={"sp": 0.04}, currency="EUR"))
+RISK = InterruptionRisk(
+    interruptions=3.0, hours=500.0, counted_at=NOW - 60, nodes=2, last_notice=NOW - 600
+)
+ACTING = Policy(
+    "test", mode=Mode.ACTIVE, spot=Spot(), prices=NodePrices(spot={"sp": 0.04}, currency="EUR")
+)
 
 
 def build(*, announced: bool = False, **fields: Any) -> ClusterBuilder:
@@ -45,7 +51,9 @@ def build(*, announced: bool = False, **fields: Any) -> ClusterBuilder:
     return made.group("od", max=5)
 
 
-def context(made: ClusterBuilder, policy: Policy = ACTING, risk: InterruptionRisk | None = RISK) -> ExplainContext:
+def context(
+    made: ClusterBuilder, policy: Policy = ACTING, risk: InterruptionRisk | None = RISK
+) -> ExplainContext:
     snapshot, memory = made.snapshot(), Memory(groups={"sp": GroupMemory(risk=risk)})
     plan, after = plan_cluster(snapshot, policy, memory, NOW, 0)
     return ExplainContext(
@@ -61,7 +69,9 @@ def of_group(name: str, scene: ExplainContext) -> Explanation:
 def test_spot_group_shows_its_risk_the_price_of_it_and_until_when_it_is_avoided() -> None:
     answer = of_group("sp", context(build()))
     facts = dict(answer.facts)
-    assert facts["spot"] == "3 interruptions in 500 node hours, halved every 7 days; 2.4 a month is expected of a node"
+    assert facts["spot"] == (
+        "3 interruptions in 500 node hours, halved every 7 days; 2.4 a month is expected of a node"
+    )
     assert facts["last notice"].endswith(", 10m ago")
     # (1 + 3) / (720 + 500) interruptions an hour, at 0.04 / 2 for 24 hours
     assert facts["price of the risk"] == "0.0016 EUR an hour and node"
@@ -85,7 +95,10 @@ def test_announced_node_says_when_its_vendor_takes_it_and_what_happens() -> None
     answer = explain_node.answer(context(build(announced=True)), "s-1")
     said = " ".join(answer.says)
     assert ", in 2m: its pods are evicted as their budgets permit, and nothing is forced." in said
-    assert (answer.data["spot"], answer.data["notice"]["leavesAt"]) == (True, "2027-01-15T08:02:00Z")
+    assert (answer.data["spot"], answer.data["notice"]["leavesAt"]) == (
+        True,
+        "2027-01-15T08:02:00Z",
+    )
     assert dict(of_group("sp", context(build(announced=True))).facts)["nodes with a notice"] == "1"
 
 
@@ -96,18 +109,26 @@ def test_announced_node_says_that_nothing_is_done_where_the_policy_only_reports(
 
 
 def test_announced_node_that_is_still_there_was_to_be_taken_back() -> None:
-    late = InterruptionRisk(notices={"s-1": InterruptionNotice(NOW - 300, NOW - 180)}, counted_at=NOW)
+    late = InterruptionRisk(
+        notices={"s-1": InterruptionNotice(NOW - 300, NOW - 180)}, counted_at=NOW
+    )
     scene = context(build(announced=True), risk=late)
     said = " ".join(explain_node.answer(scene, "s-1").says)
     assert "Its vendor was to take it back at 2027-01-15T07:57:00Z, 3m ago: " in said
 
 
 def test_recommended_node_says_so_only_where_the_policy_asks_for_it() -> None:
-    made = cluster().node("s-1", "4", group="sp", labels={TYPE: "sp"}, taints=(RECOMMENDATION,)).node("s-2", group="sp")
+    made = (
+        cluster()
+        .node("s-1", "4", group="sp", labels={TYPE: "sp"}, taints=(RECOMMENDATION,))
+        .node("s-2", group="sp")
+    )
     made.running("s-1", 3, "1").group("sp", max=5, spot=True)
     says = "Its vendor recommends to leave it: new pods avoid it{} (spec.spot.rebalance)."
     preferring = msgspec.structs.replace(ACTING, spot=Spot(rebalance=RebalanceAction.PREFER))
-    full = msgspec.structs.replace(preferring, consolidation=Consolidation(mode=ConsolidationMode.FULL))
+    full = msgspec.structs.replace(
+        preferring, consolidation=Consolidation(mode=ConsolidationMode.FULL)
+    )
     assert says.format("") in explain_node.answer(context(made, preferring), "s-1").says
     first = says.format(", and consolidation takes it first")
     assert first in explain_node.answer(context(made, full), "s-1").says
@@ -123,7 +144,9 @@ def test_node_without_a_notice_has_none() -> None:
 
 
 def test_group_counts_its_nodes_that_should_go() -> None:
-    aging = Policy("test", mode=Mode.ACTIVE, spot=Spot(), node_lifecycle=NodeLifecycle(max_node_age=86_400.0))
+    aging = Policy(
+        "test", mode=Mode.ACTIVE, spot=Spot(), node_lifecycle=NodeLifecycle(max_node_age=86_400.0)
+    )
     answer = of_group("sp", context(build(created=NOW - 864_000), aging))
     assert answer.data["due"] == {"expired": 1}
     assert dict(answer.facts)["nodes that should go"] == "1 too old"
@@ -142,11 +165,18 @@ def test_group_counts_nodes_that_are_not_sick_for_long_enough_apart() -> None:
 def test_group_whose_renewal_rests_says_which_new_node_is_no_better() -> None:
     made, detail = build(), "its vendor calls it old"
     note = Reason.of(
-        ReasonCode.RENEWAL_RESTS, group="sp", renewed="expired", until=NOW + 7200, node="s-9", detail=detail
+        ReasonCode.RENEWAL_RESTS,
+        group="sp",
+        renewed="expired",
+        until=NOW + 7200,
+        node="s-9",
+        detail=detail,
     )
     plan, after = plan_cluster(made.snapshot(), ACTING, Memory(), NOW, 0)
     inputs = PlanInputs(made.snapshot(), ACTING, Memory(), NOW, 0, None, (), 0.0)
-    scene = ExplainContext(inputs, PlannedCase(msgspec.structs.replace(plan, notes=(note,)), after, {}))
+    scene = ExplainContext(
+        inputs, PlannedCase(msgspec.structs.replace(plan, notes=(note,)), after, {})
+    )
     said = dict(of_group("sp", scene).facts)["renewal"]
     assert "s-9" in said
     assert detail in said

@@ -1,4 +1,6 @@
-"""`--help` fits a terminal, keeps names as they are written, and shows examples that the command takes."""
+"""`--help` fits a terminal, keeps names as they are written, and shows
+examples that the command takes.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_help_names_values_in_capitals(command: Command) -> None:
     actions = [action for action in parser_of(command)._actions if action.nargs != 0]
     assert len(actions) >= 1
     for action in actions:
-        assert re.fullmatch(r"[A-Z][^a-z]*|1\.29|ID:.*|RFC3339", str(action.metavar or action.dest.upper())), action
+        assert re.fullmatch(
+            r"[A-Z][^a-z]*|1\.29|ID:.*|RFC3339", str(action.metavar or action.dest.upper())
+        ), action
 
 
 def test_help_keeps_the_case_of_names(capsys: Said) -> None:
@@ -81,10 +85,16 @@ def test_help_of_a_command_can_be_asked_in_front_of_it(capsys: Said) -> None:
         ("get gruops", "did you mean groups?"),
         (
             "get groups a -o jsn",
-            "'jsn' is not one of table, wide, name, json, yaml, jsonpath=TEMPLATE; did you mean json?",
+            (
+                "'jsn' is not one of table, wide, name, json, yaml, jsonpath=TEMPLATE; did you "
+                "mean json?"
+            ),
         ),
         ("validate a -o wide", "'wide' is not one of table, json, yaml, jsonpath=TEMPLATE"),
-        ("explain pods/a a --clster b", "unrecognized arguments: --clster b; did you mean --cluster?"),
+        (
+            "explain pods/a a --clster b",
+            "unrecognized arguments: --clster b; did you mean --cluster?",
+        ),
         ("explain deployment a b", "'deployment' is not one of pod, node, group"),
         ("retry a grop b", "did you mean group?"),
     ],

@@ -1,4 +1,6 @@
-"""`outscaler import` converts files of another autoscaler into one document that `outscaler validate` accepts."""
+"""`outscaler import` converts files of another autoscaler into one document that
+`outscaler validate` accepts.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,17 @@ ADDONS = {
     "kind": "Addon",
     "apiVersion": "v3",
     "items": [
-        {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"custom": {"parameterA": 1}}}},
         {
             "kind": "Addon",
-            "spec": {"clusterID": CLUSTER, "addonTemplateName": "autoscaler", "values": {"custom": CUSTOM}},
+            "spec": {"addonTemplateName": "coredns", "values": {"custom": {"parameterA": 1}}},
+        },
+        {
+            "kind": "Addon",
+            "spec": {
+                "clusterID": CLUSTER,
+                "addonTemplateName": "autoscaler",
+                "values": {"custom": CUSTOM},
+            },
         },
     ],
 }
@@ -61,12 +70,19 @@ def metric(name: str = "busy", value: str = "70") -> dict[str, Any]:
     return {
         "ruleName": name,
         "type": "Metric",
-        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": value, "unit": "Percent"},
+        "metricTrigger": {
+            "metricName": "Cpu",
+            "metricOperation": ">",
+            "metricValue": value,
+            "unit": "Percent",
+        },
         "action": {"type": "ScaleUp", "unit": "Node"},
     }
 
 
-def horizontal(name: str, *rules: dict[str, Any], pools: tuple[str, ...] = (POOL,), **spec: Any) -> dict[str, Any]:
+def horizontal(
+    name: str, *rules: dict[str, Any], pools: tuple[str, ...] = (POOL,), **spec: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": "autoscaling.cce.io/v1alpha1",
         "kind": "HorizontalNodeAutoscaler",
@@ -82,17 +98,26 @@ def file_of(folder: Path, name: str, *held: Any) -> str:
     return str(path)
 
 
-def test_import_merges_settings_and_objects_into_one_valid_document(tmp_path: Path, capsys: Said) -> None:
+def test_import_merges_settings_and_objects_into_one_valid_document(
+    tmp_path: Path, capsys: Said
+) -> None:
     addons = file_of(tmp_path, "addons.json", ADDONS)
     objects = file_of(
-        tmp_path, "rules.yaml", horizontal("a", cron(), metric()), horizontal("b", metric(value="-1"), pools=("other",))
+        tmp_path,
+        "rules.yaml",
+        horizontal("a", cron(), metric()),
+        horizontal("b", metric(value="-1"), pools=("other",)),
     )
     assert main(["import", addons, objects, *FLAGS, "--time-zone", "Europe/Paris"]) == 0
     document, reported = capsys.readouterr()
     policy, warnings = load(document, place="p.yaml")
     assert warnings == ()
     assert "not complete" not in reported
-    assert (policy.name, policy.options.max_nodes_total, policy.options.scale_down_delay_after_delete) == (
+    assert (
+        policy.name,
+        policy.options.max_nodes_total,
+        policy.options.scale_down_delay_after_delete,
+    ) == (
         "prod",
         200,
         600.0,
@@ -114,26 +139,55 @@ def test_import_merges_settings_and_objects_into_one_valid_document(tmp_path: Pa
     assert main(["validate", str(written)]) == 0
 
 
-def test_import_writes_shadow_mode_and_does_not_obey_the_objects_as_well(tmp_path: Path, capsys: Said) -> None:
-    assert main(["import", file_of(tmp_path, "a.json", horizontal("a", cron())), *FLAGS, "--cluster-id", CLUSTER]) == 0
+def test_import_writes_shadow_mode_and_does_not_obey_the_objects_as_well(
+    tmp_path: Path, capsys: Said
+) -> None:
+    assert (
+        main(
+            [
+                "import",
+                file_of(tmp_path, "a.json", horizontal("a", cron())),
+                *FLAGS,
+                "--cluster-id",
+                CLUSTER,
+            ]
+        )
+        == 0
+    )
     policy, _ = load(capsys.readouterr().out, place="p.yaml")
     assert policy.mode == "shadow"
     assert policy.scale_up.horizontal_node_autoscalers is False
     assert main(["import", file_of(tmp_path, "b.json", ADDONS), *FLAGS]) == 0
-    assert load(capsys.readouterr().out, place="p.yaml")[0].scale_up.horizontal_node_autoscalers is None
+    assert (
+        load(capsys.readouterr().out, place="p.yaml")[0].scale_up.horizontal_node_autoscalers
+        is None
+    )
 
 
-def test_import_and_validate_report_unset_required_values_with_their_flag(tmp_path: Path, capsys: Said) -> None:
+def test_import_and_validate_report_unset_required_values_with_their_flag(
+    tmp_path: Path, capsys: Said
+) -> None:
     assert main(["import", file_of(tmp_path, "a.json", CUSTOM)]) == 0
     document, reported = capsys.readouterr()
-    for flag in ("--cluster-id", "--region", "--credentials-secret", "--kubeconfig-secret", "--name"):
+    for flag in (
+        "--cluster-id",
+        "--region",
+        "--credentials-secret",
+        "--kubeconfig-secret",
+        "--name",
+    ):
         assert flag in reported
     lacking = [line for line in reported.splitlines() if line.startswith("warning: not complete: ")]
     assert [line.split(": ")[2] for line in lacking] == [
         "spec.kubernetes",
-        *(f"spec.providers.huaweicloud.{key}" for key in ("region", "clusterId", "credentialsSecret")),
+        *(
+            f"spec.providers.huaweicloud.{key}"
+            for key in ("region", "clusterId", "credentialsSecret")
+        ),
     ]
-    assert all(f"# Not complete: {line.split(': ', 2)[2]}" in document.splitlines() for line in lacking)
+    assert all(
+        f"# Not complete: {line.split(': ', 2)[2]}" in document.splitlines() for line in lacking
+    )
     written = tmp_path / "policy.yaml"
     written.write_text(document, encoding="utf-8")
     assert main(["validate", str(written)]) == 2
@@ -148,7 +202,9 @@ def test_import_json_output_is_the_same_document(tmp_path: Path, capsys: Said) -
     assert json.loads(capsys.readouterr().out) == yaml.safe_load(as_yaml)
 
 
-def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing(tmp_path: Path, capsys: Said) -> None:
+def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing(
+    tmp_path: Path, capsys: Said
+) -> None:
     bad = metric()
     bad["metricTrigger"] |= {"metricValue": 40, "metricOperation": "<"}
     file = file_of(tmp_path, "rules.yaml", horizontal("good", cron()), horizontal("bad", bad))
@@ -157,7 +213,8 @@ def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing
     assert said.out == ""
     assert len(said.err.splitlines()) == 2
     assert all(
-        line.startswith(f"{file}: kube-system/bad: spec.rules[0].metricTrigger.") for line in said.err.splitlines()
+        line.startswith(f"{file}: kube-system/bad: spec.rules[0].metricTrigger.")
+        for line in said.err.splitlines()
     )
 
 
@@ -222,7 +279,12 @@ def test_import_changes_and_reports_names_invalid_in_a_policy(tmp_path: Path, ca
 
 
 def test_import_reports_objects_without_effect(tmp_path: Path, capsys: Said) -> None:
-    file = file_of(tmp_path, "a.yaml", horizontal("off", cron(), disable=True), horizontal("aimless", cron(), pools=()))
+    file = file_of(
+        tmp_path,
+        "a.yaml",
+        horizontal("off", cron(), disable=True),
+        horizontal("aimless", cron(), pools=()),
+    )
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, reported = capsys.readouterr()
     assert load(document, place="p")[0].rules == ()
@@ -230,13 +292,20 @@ def test_import_reports_objects_without_effect(tmp_path: Path, capsys: Said) -> 
     assert "kube-system/aimless: rule evening: has no target" in reported
 
 
-def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(tmp_path: Path, capsys: Said) -> None:
+def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(
+    tmp_path: Path, capsys: Said
+) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="50")), {"custom": CUSTOM})
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
-    assert "not complete: spec.rules[0].above: 50% is not above options.scaleDown" in capsys.readouterr().err
+    assert (
+        "not complete: spec.rules[0].above: 50% is not above options.scaleDown"
+        in capsys.readouterr().err
+    )
 
 
-def test_IMP_35_objects_without_an_addon_get_the_addons_defaults(tmp_path: Path, capsys: Said) -> None:
+def test_IMP_35_objects_without_an_addon_get_the_addons_defaults(
+    tmp_path: Path, capsys: Said
+) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="40")))
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, reported = capsys.readouterr()
@@ -247,9 +316,16 @@ def test_IMP_35_objects_without_an_addon_get_the_addons_defaults(tmp_path: Path,
 
 
 @each_row(
-    "custom", [CUSTOM, CUSTOM | {"scaleDownEnabled": False}, CUSTOM | {"tenant_id": "a", "scaleDownEnabled": False}]
+    "custom",
+    [
+        CUSTOM,
+        CUSTOM | {"scaleDownEnabled": False},
+        CUSTOM | {"tenant_id": "a", "scaleDownEnabled": False},
+    ],
 )
-def test_IMP_35_objects_beside_an_addon_make_a_valid_policy(custom: Any, tmp_path: Path, capsys: Said) -> None:
+def test_IMP_35_objects_beside_an_addon_make_a_valid_policy(
+    custom: Any, tmp_path: Path, capsys: Said
+) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="60")), {"custom": custom})
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, reported = capsys.readouterr()
@@ -267,7 +343,9 @@ def test_import_reports_settings_of_a_disabled_addon(tmp_path: Path, capsys: Sai
     assert load(document, place="p")[0].scale_up.rules is False
 
 
-def test_import_reports_a_cluster_other_than_the_requested_one(tmp_path: Path, capsys: Said) -> None:
+def test_import_reports_a_cluster_other_than_the_requested_one(
+    tmp_path: Path, capsys: Said
+) -> None:
     other = CLUSTER.replace("2292498e", "11111111")
     assert main(["import", file_of(tmp_path, "a.json", ADDONS), *FLAGS, "--cluster-id", other]) == 0
     document, reported = capsys.readouterr()
@@ -275,8 +353,12 @@ def test_import_reports_a_cluster_other_than_the_requested_one(tmp_path: Path, c
     assert load(document, place="p")[0].providers["huaweicloud"]["clusterId"] == other
 
 
-def test_import_text_cannot_escape_a_comment_or_move_the_cursor(tmp_path: Path, capsys: Said) -> None:
-    file = file_of(tmp_path, "a.yaml", {"kind": "X\nmode: active\n\x1b[2J"}, {**CUSTOM, "key\nspec: {}": 1})
+def test_import_text_cannot_escape_a_comment_or_move_the_cursor(
+    tmp_path: Path, capsys: Said
+) -> None:
+    file = file_of(
+        tmp_path, "a.yaml", {"kind": "X\nmode: active\n\x1b[2J"}, {**CUSTOM, "key\nspec: {}": 1}
+    )
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, reported = capsys.readouterr()
     assert load(document, place="p")[0].mode == "shadow"

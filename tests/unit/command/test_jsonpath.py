@@ -13,8 +13,20 @@ from chalicelib.model.errors import BadInput
 from tests.unit.command.test_cli_tables import Terminal
 
 GROUPS: Any = [
-    {"name": "workers", "ready": 5, "aliases": ["a", "b"], "status": {"word": "steady"}, "price": None},
-    {"name": "bürst", "ready": 0, "aliases": [], "labels": {"app.kubernetes.io/name": "x"}, "healthy": True},
+    {
+        "name": "workers",
+        "ready": 5,
+        "aliases": ["a", "b"],
+        "status": {"word": "steady"},
+        "price": None,
+    },
+    {
+        "name": "bürst",
+        "ready": 0,
+        "aliases": [],
+        "labels": {"app.kubernetes.io/name": "x"},
+        "healthy": True,
+    },
 ]
 NODES: Any = {"cluster": "shop", "nodes": [{"node": "w-1", "cpu": 12}, {"node": "w-2", "cpu": 90}]}
 
@@ -73,7 +85,10 @@ def test_values_on_a_terminal_cannot_control_it(monkeypatch: pytest.MonkeyPatch)
         ("{range [*]}{.name}", "a range has no {end}"),
         ("{end}", "{end} ends no range"),
         (f"{{{'.a' * 5000}}}", f"'{{{'.a' * 19}.'… has too many steps"),
-        ("{range .a}" * 3000 + "{end}" * 3000, "'{range .a}{range .a}{range .a}{range .a}'… has too many steps"),
+        (
+            "{range .a}" * 3000 + "{end}" * 3000,
+            "'{range .a}{range .a}{range .a}{range .a}'… has too many steps",
+        ),
     ],
 )
 def test_wrong_template_is_an_error_with_an_example(template: str, problem: str) -> None:
@@ -85,7 +100,9 @@ def test_wrong_template_is_an_error_with_an_example(template: str, problem: str)
 
 def test_jsonpath_of_a_range_is_parsed_once_for_all_elements() -> None:
     template = '{range .nodes[*]}{.name}{"\\t"}{.pods[*].cpu}{"\\n"}{end}'
-    nodes = [{"name": f"n-{number}", "pods": [{"cpu": "1"}, {"cpu": "2"}]} for number in range(2000)]
+    nodes = [
+        {"name": f"n-{number}", "pods": [{"cpu": "1"}, {"cpu": "2"}]} for number in range(2000)
+    ]
     before = _parsed.cache_info().misses
     lines = rendered(template, {"nodes": nodes}).splitlines()
     assert lines[-1] == "n-1999\t1 2"

@@ -1,4 +1,6 @@
-"""A NodePool of Karpenter admits a pod as Karpenter's own scheduler does, and whatever it contains is bounded."""
+"""A NodePool of Karpenter admits a pod as Karpenter's own scheduler does, and
+whatever it contains is bounded.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,24 @@ GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
 def decoded(*requirements: Row, labels: Json | None = None, **spec: Any) -> NodePool:
-    listed = [{"key": key, "operator": word, "values": list(values)} for key, word, values in requirements]
+    listed = [
+        {"key": key, "operator": word, "values": list(values)} for key, word, values in requirements
+    ]
     template = {"metadata": {"labels": labels}, "spec": {"requirements": listed, **spec}}
-    return decode_pool(json.dumps({"metadata": {"name": "default"}, "spec": {"template": template}}).encode())
+    return decode_pool(
+        json.dumps({"metadata": {"name": "default"}, "spec": {"template": template}}).encode()
+    )
 
 
 def asking(*requirements: Row, **fields: Any) -> PodClass:
     expressions = tuple(Requirement(*row) for row in requirements)
-    return PodClass("shop", {}, {}, required_affinity=(NodeTerm(expressions),) if expressions else None, **fields)
+    return PodClass(
+        "shop",
+        {},
+        {},
+        required_affinity=(NodeTerm(expressions),) if expressions else None,
+        **fields,
+    )
 
 
 def admits(pool: NodePool, pod_class: PodClass) -> bool:
@@ -64,16 +76,27 @@ def admits(pool: NodePool, pod_class: PodClass) -> bool:
         (("other", "In", ("a",)), ("k", "Exists", ()), False),
         (("other", "In", ("a",)), ("k", "NotIn", ("a",)), True),
         (("other", "In", ("a",)), ("k", "DoesNotExist", ()), True),
-        (("other", "In", ("a",)), ("kubernetes.io/arch", "In", ("arm64",)), True),  # a label that Karpenter gives
+        # a label that Karpenter gives
+        (("other", "In", ("a",)), ("kubernetes.io/arch", "In", ("arm64",)), True),
         (("other", "In", ("a",)), ("karpenter.k8s.huawei/instance-family", "In", ("s7",)), True),
         (("other", "In", ("a",)), ("karpenter.sh/nodepool", "In", ("default",)), True),
         (("other", "In", ("a",)), ("karpenter.sh/nodepool", "In", ("another",)), False),
         (("other", "In", ("a",)), ("kubernetes.io/hostname", "In", ("a",)), False),
-        (("kubernetes.io/arch", "In", ("arm64",)), ("beta.kubernetes.io/arch", "In", ("amd64",)), False),
-        (("topology.kubernetes.io/zone", "In", ("a",)), ("failure-domain.beta.kubernetes.io/zone", "In", ("a",)), True),
+        (
+            ("kubernetes.io/arch", "In", ("arm64",)),
+            ("beta.kubernetes.io/arch", "In", ("amd64",)),
+            False,
+        ),
+        (
+            ("topology.kubernetes.io/zone", "In", ("a",)),
+            ("failure-domain.beta.kubernetes.io/zone", "In", ("a",)),
+            True,
+        ),
     ],
 )
-def test_a_pool_agrees_with_what_a_pod_asks_of_a_label(own: Row, asked: Row, expected: bool) -> None:
+def test_a_pool_agrees_with_what_a_pod_asks_of_a_label(
+    own: Row, asked: Row, expected: bool
+) -> None:
     assert admits(decoded(own), asking(asked)) == expected
     if asked[1] == "In" and len(asked[2]) == 1:
         selector = PodClass("shop", {}, {}, node_selector={asked[0]: asked[2][0]})
@@ -134,13 +157,27 @@ def test_minimum_values_and_weight_keep_no_pod_away() -> None:
         ({"spec": {"limits": {"cpu": 4}}, "status": {"resources": {"cpu": "3999m"}}}, True),
         ({"spec": {"limits": {"cpu": 4}}, "status": {"resources": {"cpu": "4"}}}, False),
         ({"spec": {"limits": {"cpu": "0"}}}, False),
-        ({"spec": {"limits": {"memory": "1Gi"}}, "status": {"resources": {"memory": "1048576Ki"}}}, False),
-        ({"spec": {"limits": {"nvidia.com/gpu": "2"}}, "status": {"resources": {"nvidia.com/gpu": 1}}}, True),
+        (
+            {
+                "spec": {"limits": {"memory": "1Gi"}},
+                "status": {"resources": {"memory": "1048576Ki"}},
+            },
+            False,
+        ),
+        (
+            {
+                "spec": {"limits": {"nvidia.com/gpu": "2"}},
+                "status": {"resources": {"nvidia.com/gpu": 1}},
+            },
+            True,
+        ),
         ({"spec": {"limits": None}, "status": None}, True),
     ],
 )
 def test_a_pool_buys_until_a_limit_is_reached(more: Json, expected: bool) -> None:
-    assert decode_pool(json.dumps({"metadata": {"name": "default"}, **more}).encode()).buys == expected
+    assert (
+        decode_pool(json.dumps({"metadata": {"name": "default"}, **more}).encode()).buys == expected
+    )
 
 
 @each_row(
@@ -158,7 +195,10 @@ def test_a_pool_buys_until_a_limit_is_reached(more: Json, expected: bool) -> Non
         b'{"metadata":{"name":"x"},"spec":' + b'{"template":' * 2000 + b"1" + b"}" * 2001,
         *(
             json.dumps(
-                {"metadata": {"name": "x"}, "spec": {"template": {"spec": {"requirements": [row], "taints": []}}}}
+                {
+                    "metadata": {"name": "x"},
+                    "spec": {"template": {"spec": {"requirements": [row], "taints": []}}},
+                }
             ).encode()
             for row in (
                 {"key": "k", "operator": "Gt", "values": []},

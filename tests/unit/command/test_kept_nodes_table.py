@@ -1,4 +1,6 @@
-"""The table of nodes that stay names a cause that a user can act on, also where it shows rules instead of nodes."""
+"""The table of nodes that stay names a cause that a user can act on, also where it
+shows rules instead of nodes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ def test_cli_stay_table_names_each_budget_that_blocks_many_nodes() -> None:
     build = cluster()
     for number in range(60):
         app = "web" if number % 2 else "shop"
-        build.node(f"n{number:02d}", "4", group="g").running(f"n{number:02d}", 1, "100m", name=app, owner=app)
+        build.node(f"n{number:02d}", "4", group="g").running(
+            f"n{number:02d}", 1, "100m", name=app, owner=app
+        )
     build.group("g")
     for app in ("web", "shop"):
         build.budget(f"keep-{app}", 0, having(app=app))

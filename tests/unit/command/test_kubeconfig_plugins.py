@@ -32,7 +32,10 @@ class ScriptedPlugin:
 
     def __init__(self, folder: Path, script: str) -> None:
         self.path, self._runs = folder / "login-plugin", folder / "runs"
-        self.path.write_text(f"#!/bin/sh\necho run >> {self._runs}\nN=$(wc -l < {self._runs} | tr -d ' ')\n{script}\n")
+        self.path.write_text(
+            f"#!/bin/sh\necho run >> {self._runs}\nN=$(wc -l < {self._runs} | tr -d ' ')\n"
+            f"{script}\n"
+        )
         self.path.chmod(self.path.stat().st_mode | stat.S_IXUSR)
 
     @property
@@ -41,10 +44,16 @@ class ScriptedPlugin:
 
 
 def answer(**status: Any) -> str:
-    return "cat <<END\n" + json.dumps({"apiVersion": API, "kind": "ExecCredential", "status": status}) + "\nEND"
+    return (
+        "cat <<END\n"
+        + json.dumps({"apiVersion": API, "kind": "ExecCredential", "status": status})
+        + "\nEND"
+    )
 
 
-def login(folder: Path, user: dict[str, Any], clock: Callable[[], float] = lambda: NOW) -> CredentialProvider:
+def login(
+    folder: Path, user: dict[str, Any], clock: Callable[[], float] = lambda: NOW
+) -> CredentialProvider:
     path = folder / "kubeconfig"
     path.write_text(json.dumps(kubeconfig(user=user)))
     made: list[CredentialProvider] = []
@@ -53,17 +62,33 @@ def login(folder: Path, user: dict[str, Any], clock: Callable[[], float] = lambd
         made.append(plugin_logins(clock)(parse))
         return made[0]
 
-    connect(KubernetesAccess(kubeconfig_file=str(path)), lambda name: name, clock=clock, files=True, plugins=plugins)
+    connect(
+        KubernetesAccess(kubeconfig_file=str(path)),
+        lambda name: name,
+        clock=clock,
+        files=True,
+        plugins=plugins,
+    )
     return made[0]
 
 
 def exec_user(plugin: ScriptedPlugin, **settings: Any) -> dict[str, Any]:
-    return {"exec": {"apiVersion": API, "command": str(plugin.path), "interactiveMode": "Never", **settings}}
+    return {
+        "exec": {
+            "apiVersion": API,
+            "command": str(plugin.path),
+            "interactiveMode": "Never",
+            **settings,
+        }
+    }
 
 
 def test_exec_plugin_runs_once_and_again_before_its_token_ends(tmp_path: Path) -> None:
     ends = datetime.fromtimestamp(NOW + 600, UTC).isoformat().replace("+00:00", "Z")
-    plugin, now = ScriptedPlugin(tmp_path, answer(token="token-$N", expirationTimestamp=ends)), [NOW]
+    plugin, now = (
+        ScriptedPlugin(tmp_path, answer(token="token-$N", expirationTimestamp=ends)),
+        [NOW],
+    )
     made = login(tmp_path, exec_user(plugin), lambda: now[0])
     assert [made.current().token.reveal() for _ in range(3)] == ["token-1"] * 3
     now[0] = NOW + 600 - EARLY
@@ -91,7 +116,10 @@ def test_exec_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
             {
                 "apiVersion": API,
                 "kind": "ExecCredential",
-                "status": {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()},
+                "status": {
+                    "clientCertificateData": certificate.decode(),
+                    "clientKeyData": key.decode(),
+                },
             }
         )
     )
@@ -102,7 +130,10 @@ def test_exec_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
 @each_row(
     ("script", "says"),
     [
-        ("echo 'session has ended, run login' >&2; exit 1", "process returned 1. session has ended, run login"),
+        (
+            "echo 'session has ended, run login' >&2; exit 1",
+            "process returned 1. session has ended, run login",
+        ),
         ("echo nonsense", "failed to decode process output"),
         (answer(), "neither a token nor a client certificate"),
         (answer(token="a b"), "the token contains invalid characters"),
@@ -122,15 +153,28 @@ def test_failing_exec_plugin_is_a_one_line_error_with_its_message(
 
 
 def test_missing_exec_plugin_error_shows_the_install_hint(tmp_path: Path) -> None:
-    user = {"exec": {"apiVersion": API, "command": "no-such-login", "installHint": "install it from\nthe portal"}}
-    with pytest.raises(BadInput, match=r"no-such-login cannot be run: .*; install it from the portal"):
+    user = {
+        "exec": {
+            "apiVersion": API,
+            "command": "no-such-login",
+            "installHint": "install it from\nthe portal",
+        }
+    }
+    with pytest.raises(
+        BadInput, match=r"no-such-login cannot be run: .*; install it from the portal"
+    ):
         login(tmp_path, user)
 
 
 def test_token_of_an_oidc_provider_is_used_while_it_is_valid(tmp_path: Path) -> None:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": 4_000_000_000}).encode()).decode().rstrip("=")
+    claims = (
+        base64.urlsafe_b64encode(json.dumps({"exp": 4_000_000_000}).encode()).decode().rstrip("=")
+    )
     token = f"e30.{claims}.c2ln"
-    provider = {"name": "oidc", "config": {"id-token": token, "client-id": "c", "idp-issuer-url": "https://id.invalid"}}
+    provider = {
+        "name": "oidc",
+        "config": {"id-token": token, "client-id": "c", "idp-issuer-url": "https://id.invalid"},
+    }
     made = login(tmp_path, {"auth-provider": provider})
     assert made.current().token.reveal() == token
 

@@ -37,7 +37,9 @@ def plan(**parts: Any) -> Plan:
 
 def explained(decided: Plan, memory: Memory = NOTHING) -> dict[str, Any]:
     build = cluster().node("a", group="g").node("b", group="g").group("g", target=2)
-    case = PlanInputs(build.snapshot(), Policy(name="test", mode=Mode.ACTIVE), memory, NOW, 0, None, (), 0.0)
+    case = PlanInputs(
+        build.snapshot(), Policy(name="test", mode=Mode.ACTIVE), memory, NOW, 0, None, (), 0.0
+    )
     scene = ExplainContext(case, PlannedCase(decided, memory, TIMES))
     return explanation_document(explain_node.answer(scene, "a"), scene)
 
@@ -54,13 +56,18 @@ def test_plan_shows_restarts_with_their_condition_only_where_there_are_any() -> 
 
 def test_explain_node_says_that_it_is_restarted_and_why() -> None:
     answer = explained(plan(restarts=(RESTART,)))
-    assert answer["says"][0] == "Node a would be restarted now because of KernelDeadlock=True, evicting 1 pod."
+    assert (
+        answer["says"][0]
+        == "Node a would be restarted now because of KernelDeadlock=True, evicting 1 pod."
+    )
     assert (answer["verdict"], answer["condition"]) == ("restarted", "KernelDeadlock=True")
 
 
 def test_explain_node_says_that_a_restart_is_under_way() -> None:
     target = RemovalTarget("a", "test://g/a")
-    operation = new_operation("r-1", "test", "test", "g", OperationKind.RESTART_NODE, "p", NOW, targets=(target,))
+    operation = new_operation(
+        "r-1", "test", "test", "g", OperationKind.RESTART_NODE, "p", NOW, targets=(target,)
+    )
     answer = explained(plan(), Memory(operations=(operation,)))
     assert answer["says"][0] == "Node a is being restarted: operation r-1 is at step look, planned."
     assert answer["verdict"] == "restarting"
@@ -70,7 +77,10 @@ def test_explain_node_says_that_a_restart_is_under_way() -> None:
     ("reason", "says"),
     [
         (DisruptionReason.EXPIRED, "Node a would be removed now because of age, empty as it is."),
-        (DisruptionReason.INTERRUPTED, "Node a would be removed now because of an interruption, empty as it is."),
+        (
+            DisruptionReason.INTERRUPTED,
+            "Node a would be removed now because of an interruption, empty as it is.",
+        ),
         (DisruptionReason.UNNEEDED, "Node a would be removed now, empty as it is."),
     ],
 )
@@ -82,18 +92,25 @@ def test_explain_node_says_why_a_needed_node_goes(reason: DisruptionReason, says
 
 def test_plan_counts_nodes_that_need_not_go_yet_apart() -> None:
     old = tuple(
-        LifecycleVerdict(name, DisruptionReason.EXPIRED, NOW, held) for name, held in (("a", None), ("b", BUSY))
+        LifecycleVerdict(name, DisruptionReason.EXPIRED, NOW, held)
+        for name, held in (("a", None), ("b", BUSY))
     )
-    sick = LifecycleVerdict("c", DisruptionReason.REPAIR, NOW, Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, needs=600.0))
+    sick = LifecycleVerdict(
+        "c", DisruptionReason.REPAIR, NOW, Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, needs=600.0)
+    )
     outdated = tuple(
         LifecycleVerdict(name, DisruptionReason.DRIFTED, NOW, Reason.of(code, needs=60.0))
         for name, code in (("d", ReasonCode.NOT_CONFIRMED), ("e", ReasonCode.NODE_DRIFTED))
     )
     assert summary(plan()) == ""
     assert summary(plan(lifecycle=old)) == "Nodes that should go: 2 too old; 1 now."
-    assert summary(plan(lifecycle=(sick,))) == "Nodes that should go: none; 1 sick not for long enough yet."
+    assert (
+        summary(plan(lifecycle=(sick,)))
+        == "Nodes that should go: none; 1 sick not for long enough yet."
+    )
     assert summary(plan(lifecycle=(*old, sick, *outdated))) == (
-        "Nodes that should go: 2 too old; 1 now; 1 sick not for long enough yet, 1 not as its group is defined, to be "
+        "Nodes that should go: 2 too old; 1 now; 1 sick not for long enough yet, 1 not as its "
+        "group is defined, to be "
         "confirmed, 1 not as its group is defined, only reported."
     )
 
@@ -101,12 +118,20 @@ def test_plan_counts_nodes_that_need_not_go_yet_apart() -> None:
 @each_row(
     ("kind", "reason", "says"),
     [
-        (OperationKind.DELETE_NODES, "interrupted", "1 node of g leaves because of an interruption"),
+        (
+            OperationKind.DELETE_NODES,
+            "interrupted",
+            "1 node of g leaves because of an interruption",
+        ),
         (OperationKind.DELETE_NODES, "", "1 node of g leaves"),
         (OperationKind.RESTART_NODE, "repair", "1 node of g is restarted because of a fault"),
     ],
 )
-def test_history_says_what_is_under_way_and_why(kind: OperationKind, reason: str, says: str) -> None:
+def test_history_says_what_is_under_way_and_why(
+    kind: OperationKind, reason: str, says: str
+) -> None:
     target = RemovalTarget("a", "i")
-    operation = new_operation("x", "test", "test", "g", kind, "p", NOW, targets=(target,), reason=reason)
+    operation = new_operation(
+        "x", "test", "test", "g", kind, "p", NOW, targets=(target,), reason=reason
+    )
     assert open_line(operation, {}, NOW + 5).text == says

@@ -8,7 +8,10 @@ from chalicelib.command.arguments import named, namespaced, near
 from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
-PODS = {name: name for name in ("shop/web-1", "shop/web-2", "data/web-1", "shop/api-77fd-x", "shop/checkout")}
+PODS = {
+    name: name
+    for name in ("shop/web-1", "shop/web-2", "data/web-1", "shop/api-77fd-x", "shop/checkout")
+}
 
 
 def test_name_lookup_prefers_exact_names_and_accepts_a_unique_bare_name() -> None:
@@ -18,7 +21,9 @@ def test_name_lookup_prefers_exact_names_and_accepts_a_unique_bare_name() -> Non
 
 
 def test_name_lookup_refuses_a_bare_name_in_two_namespaces_and_lists_both() -> None:
-    with pytest.raises(BadInput, match="'web-1' is in 2 namespaces; write one of data/web-1, shop/web-1"):
+    with pytest.raises(
+        BadInput, match="'web-1' is in 2 namespaces; write one of data/web-1, shop/web-1"
+    ):
         namespaced("web-1", PODS, "here", "pod")
 
 

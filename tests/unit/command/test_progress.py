@@ -32,7 +32,10 @@ def shown(stream: io.StringIO, seconds: int) -> str:
 def test_progress_is_silent_for_a_second_and_leaves_an_empty_line() -> None:
     assert shown(Terminal(), 0) == ""
     erase = "\r\x1b[K"
-    assert shown(Terminal(), 2) == f"{erase}reading the cluster … 1 s{erase}reading the cluster … 2 s{erase}"
+    assert (
+        shown(Terminal(), 2)
+        == f"{erase}reading the cluster … 1 s{erase}reading the cluster … 2 s{erase}"
+    )
 
 
 def test_progress_goes_to_terminals_only() -> None:
@@ -41,6 +44,9 @@ def test_progress_goes_to_terminals_only() -> None:
 
 def test_progress_ends_with_the_error_of_its_block() -> None:
     stream = Terminal()
-    with pytest.raises(ValueError, match="broken"), progress("reading", stream, lambda ended, _: ended.wait()):
+    with (
+        pytest.raises(ValueError, match="broken"),
+        progress("reading", stream, lambda ended, _: ended.wait()),
+    ):
         raise ValueError("broken")
     assert stream.getvalue() == ""

@@ -29,12 +29,17 @@ TIMES = {"decode": 0.0, "plan": 0.0}
 EVENING = RuleVerdict("evening", "pool-1", "kube-system/a", nodes=2, due=AT - 54)
 QUIET = RuleVerdict("morning", "pool-1", reason=Reason.of(ReasonCode.RULE_NOT_DUE, until=AT + 60))
 BUSY = RuleVerdict(
-    "busy", "other", rate=66.326, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=66.3, above=70)
+    "busy",
+    "other",
+    rate=66.326,
+    reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=66.3, above=70),
 )
 
 
 def plan(**parts: Any) -> Plan:
-    return Plan("plan-1", "test", AT, groups=(GroupVerdict("g", "test", 0, 10, 2, ready=2),), **parts)
+    return Plan(
+        "plan-1", "test", AT, groups=(GroupVerdict("g", "test", 0, 10, 2, ready=2),), **parts
+    )
 
 
 def table(blocks: list[Block] | tuple[Table, ...], title: str) -> Table:
@@ -46,14 +51,22 @@ def test_cli_plan_without_rules_and_headroom_omits_them() -> None:
     document = plan_output.as_document(made, TIMES)
     assert {"rules", "headroom"} & {*document, *document["scaleUps"][0]} == set()
     blocks = plan_output.as_blocks(made, TIMES)
-    assert {"Rules", "Headroom"} & {each.title for each in blocks if isinstance(each, Table)} == set()
+    assert {"Rules", "Headroom"} & {
+        each.title for each in blocks if isinstance(each, Table)
+    } == set()
     assert table(blocks, "Node groups").rows[0][4] == "shop/web"
 
 
 def test_cli_plan_shows_rules_with_their_nodes_and_refusals() -> None:
     made = plan(rules=(EVENING, QUIET, BUSY))
     assert plan_output.as_document(made, TIMES)["rules"] == [
-        {"rule": "evening", "pool": "pool-1", "source": "kube-system/a", "nodes": 2, "due": "2026-11-21T07:20:00Z"},
+        {
+            "rule": "evening",
+            "pool": "pool-1",
+            "source": "kube-system/a",
+            "nodes": 2,
+            "due": "2026-11-21T07:20:00Z",
+        },
         {
             "rule": "morning",
             "pool": "pool-1",
@@ -81,7 +94,9 @@ def test_cli_plan_shows_rules_with_their_nodes_and_refusals() -> None:
 
 
 def test_cli_plan_shows_headroom_with_reasons_for_the_missing_part() -> None:
-    verdict = HeadroomVerdict("spare", 5, held=2, added=1, reasons={"g": Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3)})
+    verdict = HeadroomVerdict(
+        "spare", 5, held=2, added=1, reasons={"g": Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3)}
+    )
     made = plan(headroom=(verdict,))
     [answer] = plan_output.as_document(made, TIMES)["headroom"]
     assert {key: answer[key] for key in ("name", "wanted", "held", "added")} == {
@@ -96,9 +111,18 @@ def test_cli_plan_shows_headroom_with_reasons_for_the_missing_part() -> None:
 
 
 def test_cli_plan_scale_up_shows_its_purpose() -> None:
-    made = plan(scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),))
+    made = plan(
+        scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),)
+    )
     assert plan_output.as_document(made, TIMES)["scaleUps"] == [
-        {"group": "g", "from": 2, "to": 5, "pods": ["shop/web"], "rules": ["evening", "busy"], "headroom": ["spare"]}
+        {
+            "group": "g",
+            "from": 2,
+            "to": 5,
+            "pods": ["shop/web"],
+            "rules": ["evening", "busy"],
+            "headroom": ["spare"],
+        }
     ]
     assert table(plan_output.as_blocks(made, TIMES), "Node groups").rows[0][4] == (
         "shop/web; rules evening, busy; headroom spare"
@@ -108,13 +132,24 @@ def test_cli_plan_scale_up_shows_its_purpose() -> None:
 
 def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) -> Explanation:
     group = NodeGroup("g", "test", 0, 10, 2, pool=Pool("pool-1"))
-    case = PlanInputs(Snapshot("test", AT, groups=(group,)), policy or Policy("test"), Memory(), AT, 0, None, (), 0.0)
+    case = PlanInputs(
+        Snapshot("test", AT, groups=(group,)),
+        policy or Policy("test"),
+        Memory(),
+        AT,
+        0,
+        None,
+        (),
+        0.0,
+    )
     memory = Memory(rule_objects={each.key: each for each in objects})
     return explain_group.answer(ExplainContext(case, PlannedCase(made, memory, TIMES)), "g")
 
 
 def test_cli_explains_a_group_that_grows_only_for_a_rule() -> None:
-    [said] = explained(plan(scale_ups=(ScaleUp("g", "test", 2, 4, 10, rules=("kube-system/a/evening",)),))).says
+    [said] = explained(
+        plan(scale_ups=(ScaleUp("g", "test", 2, 4, 10, rules=("kube-system/a/evening",)),))
+    ).says
     assert said == "Node group g grows 2 -> 4 (max 10) for rule kube-system/a/evening."
 
 
@@ -125,14 +160,19 @@ def test_explain_group_shows_the_rules_of_its_pool_and_their_next_times() -> Non
         scale_up=MayGrow(cron_time_zone="Asia/Shanghai"),
     )
     rule = Rule("evening", ("pool-1",), cron="47 20 * * *", add=2, source="kube-system/a")
-    answer = explained(plan(rules=(EVENING, QUIET, BUSY)), policy, RuleObject("kube-system", "a", rules=(rule,)))
+    answer = explained(
+        plan(rules=(EVENING, QUIET, BUSY)), policy, RuleObject("kube-system", "a", rules=(rule,))
+    )
     shown = table(answer.tables, "Rules")
     at = shown.columns.index("next")
     assert [(row[0], row[at]) for row in shown.rows] == [
         ("evening", "2026-11-21T12:47:00Z"),
         ("morning", "2026-11-21T08:00:00Z"),
     ], "not the other pool's"
-    assert [each["next"] for each in answer.data["rules"]] == ["2026-11-21T12:47:00Z", "2026-11-21T08:00:00Z"]
+    assert [each["next"] for each in answer.data["rules"]] == [
+        "2026-11-21T12:47:00Z",
+        "2026-11-21T08:00:00Z",
+    ]
 
 
 def test_explain_group_without_rules_shows_none() -> None:
@@ -152,11 +192,18 @@ def test_CCE_A2_plan_obeys_saved_rule_objects_unless_the_policy_forbids_it(
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "shop"},
         "status": {"phase": "Running"},
-        "spec": {"nodeName": "a-0", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]},
+        "spec": {
+            "nodeName": "a-0",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}],
+        },
     }
     made = rule_object("a", targetNodepoolIds=["a"])
     made["spec"]["rules"][0]["metricTrigger"]["metricValue"] = "60"
-    _write(folder, [_node(conditions=ready), pod, {"kind": "HorizontalNodeAutoscaler", **made}], [_group(max=9)])
+    _write(
+        folder,
+        [_node(conditions=ready), pod, {"kind": "HorizontalNodeAutoscaler", **made}],
+        [_group(max=9)],
+    )
     (tmp_path / "policy.yaml").write_text(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: c}\nspec:\n"
         "  kubernetes: {kubeconfigSecret: outscaler/c/kubeconfig}\n  providers: {clusterapi: {}}\n"

@@ -1,4 +1,6 @@
-"""The commands that store a secret follow its name in the policy: SSM for `ssm:/`, otherwise Secrets Manager."""
+"""The commands that store a secret follow its name in the policy: SSM for `ssm:/`,
+otherwise Secrets Manager.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,24 @@ PUT = "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering"
 @each_row(
     "name, exists, command",
     [
-        ("ssm:/outscaler/shop/kubeconfig", False, f"{PUT} --name /outscaler/shop/kubeconfig --value file://FILE"),
+        (
+            "ssm:/outscaler/shop/kubeconfig",
+            False,
+            f"{PUT} --name /outscaler/shop/kubeconfig --value file://FILE",
+        ),
         ("ssm:/outscaler/a", True, f"{PUT} --overwrite --name /outscaler/a --value file://FILE"),
-        ("outscaler/a", False, "aws secretsmanager create-secret --name outscaler/a --secret-string file://FILE"),
+        (
+            "outscaler/a",
+            False,
+            "aws secretsmanager create-secret --name outscaler/a --secret-string file://FILE",
+        ),
         (
             "outscaler/a",
             True,
-            "aws secretsmanager put-secret-value --secret-id outscaler/a --secret-string file://FILE",
+            (
+                "aws secretsmanager put-secret-value --secret-id outscaler/a --secret-string "
+                "file://FILE"
+            ),
         ),
         ("ssm:/a;b", False, f"{PUT} --name '/a;b' --value file://FILE"),
     ],

@@ -1,4 +1,6 @@
-"""The page of `make run ARGS=--stay` shows the demonstration's clock, and says so until that is the real time."""
+"""The page of `make run ARGS=--stay` shows the demonstration's clock, and says so
+until that is the real time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from infra.emulators.example_clusters import NOW, example
 
 
 @pytest.mark.parametrize(("until", "named"), [(64.0, True), (math.inf, True), (0.0, False)])
-def test_clock_of_the_demonstration_is_named_until_it_is_the_real_time(until: float, named: bool) -> None:
+def test_clock_of_the_demonstration_is_named_until_it_is_the_real_time(
+    until: float, named: bool
+) -> None:
     assert bool(clock_name(lambda: until)) is named
 
 

@@ -1,4 +1,6 @@
-"""Nodes that leave although pods need them: what the demonstration prints of them, and when its night comes."""
+"""Nodes that leave although pods need them: what the demonstration prints of them,
+and when its night comes.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,23 @@ WINDOW = Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", until=NOW + 60.0)
 
 
 def _operation(kind: OperationKind, reason: str, **fields: object) -> Operation:
-    known = {"targets": (RemovalTarget("n1", "i-1", evict=("d/p", "d/q")),), "reason": reason, **fields}
-    return Operation(OperationSpec("op-1", "shop", "clusterapi", "g/lean", kind, "plan", NOW, **known))  # type: ignore[arg-type]
+    known = {
+        "targets": (RemovalTarget("n1", "i-1", evict=("d/p", "d/q")),),
+        "reason": reason,
+        **fields,
+    }
+    return Operation(
+        OperationSpec("op-1", "shop", "clusterapi", "g/lean", kind, "plan", NOW, **known)  # type: ignore[arg-type]
+    )
 
 
 def _said(*plans: Plan, node: str = "") -> tuple[list[str], Ledger]:
     lines: list[str] = []
     ledger = Ledger()
     ledger.departed.node = node
-    narrator = DepartureNarrator(ledger, lambda who, words: lines.append(f"{who}: {words}"), lambda text: text)
+    narrator = DepartureNarrator(
+        ledger, lambda who, words: lines.append(f"{who}: {words}"), lambda text: text
+    )
     for plan in plans:
         narrator.tell(plan)
     return lines, ledger
@@ -62,10 +72,16 @@ def test_demo_says_when_the_vendor_takes_a_node_back() -> None:
 def test_demo_says_of_a_due_node_once_what_holds_it() -> None:
     held = LifecycleVerdict("n1", DisruptionReason.EXPIRED, NOW - 60.0, WINDOW)
     lines, ledger = _said(
-        _plan(held), _plan(held), _plan(LifecycleVerdict("n1", DisruptionReason.EXPIRED, NOW - 60.0)), node="n1"
+        _plan(held),
+        _plan(held),
+        _plan(LifecycleVerdict("n1", DisruptionReason.EXPIRED, NOW - 60.0)),
+        node="n1",
     )
     assert lines == [
-        f"outscaler: plan: n1: It is too old since 2026-11-21T20:46:00Z, and waits: {sentence(WINDOW)}.",
+        (
+            "outscaler: plan: n1: It is too old since 2026-11-21T20:46:00Z, and waits: "
+            f"{sentence(WINDOW)}."
+        ),
         "outscaler: plan: n1: It is too old, and goes now.",
     ]
     assert ledger.departed.held == "MaintenanceWindow"
@@ -73,22 +89,34 @@ def test_demo_says_of_a_due_node_once_what_holds_it() -> None:
 
 def test_demo_keeps_what_held_the_old_node_first() -> None:
     held = LifecycleVerdict("n1", DisruptionReason.EXPIRED, NOW, WINDOW)
-    later = LifecycleVerdict("n1", DisruptionReason.EXPIRED, NOW, Reason.of(ReasonCode.IN_REPLACEMENT, id="r"))
-    other = LifecycleVerdict("n2", DisruptionReason.REPAIR, NOW, Reason.of(ReasonCode.GROUP_BUSY, who="x"))
-    assert _said(_plan(other), _plan(held), _plan(later), node="n1")[1].departed.held == "MaintenanceWindow"
+    later = LifecycleVerdict(
+        "n1", DisruptionReason.EXPIRED, NOW, Reason.of(ReasonCode.IN_REPLACEMENT, id="r")
+    )
+    other = LifecycleVerdict(
+        "n2", DisruptionReason.REPAIR, NOW, Reason.of(ReasonCode.GROUP_BUSY, who="x")
+    )
+    assert (
+        _said(_plan(other), _plan(held), _plan(later), node="n1")[1].departed.held
+        == "MaintenanceWindow"
+    )
 
 
 def test_demo_prints_notes_on_nodes_once_and_no_others() -> None:
     overdue = Reason.of(ReasonCode.NODE_OVERDUE, node="n1", since=NOW)
     lines, _ = _said(*[_plan(notes=(overdue, WINDOW))] * 2)
     assert lines == [
-        "outscaler: plan: node n1 is older than maxNodeAge and expiryGrace allow (expired 2026-11-21T20:47:00Z)"
+        (
+            "outscaler: plan: node n1 is older than maxNodeAge and expiryGrace allow (expired "
+            "2026-11-21T20:47:00Z)"
+        )
     ]
 
 
 def _met(operation: Operation) -> tuple[list[str], Ledger]:
     store, ledger, lines = MemoryAccount().store("demo", clock=lambda: NOW), Ledger(), []
-    narrator = Narrator("shop", store, lambda: NOW, ledger, lambda who, words: lines.append(words), {})
+    narrator = Narrator(
+        "shop", store, lambda: NOW, ledger, lambda who, words: lines.append(words), {}
+    )
     narrator._meet(operation)
     return lines, ledger
 
@@ -96,17 +124,27 @@ def _met(operation: Operation) -> tuple[list[str], Ledger]:
 def test_demo_says_what_a_restart_consists_of() -> None:
     lines, _ = _met(_operation(OperationKind.RESTART_NODE, "repair"))
     assert lines == [
-        "plan: restart n1: it is sick: drain 2 pods, then restart its machine, and use it again when it is ready"
+        (
+            "plan: restart n1: it is sick: drain 2 pods, then restart its machine, and use it "
+            "again when it is ready"
+        )
     ]
 
 
 @pytest.mark.parametrize(
     ("reason", "words", "renewed"),
-    [("", "a node", 0), ("consolidation", "a node", 0), ("expired", "an old node", 1), ("repair", "a sick node", 1)],
+    [
+        ("", "a node", 0),
+        ("consolidation", "a node", 0),
+        ("expired", "an old node", 1),
+        ("repair", "a sick node", 1),
+    ],
 )
 def test_demo_says_what_a_purchase_replaces(reason: str, words: str, renewed: int) -> None:
     assert (reason in RENEWALS) == bool(renewed)
-    bought = _operation(OperationKind.SCALE_UP, reason, targets=(), from_size=1, to_size=2, replacement="r")
+    bought = _operation(
+        OperationKind.SCALE_UP, reason, targets=(), from_size=1, to_size=2, replacement="r"
+    )
     lines, ledger = _met(bought)
     assert lines == [f"plan: grow lean from 1 to 2 to replace {words}"]
     assert ledger.renewed["lean"] == renewed
@@ -143,5 +181,7 @@ def test_demo_policies_of_departures_are_valid(at_night: bool) -> None:
     lifecycle = made.node_lifecycle
     assert lifecycle is not None
     assert [rule.condition for rule in lifecycle.repair] == [fixture.SICK]
-    assert (lifecycle.max_node_age, lifecycle.groups) == ((14400.0, ("lean",)) if at_night else (None, ()))
+    assert (lifecycle.max_node_age, lifecycle.groups) == (
+        (14400.0, ("lean",)) if at_night else (None, ())
+    )
     assert [window.name for window in made.maintenance_windows] == (["night"] if at_night else [])

@@ -1,5 +1,5 @@
-"""Scaling rules in the demonstration: the vendor's example object, the output of verdicts, and the Huawei Cloud
-observer."""
+"""Scaling rules in the demonstration: the vendor's example object, the output of verdicts, and
+the Huawei Cloud observer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def test_demo_rule_object_is_the_vendors_example_at_2047() -> None:
     assert (found.key, found.problems, found.warnings) == (fixture.RULE_OBJECT, (), ())
     cron, metric = found.rules
     assert (cron.name, cron.cron, cron.add, cron.groups) == ("cronrule", "47 20 * * *", 1, (POOL,))
-    assert (metric.name, metric.metric, metric.above, metric.add) == ("metricrule", Metric.CPU, 40, 2)
+    assert (metric.name, metric.metric, metric.above, metric.add) == (
+        "metricrule",
+        Metric.CPU,
+        40,
+        2,
+    )
 
 
 @pytest.mark.parametrize("waited", [0.0, 5.0, 60.0])
@@ -80,7 +85,11 @@ def test_demo_cron_rule_action_and_result_are_reported_once_each() -> None:
     key = f"{fixture.RULE_OBJECT}/cronrule"
     due = RuleVerdict("cronrule", POOL, fixture.RULE_OBJECT, nodes=1, due=AT_2047)
     silent = RuleVerdict(
-        "metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(ReasonCode.RULE_SUPERSEDED, by=key)
+        "metricrule",
+        POOL,
+        fixture.RULE_OBJECT,
+        rate=42.09,
+        reason=Reason.of(ReasonCode.RULE_SUPERSEDED, by=key),
     )
     for at, group in ((4.0, "m7"), (60.0, "c7")):
         up = ScaleUp(f"{POOL}/{group}", "huaweicloud", 0, 1, 4, rules=(key,))
@@ -100,19 +109,27 @@ def test_demo_cpu_rule_is_reported_with_its_arithmetic() -> None:
     group = GroupVerdict("p/default", "huaweicloud", 2, 6, 2, ready=2)
     _rulings(ledger, heard).tell(
         Plan(
-            "p", "shop", 1.0, scale_ups=(up,), groups=(group,), rules=(RuleVerdict("busy", "p", nodes=2, rate=90.561),)
+            "p",
+            "shop",
+            1.0,
+            scale_ups=(up,),
+            groups=(group,),
+            rules=(RuleVerdict("busy", "p", nodes=2, rate=90.561),),
         )
     )
     (reported,) = heard.lines
     assert reported == (
-        "outscaler: rule busy: pods ask for 90.6 % of the cpu of 2 nodes of p, more than 60 %: adds "
+        "outscaler: rule busy: pods ask for 90.6 % of the cpu of 2 nodes of p, more than 60 %: "
+        "adds "
         "2 nodes, which makes it 45.3 %; one less would leave 60.4 %"
     )
 
 
 def test_demo_refused_rule_object_is_not_a_success() -> None:
     ledger = Ledger()
-    note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=fixture.RULE_OBJECT, detail="spec: is missing")
+    note = Reason.of(
+        ReasonCode.RULE_OBJECT_INVALID, object=fixture.RULE_OBJECT, detail="spec: is missing"
+    )
     _rulings(ledger, Heard()).tell(Plan("p", "shop", 1.0, notes=(note,)))
     assert len(ledger.rules_wrong) == 1
 
@@ -122,7 +139,9 @@ class DemoRulesRecorder:
 
     def __init__(self) -> None:
         self.clock = ManualClock(AT_2047)
-        self.account = HuaweiAccount(times=CceDurations(order=10.0, build=20.0, install=20.0, delete=20.0))
+        self.account = HuaweiAccount(
+            times=CceDurations(order=10.0, build=20.0, install=20.0, delete=20.0)
+        )
         self.account.attach(self.clock, ObjectStore(self.clock))
         cloud = self.account.cloud
         self.pool = cloud.add_pool(self.account.cluster.uid, "night", size=1)
@@ -130,21 +149,40 @@ class DemoRulesRecorder:
         cloud.sell_out("m7.xlarge.8", cloud.zone("b"))
         ring = self.account.server.front.ring
         ring.tokens["MIIexampletoken"] = next(iter(ring.keys.values()))
-        names = {f"{self.pool.uid}/default": fixture.NIGHT_SECOND, f"{self.pool.uid}/m7": fixture.NIGHT_FIRST}
+        names = {
+            f"{self.pool.uid}/default": fixture.NIGHT_SECOND,
+            f"{self.pool.uid}/m7": fixture.NIGHT_FIRST,
+        }
         self.ledger, self.heard = Ledger(), Heard()
         reader = HuaweiReader(self.account, names)
-        self.watcher = CloudObserver(reader, self.ledger, self.heard.say, lambda: None, lambda: None)
+        self.watcher = CloudObserver(
+            reader, self.ledger, self.heard.say, lambda: None, lambda: None
+        )
 
     def send(self, method: str, path: str, **spec: object) -> None:
         base = f"/api/v3/projects/{PROJECT}/clusters/{self.account.cluster.uid}"
-        body = json.dumps({"kind": "NodePool", "apiVersion": "v3", "spec": spec}).encode() if spec else b""
+        body = (
+            json.dumps({"kind": "NodePool", "apiVersion": "v3", "spec": spec}).encode()
+            if spec
+            else b""
+        )
         answer = self.account.server.front.served(
-            Incoming(method, f"{base}{path}", {"host": "cce.example.com", "x-auth-token": "MIIexampletoken"}, body)
+            Incoming(
+                method,
+                f"{base}{path}",
+                {"host": "cce.example.com", "x-auth-token": "MIIexampletoken"},
+                body,
+            )
         )
         assert answer.status == 200, answer.body
 
     def scale(self, total: int, group: str) -> None:
-        self.send("POST", f"/nodepools/{self.pool.uid}/operation/scale", desiredNodeCount=total, scaleGroups=[group])
+        self.send(
+            "POST",
+            f"/nodepools/{self.pool.uid}/operation/scale",
+            desiredNodeCount=total,
+            scaleGroups=[group],
+        )
 
     def later(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -173,7 +211,9 @@ def test_demo_counts_huawei_orders_refusals_and_nodes_once_each() -> None:
     watched.later(5.0)
     watched.scale(2, "default")
     watched.later(5.0)
-    assert ledger.asked[-1] == (fixture.NIGHT_SECOND, 1, 2), "a deletion lowers the total that is known"
+    assert ledger.asked[-1] == (fixture.NIGHT_SECOND, 1, 2), (
+        "a deletion lowers the total that is known"
+    )
     assert sum("deletes" in line for line in watched.heard.lines) == 1
 
 

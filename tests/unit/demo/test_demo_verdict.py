@@ -47,7 +47,16 @@ def _good() -> Ledger:
         lost=Counter(metal=1),
         joined=Counter(workers=3, metal=2, c7=1, day=2, lean=2, stream=1, search=1),
         gone=Counter(
-            {"workers": 3, "metal": 2, "c7": 1, "day": 2, "search": 2, "legacy": 1, "stream-spot": 1, "lean": 1}
+            {
+                "workers": 3,
+                "metal": 2,
+                "c7": 1,
+                "day": 2,
+                "search": 2,
+                "legacy": 1,
+                "stream-spot": 1,
+                "lean": 1,
+            }
         ),
         renewed=Counter(search=1, lean=1),
         killed=["act_clusterapi"] * 2,
@@ -79,7 +88,11 @@ def _good() -> Ledger:
                 "asked stream",
                 "drained stream-spot",
                 "ready stream",
-                *(f"{step} {group}" for group in ("search", "lean") for step in ("asked", "ready", "drained")),
+                *(
+                    f"{step} {group}"
+                    for group in ("search", "lean")
+                    for step in ("asked", "ready", "drained")
+                ),
             ],
             leaves_at=STRIKE + 300.0,
             moved_at=STRIKE + 100.0,
@@ -108,7 +121,9 @@ IN_FORCE = "the vendor's own example of a HorizontalNodeAutoscaler is in force"
 ONCE = "the cron rule ran once, at its minute, and the cpu rule, also true, did not run"
 NEXT = "a sold-out flavour's nodes came from the next"
 ENOUGH = "the cpu rule added what brings the rate below its threshold, and no more"
-FIRST = "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second"
+FIRST = (
+    "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second"
+)
 SHADOWED = "in shadow mode, consolidation showed both moves and did nothing"
 REPLACED = "a cheaper node was bought and ready before the dear one was drained, and once"
 DRAINED = "a node was drained into room that existed"
@@ -123,12 +138,18 @@ RENEWED = "an old node waited for its window, and its successor came first"
     [
         (lambda led: led.asked.append(("workers", 4, 7)), "nothing was bought twice"),
         (lambda led: led.bought.update(workers=1), "nothing was bought twice"),
-        (lambda led: led.killed.pop(), "act functions were killed between provider call and record, 2 times"),
+        (
+            lambda led: led.killed.pop(),
+            "act functions were killed between provider call and record, 2 times",
+        ),
         (lambda led: led.joined.update(workers=-1), NODES),
         (lambda led: led.lost.clear(), NODES),
         (lambda led: led.lost.update(metal=1), NODES),
         (lambda led: led.asked.append(("metal", 2, 3)), "nothing was bought twice"),
-        (lambda led: led.errors.append("tick: RuntimeError"), "no dead letters, no function failed"),
+        (
+            lambda led: led.errors.append("tick: RuntimeError"),
+            "no dead letters, no function failed",
+        ),
         (lambda led: led.dead_letters.update(reconcile=1), "no dead letters, no function failed"),
         (lambda led: led.failed.add("workers"), "every other operation ended well"),
         (lambda led: led.failed.remove("burst"), "every other operation ended well"),
@@ -137,7 +158,10 @@ RENEWED = "an old node waited for its window, and its successor came first"
         (lambda led: led.refused.clear(), "nothing was bought twice"),
         (lambda led: led.quiet_writes.extend([9] * 9), "a quiet pass writes at most 8 items"),
         (lambda led: led.why_not.clear(), "the pod that fits nowhere got a reason"),
-        (lambda led: setattr(led, "least_room", -1), "pods were moved, and their disruption budget was kept"),
+        (
+            lambda led: setattr(led, "least_room", -1),
+            "pods were moved, and their disruption budget was kept",
+        ),
         (lambda led: setattr(led, "unfinished", "chapter 2"), "the story came to its end"),
         (lambda led: setattr(led, "sizes", {"workers": 2}), "what was bought was given back"),
         (lambda led: setattr(led, "woken", 0), "the webhook asked for a pass"),
@@ -197,7 +221,9 @@ def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missin
     ],
     ids=["in use again", "refused"],
 )
-def test_demo_removal_that_finds_its_node_in_use_again_is_no_failure(message: str, missing: list[str]) -> None:
+def test_demo_removal_that_finds_its_node_in_use_again_is_no_failure(
+    message: str, missing: list[str]
+) -> None:
     store, ledger = MemoryAccount().store("demo", clock=lambda: STRIKE), _good()
     narrator = Narrator("shop", store, lambda: STRIKE, ledger, lambda *_: None, {})
     facts: dict[str, str | int | float | bool] = {
@@ -206,7 +232,9 @@ def test_demo_removal_that_finds_its_node_in_use_again_is_no_failure(message: st
         "targets": "n1",
         "message": message,
     }
-    store.journal.append("shop", JournalEntry(STRIKE, "operation", operation="remove-1", group="g", facts=facts))
+    store.journal.append(
+        "shop", JournalEntry(STRIKE, "operation", operation="remove-1", group="g", facts=facts)
+    )
     narrator.look()
     assert _missing(ledger) == missing
     assert sum(ledger.ended.values()) == 7

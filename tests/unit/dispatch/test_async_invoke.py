@@ -1,4 +1,6 @@
-"""A reconcile pass is started by an asynchronous invocation; every refusal by Lambda becomes one error class."""
+"""A reconcile pass is started by an asynchronous invocation; every refusal by Lambda
+becomes one error class.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Kept:
     def invoke(self, **given: Any) -> dict[str, Any]:
         if self._error is not None:
             raise self._error
-        AsyncLambda(frozenset({NAME}), lambda name, event: self.events.append((name, event))).invoke(**given)
+        AsyncLambda(
+            frozenset({NAME}), lambda name, event: self.events.append((name, event))
+        ).invoke(**given)
         return {"StatusCode": self._status}
 
 
@@ -38,7 +42,9 @@ def test_invoke_sends_the_message_as_the_event() -> None:
     ("kept", "code"),
     [
         (
-            Kept(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")),
+            Kept(
+                ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")
+            ),
             "AccessDeniedException",
         ),
         (Kept(ClientError({}, "Invoke")), "ClientError"),
@@ -69,6 +75,8 @@ def test_invoke_raises_not_invoked_when_lambda_throttles() -> None:
         ({"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_RECONCILE_LARGE": "another"}, "another"),
     ],
 )
-def test_invoke_names_the_function_by_its_variable_or_by_the_prefix(environment: dict[str, str], name: str) -> None:
+def test_invoke_names_the_function_by_its_variable_or_by_the_prefix(
+    environment: dict[str, str], name: str
+) -> None:
     found = LargeFunction.from_environment(environment)
     assert (found._name if found else "") == name

@@ -1,4 +1,6 @@
-"""Permissions of each mode. tests/unit/test_project_rules.py checks that no other module reads the mode."""
+"""Permissions of each mode. tests/unit/test_project_rules.py checks that no
+other module reads the mode.
+"""
 
 from __future__ import annotations
 

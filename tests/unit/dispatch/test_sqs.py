@@ -35,20 +35,29 @@ def aws() -> Iterator[LocalAws]:
         (5000.0, 900),
     ],
 )
-def test_sqs_delay_is_never_shorter_than_requested_nor_above_the_sqs_limit(seconds: float, delay: int) -> None:
+def test_sqs_delay_is_never_shorter_than_requested_nor_above_the_sqs_limit(
+    seconds: float, delay: int
+) -> None:
     assert whole_delay(seconds) == delay
 
 
 def test_sqs_queues_are_found_in_the_environment_and_reached(aws: LocalAws) -> None:
     name = f"scans-{uuid.uuid4().hex[:8]}"
     url = aws.create_queues({name: Queue()})[name]
-    environment = {"OUTSCALER_QUEUE_RECONCILE": url, "OUTSCALER_QUEUE_ACT_EXOSCALE": "", "PATH": "/"}
+    environment = {
+        "OUTSCALER_QUEUE_RECONCILE": url,
+        "OUTSCALER_QUEUE_ACT_EXOSCALE": "",
+        "PATH": "/",
+    }
     sender = SqsSender.from_environment(environment)
     sender.send("reconcile", b'{"cluster":"shop"}', 0)
     sender.send("reconcile", b"{}", 20)
     sqs = aws.client("sqs")
     counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    assert (counts["ApproximateNumberOfMessages"], counts["ApproximateNumberOfMessagesDelayed"]) == ("1", "1")
+    assert (
+        counts["ApproximateNumberOfMessages"],
+        counts["ApproximateNumberOfMessagesDelayed"],
+    ) == ("1", "1")
     [message] = sqs.receive_message(QueueUrl=url)["Messages"]
     assert message["Body"] == '{"cluster":"shop"}'
     with pytest.raises(NotSent, match="OUTSCALER_QUEUE_ACT_EXOSCALE is not set"):
@@ -61,7 +70,9 @@ def test_sqs_message_carries_the_trace_of_its_sender_beside_the_body(aws: LocalA
     sender = SqsSender({"reconcile": url}, trace=lambda: headers[0])
     for _ in range(2):
         sender.send("reconcile", b"{}", 0)
-        found = aws.client("sqs").receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"][0]
+        found = aws.client("sqs").receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"][
+            0
+        ]
         assert found["Body"] == "{}"
         assert found["Attributes"].get("AWSTraceHeader", "") == headers.pop(0)
 

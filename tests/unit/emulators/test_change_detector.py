@@ -17,7 +17,9 @@ def store() -> ObjectStore:
 
 
 def _configmap(store: ObjectStore, name: str) -> KubeObject:
-    return store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": {"key": "old"}})
+    return store.create(
+        "configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": {"key": "old"}}
+    )
 
 
 def test_kube_store_counts_only_writes_to_that_resource(store: ObjectStore) -> None:

@@ -1,4 +1,6 @@
-"""The emulated alarms follow CloudWatch's rules: M of N values, missing values, metric math, metric filters."""
+"""The emulated alarms follow CloudWatch's rules: M of N values, missing values,
+metric math, metric filters.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _alarms(**more: Any) -> tuple[CloudWatchAlarms, Datapoints]:
         "TreatMissingData": "notBreaching",
     }
     points = Datapoints()
-    return CloudWatchAlarms({"A": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties | more}}, points), points
+    return CloudWatchAlarms(
+        {"A": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties | more}}, points
+    ), points
 
 
 def _after(values: list[float | None], **more: Any) -> str:
@@ -60,7 +64,9 @@ def _after(values: list[float | None], **more: Any) -> str:
         ([2, 2, 0, 0, 0], "notBreaching", "OK"),
     ],
 )
-def test_alarm_state_follows_from_m_of_n_values(values: list[float | None], missing: str, state: str) -> None:
+def test_alarm_state_follows_from_m_of_n_values(
+    values: list[float | None], missing: str, state: str
+) -> None:
     assert _after(values, TreatMissingData=missing) == state
 
 
@@ -77,7 +83,8 @@ def test_alarm_reports_each_change_once() -> None:
 
 
 @each_row(
-    "stat, value", [("Sum", 10), ("Maximum", 4), ("Minimum", 1), ("Average", 2.5), ("SampleCount", 4), ("p50", 2)]
+    "stat, value",
+    [("Sum", 10), ("Maximum", 4), ("Minimum", 1), ("Average", 2.5), ("SampleCount", 4), ("p50", 2)],
 )
 def test_statistic_covers_all_values_of_a_period(stat: str, value: float) -> None:
     points = Datapoints()
@@ -107,7 +114,9 @@ def test_metric_math_value(expression: str, value: float | None) -> None:
     assert evaluate(expression, {"a": 2.0, "b": 3.0, "zero": 0.0, "nothing": None}) == value
 
 
-@each_row("expression", ["", "1 +", "(1", "x", "1 2", "EVAL(a)", "METRICS()", "a ; b", "a + METRICS()"])
+@each_row(
+    "expression", ["", "1 +", "(1", "x", "1 2", "EVAL(a)", "METRICS()", "a ; b", "a + METRICS()"]
+)
 def test_metric_math_error_is_reported(expression: str) -> None:
     with pytest.raises(MathError):
         evaluate(expression, {"a": 1.0})
@@ -120,7 +129,11 @@ def test_metric_math_error_is_reported(expression: str) -> None:
         ('{ $.message = "pass" }', {"message": "passed"}, False),
         ('{ $.message = "message failed*" }', {"message": "message failed unexpectedly"}, True),
         ('{ ($.message = "pass") && ($.brake IS TRUE) }', {"message": "pass", "brake": True}, True),
-        ('{ ($.message = "pass") && ($.brake IS TRUE) }', {"message": "pass", "brake": False}, False),
+        (
+            '{ ($.message = "pass") && ($.brake IS TRUE) }',
+            {"message": "pass", "brake": False},
+            False,
+        ),
         ('{ ($.message = "a") || ($.message = "b") }', {"message": "b"}, True),
     ],
 )

@@ -13,7 +13,11 @@ from infra.aws.template_overlay import FUNCTIONS, function_id, merge_template
 from infra.emulators import deployed_functions
 
 RULE = "arn:aws:events:eu-central-1:123456789012:rule/outscaler-dev-tick-event"
-STAGE: dict[str, Any] = {"log_retention_in_days": 7, "environment_variables": {}, "tags": {"stage": "dev"}}
+STAGE: dict[str, Any] = {
+    "log_retention_in_days": 7,
+    "environment_variables": {},
+    "tags": {"stage": "dev"},
+}
 
 
 def test_deployment_every_queue_of_the_app_has_its_settings() -> None:
@@ -33,7 +37,10 @@ def test_deployment_queue_has_its_own_dead_letter_queue(prefix: str) -> None:
             "deadLetterTargetArn": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "Arn"]},
             "maxReceiveCount": settings.max_receives,
         }
-        assert made[f"{logical_id(name)}DeadLetters"]["Properties"]["MessageRetentionPeriod"] == 14 * 86_400
+        assert (
+            made[f"{logical_id(name)}DeadLetters"]["Properties"]["MessageRetentionPeriod"]
+            == 14 * 86_400
+        )
 
 
 def test_deployment_resource_names_follow_from_the_prefix() -> None:
@@ -54,7 +61,9 @@ def test_deployment_resource_names_follow_from_the_prefix() -> None:
 
 def test_deployment_resource_names_are_generated_without_a_prefix() -> None:
     made = tables() | queues()
-    named = [name for name, one in made.items() if one["Properties"].keys() & {"TableName", "QueueName"}]
+    named = [
+        name for name, one in made.items() if one["Properties"].keys() & {"TableName", "QueueName"}
+    ]
     assert named == ["PolicyTable"]
 
 

@@ -1,4 +1,6 @@
-"""The emulation reads functions, queues and routes from the deployment, and builds events in Lambda's form."""
+"""The emulation reads functions, queues and routes from the deployment, and builds
+events in Lambda's form.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ def bench(aws: LocalAws) -> Iterator[EventSourcesFixture]:
     made.source.join()
 
 
-def test_event_source_delayed_message_arrives_when_due_and_others_overtake(bench: EventSourcesFixture) -> None:
+def test_event_source_delayed_message_arrives_when_due_and_others_overtake(
+    bench: EventSourcesFixture,
+) -> None:
     with bench.clock.working():
         sent = bench.send("later", delay=100)
         bench.send("now")
@@ -101,15 +103,22 @@ def test_event_source_delayed_message_arrives_when_due_and_others_overtake(bench
 
 
 @pytest.mark.parametrize("way", ["fails", "dies"])
-def test_event_source_failed_message_returns_after_the_visibility_timeout(bench: EventSourcesFixture, way: str) -> None:
+def test_event_source_failed_message_returns_after_the_visibility_timeout(
+    bench: EventSourcesFixture, way: str
+) -> None:
     bench.answers = [getattr(bench, way)]
     bench.send("x")
     first, second = bench.next_call(), bench.next_call()
     assert second[0] - first[0] >= 60
-    assert [call[1]["attributes"]["ApproximateReceiveCount"] for call in (first, second)] == ["1", "2"]
+    assert [call[1]["attributes"]["ApproximateReceiveCount"] for call in (first, second)] == [
+        "1",
+        "2",
+    ]
 
 
-def test_event_source_message_failing_too_often_goes_to_the_dead_letter_queue(bench: EventSourcesFixture) -> None:
+def test_event_source_message_failing_too_often_goes_to_the_dead_letter_queue(
+    bench: EventSourcesFixture,
+) -> None:
     bench.answers = [bench.dies, bench.dies]
     bench.send("x")
     bench.next_call()
@@ -117,7 +126,11 @@ def test_event_source_message_failing_too_often_goes_to_the_dead_letter_queue(be
     until = time.monotonic() + PATIENCE
     while not bench.left(f"{bench.url}-dead") and time.monotonic() < until:
         bench.stopping.wait(0.05)
-    assert (bench.left(f"{bench.url}-dead"), bench.left(bench.url), bench.calls.empty()) == (1, 0, True)
+    assert (bench.left(f"{bench.url}-dead"), bench.left(bench.url), bench.calls.empty()) == (
+        1,
+        0,
+        True,
+    )
 
 
 def test_event_source_schedule_fires_every_virtual_minute() -> None:
@@ -128,7 +141,9 @@ def test_event_source_schedule_fires_every_virtual_minute() -> None:
         calls.put(clock())
         return Result(name, clock(), clock())
 
-    schedule = Schedule(DeployedFunction("tick", "m.tick", schedule="rate(1 minute)"), clock, invoke, stopping)
+    schedule = Schedule(
+        DeployedFunction("tick", "m.tick", schedule="rate(1 minute)"), clock, invoke, stopping
+    )
     with clock.working():
         began = clock()
         schedule.start()
@@ -144,7 +159,10 @@ def test_event_source_clock_continues_in_another_process(tmp_path: Path) -> None
     path = tmp_path / "clock"
     clock = Clock(5000.0, 20.0, at_work=2.0, path=path)
     read = "import sys, pathlib; from infra.emulators.controllers.clock import Clock"
-    program = f"{read}; clock = Clock.shared(pathlib.Path(sys.argv[1])); input(); print(clock.now(), clock.speed)"
+    program = (
+        f"{read}; clock = Clock.shared(pathlib.Path(sys.argv[1])); input(); print(clock.now(), "
+        "clock.speed)"
+    )
     command = [sys.executable, "-c", program, str(path)]
     with started(command) as child, clock.working():
         before = clock()

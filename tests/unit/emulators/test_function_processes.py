@@ -1,4 +1,6 @@
-"""Processes of the live emulation may die at any time; its threads continue, or report their end."""
+"""Processes of the live emulation may die at any time; its threads
+continue, or report their end.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def process(tmp_path: Path) -> Iterator[FunctionProcess]:
     made.stop()
 
 
-@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])  # within and beyond the capacity of the pipe and its buffer
+# within and beyond the capacity of the pipe and its buffer
+@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])
 def test_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
     process: FunctionProcess, size: int
 ) -> None:
@@ -74,7 +77,9 @@ def test_emulation_thread_ending_by_an_exception_reports_itself() -> None:
     def work() -> None:
         raise BrokenPipeError("no reader")
 
-    thread = Worker(work, name="receive-tick", ended=lambda name, error: ended.append((name, str(error))))
+    thread = Worker(
+        work, name="receive-tick", ended=lambda name, error: ended.append((name, str(error)))
+    )
     thread.start()
     thread.join()
     assert ended == [("receive-tick", "no reader")]
@@ -107,5 +112,7 @@ def test_emulation_schedule_that_cannot_invoke_its_function_reports_its_end() ->
 
 
 def test_emulation_interrupted_before_its_start_leaves_no_file(tmp_path: Path) -> None:
-    emulation = Emulation(Setting("prod", 1000.0, 1.0, tmp_path), lambda result, event: None, time.monotonic)
+    emulation = Emulation(
+        Setting("prod", 1000.0, 1.0, tmp_path), lambda result, event: None, time.monotonic
+    )
     assert (emulation.clock.now() >= 1000.0, list(tmp_path.iterdir())) == (True, [])

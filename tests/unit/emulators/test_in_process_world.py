@@ -1,4 +1,6 @@
-"""A quick world is equivalent: it produces the same plans, and faults in it have the same effect as over HTTP."""
+"""A quick world is equivalent: it produces the same plans, and faults in it have the
+same effect as over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def world() -> Iterator[LocalWorld]:
 
 
 def _filled(world: LocalWorld, policy: str = POLICY) -> None:
-    world.seed(machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi"))
+    world.seed(
+        machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi")
+    )
     world.step(80)
     world.apply_policy(policy)
 
@@ -59,7 +63,10 @@ def _reported(world: LocalWorld) -> list[Any]:
     _scale(world, 2)
     world.kill_at("reconcile:saved")
     world.step_until(lambda: world.size("workers") == 1 and not world.operations(), limit=2400)
-    calls = [(made.function, made.at, made.killed_at, made.error, made.bodies) for made in world.invocations]
+    calls = [
+        (made.function, made.at, made.killed_at, made.error, made.bodies)
+        for made in world.invocations
+    ]
     return [
         world.plan_ids(),
         msgspec.to_builtins(world.memory()),
@@ -105,7 +112,9 @@ def test_quick_world_opens_no_socket(world: LocalWorld, monkeypatch: pytest.Monk
 
 
 def _cluster(world: LocalWorld) -> KubeClient:
-    return KubeClient(_Login(world), sleep=world.clock.advance, jitter=lambda: 0.5, dial=world.line.dial)
+    return KubeClient(
+        _Login(world), sleep=world.clock.advance, jitter=lambda: 0.5, dial=world.line.dial
+    )
 
 
 class _Login:
@@ -161,8 +170,12 @@ def test_quick_world_timeout_takes_the_clients_waiting_time(world: LocalWorld) -
     assert 25.0 <= world.clock() - began < 30.0
 
 
-@pytest.mark.parametrize("fault", [KubeFault(close=True, late=True), KubeFault(delay=60.0, late=True)])
-def test_quick_world_write_with_a_lost_answer_has_happened(world: LocalWorld, fault: KubeFault) -> None:
+@pytest.mark.parametrize(
+    "fault", [KubeFault(close=True, late=True), KubeFault(delay=60.0, late=True)]
+)
+def test_quick_world_write_with_a_lost_answer_has_happened(
+    world: LocalWorld, fault: KubeFault
+) -> None:
     cluster = _cluster(world)
     world.line.ask = _once(fault, "POST")
     body = {"metadata": {"name": "here"}}
@@ -175,7 +188,9 @@ def test_quick_world_write_with_a_lost_answer_has_happened(world: LocalWorld, fa
     assert world.kube.peek("namespaces", "there") is None
 
 
-def test_quick_world_throttling_states_retry_delay_and_errors_match_the_server(world: LocalWorld) -> None:
+def test_quick_world_throttling_states_retry_delay_and_errors_match_the_server(
+    world: LocalWorld,
+) -> None:
     cluster = _cluster(world)
     world.line.ask = _always(KubeFault(status=429, headers={"Retry-After": "7"}))
     with pytest.raises(TooManyRequests) as caught:
@@ -191,8 +206,18 @@ def test_quick_world_pages_and_selectors_match_http(world: LocalWorld) -> None:
     bodies: list[list[bytes]] = []
     with Served(world) as wired:
         for cluster in (_cluster(world), wired):
-            query = {"fieldSelector": "status.phase!=Failed", "labelSelector": "app in (web, api),tier!=a"}
-            bodies.append([page.body for page in cluster.list_pages(PODS, query={"labelSelector": "app=web"}, limit=2)])
+            query = {
+                "fieldSelector": "status.phase!=Failed",
+                "labelSelector": "app in (web, api),tier!=a",
+            }
+            bodies.append(
+                [
+                    page.body
+                    for page in cluster.list_pages(
+                        PODS, query={"labelSelector": "app=web"}, limit=2
+                    )
+                ]
+            )
             bodies[-1].append(cluster.get(PODS, query=query))
     assert bodies[0] == bodies[1]
     assert len(bodies[0]) == 3
@@ -207,7 +232,10 @@ class Served:
     def __enter__(self) -> KubeClient:
         self._world.server.start()
         return KubeClient(
-            _Login(self._world), sleep=self._world.clock.advance, jitter=lambda: 0.5, dial=open_connection
+            _Login(self._world),
+            sleep=self._world.clock.advance,
+            jitter=lambda: 0.5,
+            dial=open_connection,
         )
 
     def __exit__(self, *_: object) -> None:
@@ -229,7 +257,9 @@ def test_quick_world_table_faults_meet_functions_and_not_the_observer(world: Loc
     world.step(130)
     assert struck
     assert world.plan_ids() == ()
-    world.faults.ask = lambda method, _: Strike(after=lost_answer() if method == "transact_write_items" else None)
+    world.faults.ask = lambda method, _: Strike(
+        after=lost_answer() if method == "transact_write_items" else None
+    )
     _scale(world, 5)
     world.step(130)
     world.faults.ask = lambda *_: Strike()
@@ -244,4 +274,6 @@ def test_quick_world_missing_secret_is_reported_as_missing(world: LocalWorld) ->
     assert world.plan_ids() == ()
     world.put_secret("outscaler/shop/kubeconfig-nowhere", world.server.kubeconfig())
     world.step(130)
-    assert any(made.function == "reconcile" and not made.failed_messages for made in world.invocations)
+    assert any(
+        made.function == "reconcile" and not made.failed_messages for made in world.invocations
+    )

@@ -28,7 +28,11 @@ def _may(function: str, action: str, resource: str, *partitions: str) -> bool:
 
 def _readers(name: str) -> set[str]:
     resource = arn("secretsmanager", f"secret:{name}{SUFFIX}")
-    return {function for function in FUNCTIONS if _may(function, "secretsmanager:GetSecretValue", resource)}
+    return {
+        function
+        for function in FUNCTIONS
+        if _may(function, "secretsmanager:GetSecretValue", resource)
+    }
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,9 @@ def test_iam_api_function_writes_only_its_own_partition() -> None:
 def test_iam_function_sends_only_to_the_queues_it_needs() -> None:
     sent = {
         function: {
-            queue for queue in deployed_functions.queues() if _may(function, "sqs:SendMessage", arn("sqs", queue))
+            queue
+            for queue in deployed_functions.queues()
+            if _may(function, "sqs:SendMessage", arn("sqs", queue))
         }
         for function in FUNCTIONS
     }
@@ -90,7 +96,9 @@ def test_iam_function_sends_only_to_the_queues_it_needs() -> None:
 def test_iam_function_receives_only_from_its_own_queue() -> None:
     taken = {
         function: {
-            queue for queue in deployed_functions.queues() if _may(function, "sqs:ReceiveMessage", arn("sqs", queue))
+            queue
+            for queue in deployed_functions.queues()
+            if _may(function, "sqs:ReceiveMessage", arn("sqs", queue))
         }
         for function in FUNCTIONS
     }
@@ -104,7 +112,9 @@ def test_iam_function_receives_only_from_its_own_queue() -> None:
 
 def test_iam_only_functions_that_reach_clusters_describe_eks_clusters() -> None:
     resource = "arn:aws:eks:eu-west-1:000000000000:cluster/shop"
-    assert {function for function in FUNCTIONS if _may(function, "eks:DescribeCluster", resource)} == {
+    assert {
+        function for function in FUNCTIONS if _may(function, "eks:DescribeCluster", resource)
+    } == {
         "reconcile",
         *EXECUTORS,
     }

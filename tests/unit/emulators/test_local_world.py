@@ -36,7 +36,9 @@ def _nothing_left() -> Iterator[None]:
 
 def _filled(world: LocalWorld) -> None:
     """A world with one full worker, and a policy."""
-    world.seed(machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi"))
+    world.seed(
+        machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi")
+    )
     world.step(80)
     world.apply_policy(POLICY)
 
@@ -68,7 +70,10 @@ def test_world_webhook_triggers_a_pass_before_the_next_scan(aws: LocalAws) -> No
         before = len(world.invocations)
         _busy(world)
         world.step(5)
-        assert [made.function for made in world.invocations[before:]][:2] == ["reconcile", "act_clusterapi"]
+        assert [made.function for made in world.invocations[before:]][:2] == [
+            "reconcile",
+            "act_clusterapi",
+        ]
         assert world.size("workers") == 2
         assert json.loads(world.post({"kind": "Event"}, key="x" * 20)["body"])["error"]
 
@@ -81,10 +86,13 @@ def test_world_killed_function_leaves_its_message_and_its_claim(aws: LocalAws) -
         world.step_until(lambda: bool(world.operations()), limit=200, every=1.0)
         world.step(1)
         died = [made for made in world.invocations if made.killed_at]
-        assert [(made.function, made.killed_at) for made in died] == [("act_clusterapi", "grow:called")]
+        assert [(made.function, made.killed_at) for made in died] == [
+            ("act_clusterapi", "grow:called")
+        ]
         assert [operation.status.state.value for operation in world.operations()] == ["running"]
         left = world.queues.waiting("act_clusterapi")
-        steps = [message for message in left if "watch" not in message.body]  # others look after the executor
+        # others look after the executor
+        steps = [message for message in left if "watch" not in message.body]
         assert [message.receives for message in steps] == [1]
         world.step_until(lambda: not world.operations(), limit=400)
         assert (world.size("workers"), world.queues.dead["act_clusterapi"]) == (2, [])
@@ -94,7 +102,9 @@ def test_world_dying_function_does_not_release_its_lease(aws: LocalAws) -> None:
     with LocalWorld(aws) as world:
         _filled(world)
         world.kill_at("reconcile:saved")
-        world.step_until(lambda: any(made.killed_at for made in world.invocations), limit=100, every=1.0)
+        world.step_until(
+            lambda: any(made.killed_at for made in world.invocations), limit=100, every=1.0
+        )
         assert world.store.scan_states.due("shop").lease_until > world.clock()
 
 

@@ -49,7 +49,9 @@ def test_table_query_that_the_store_does_not_make_is_an_error() -> None:
     account = MemoryAccount()
     account.create("t")
     with pytest.raises(KeyError):
-        account.query(TableName="t", KeyConditionExpression="cluster = :c", ExpressionAttributeValues={})
+        account.query(
+            TableName="t", KeyConditionExpression="cluster = :c", ExpressionAttributeValues={}
+        )
 
 
 @pytest.mark.parametrize(

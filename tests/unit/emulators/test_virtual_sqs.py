@@ -31,7 +31,9 @@ def _bodies(queues: VirtualQueues) -> list[str]:
     return bodies
 
 
-def test_virtual_queue_delivers_due_messages_in_sending_order(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_delivers_due_messages_in_sending_order(
+    queues: VirtualQueues, clock: ManualClock
+) -> None:
     queues.send("a", b"later", 20)
     queues.send("b", b"one", 0)
     queues.send("a", b"two", 0)
@@ -42,7 +44,9 @@ def test_virtual_queue_delivers_due_messages_in_sending_order(queues: VirtualQue
     assert (_bodies(queues), queues.next_due()) == (["later"], None)
 
 
-def test_virtual_queue_received_message_returns_unless_deleted(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_received_message_returns_unless_deleted(
+    queues: VirtualQueues, clock: ManualClock
+) -> None:
     queues.send("a", b"x", 0)
     first = queues.receive()
     assert first is not None
@@ -57,7 +61,9 @@ def test_virtual_queue_received_message_returns_unless_deleted(queues: VirtualQu
     assert (queues.receive(), queues.waiting()) == (None, ())
 
 
-def test_virtual_queue_dead_letters_a_message_received_too_often(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_dead_letters_a_message_received_too_often(
+    queues: VirtualQueues, clock: ManualClock
+) -> None:
     queues.send("a", b"x", 0)
     for _ in range(2):
         assert queues.receive() is not None
@@ -85,7 +91,9 @@ def test_virtual_queue_record_has_the_form_of_sqs(queues: VirtualQueues) -> None
     assert (record["messageId"], record["body"]) == (message.id, "x")
 
 
-def test_virtual_queue_can_duplicate_lose_and_delay_messages(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_can_duplicate_lose_and_delay_messages(
+    queues: VirtualQueues, clock: ManualClock
+) -> None:
     queues.tamper = twice
     queues.send("a", b"twice", 0)
     queues.tamper = lost
@@ -107,7 +115,9 @@ def test_virtual_queue_can_reorder_messages(queues: VirtualQueues) -> None:
 
 
 @pytest.mark.parametrize(("queue", "delay"), [("nowhere", 0), ("full", 0), ("a", 901), ("a", -1)])
-def test_virtual_queue_refuses_what_sqs_refuses(queues: VirtualQueues, queue: str, delay: int) -> None:
+def test_virtual_queue_refuses_what_sqs_refuses(
+    queues: VirtualQueues, queue: str, delay: int
+) -> None:
     queues.refusing.add("full")
     with pytest.raises(NotSent):
         queues.send(queue, b"x", delay)

@@ -25,14 +25,19 @@ class Nothing:
 @pytest.fixture
 def rt() -> Iterator[Runtime]:
     parts: dict[str, object] = {"store": Nothing(), "sender": Nothing(), "read_secret": str}
-    made = build(clock=ManualClock(0.0), **parts)  # type: ignore[arg-type] # nothing here looks at them
+    # nothing here looks at them
+    made = build(clock=ManualClock(0.0), **parts)  # type: ignore[arg-type]
     install(made)
     yield made
     install(None)
 
 
 def _event(*bodies: str) -> dict[str, object]:
-    return {"Records": [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]}
+    return {
+        "Records": [
+            {"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)
+        ]
+    }
 
 
 @pytest.fixture
@@ -44,7 +49,9 @@ def reported(rt: Runtime) -> Runtime:
 
 
 @pytest.mark.parametrize("bodies", [("a",), ("bad",), ()])
-def test_lambda_entry_processes_nothing_if_failures_are_not_reported(rt: Runtime, bodies: tuple[str, ...]) -> None:
+def test_lambda_entry_processes_nothing_if_failures_are_not_reported(
+    rt: Runtime, bodies: tuple[str, ...]
+) -> None:
     done: list[str] = []
     with pytest.raises(
         FailuresNotReported,
@@ -57,7 +64,9 @@ def test_lambda_entry_processes_nothing_if_failures_are_not_reported(rt: Runtime
 
 
 @each_row(("value", "reported"), [("reported", True), ("", False), ("yes", False), (None, False)])
-def test_lambda_entry_trusts_only_the_deployment_setting_for_batch_failures(value: str | None, reported: bool) -> None:
+def test_lambda_entry_trusts_only_the_deployment_setting_for_batch_failures(
+    value: str | None, reported: bool
+) -> None:
     given = {"OUTSCALER_TABLE": "t", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.example/q"}
     given |= {} if value is None else {"OUTSCALER_BATCH_FAILURES": value}
     with pytest.MonkeyPatch.context() as patch:
@@ -96,9 +105,19 @@ def test_runtime_names_missing_environment_variables(monkeypatch: pytest.MonkeyP
     ("handler", "collects", "loaded"),
     [("app.app", False, True), ("chalicelib.handlers.tick.tick", False, True), ("", True, False)],
 )
-def test_package_of_handlers_prepares_the_start_of_a_function_only(handler: str, collects: bool, loaded: bool) -> None:
-    script = "import gc, sys, chalicelib.handlers; print(gc.isenabled(), 'urllib3.util.url' in sys.modules)"
+def test_package_of_handlers_prepares_the_start_of_a_function_only(
+    handler: str, collects: bool, loaded: bool
+) -> None:
+    script = (
+        "import gc, sys, chalicelib.handlers; print(gc.isenabled(), 'urllib3.util.url' in "
+        "sys.modules)"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script], env={"_HANDLER": handler}, cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env={"_HANDLER": handler},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == [str(collects), str(loaded)]

@@ -26,7 +26,10 @@ def parsed(text: str) -> dict[Sample, float]:
 
 
 def test_prometheus_page_of_two_clusters() -> None:
-    values = {"b": {"max_nodes_count": 5.0}, "a": {"max_nodes_count": 7.0, "cluster_cpu_current_cores": 1.5}}
+    values = {
+        "b": {"max_nodes_count": 5.0},
+        "a": {"max_nodes_count": 7.0, "cluster_cpu_current_cores": 1.5},
+    }
     assert page(values) == (
         "# HELP cluster_autoscaler_max_nodes_count The most nodes that policy and groups allow.\n"
         "# TYPE cluster_autoscaler_max_nodes_count gauge\n"
@@ -42,8 +45,14 @@ def test_prometheus_types_equal_those_of_the_metric_table() -> None:
     values: dict[str, float] = {}
     for metric in METRICS:
         labels = dict.fromkeys(metric.labels, "x")
-        values |= duration_counts({"main": 1.0}) if metric.type == "histogram" else {key(metric.name, **labels): 1.0}
-    families = {family.name: family.type for family in text_string_to_metric_families(page({"c": values}))}
+        values |= (
+            duration_counts({"main": 1.0})
+            if metric.type == "histogram"
+            else {key(metric.name, **labels): 1.0}
+        )
+    families = {
+        family.name: family.type for family in text_string_to_metric_families(page({"c": values}))
+    }
     # The parser names a counter without _total.
     assert families == {metric.full_name.removesuffix("_total"): metric.type for metric in METRICS}
 
@@ -54,7 +63,11 @@ def test_prometheus_histogram_buckets_are_cumulative_and_ordered() -> None:
         counts.update(duration_counts({"main": took}))  # fractions are added as well
     values = {series: float(count) for series, count in counts.items()}
     [family] = text_string_to_metric_families(page({"c": values}))
-    buckets = [(sample.labels["le"], sample.value) for sample in family.samples if sample.name.endswith("_bucket")]
+    buckets = [
+        (sample.labels["le"], sample.value)
+        for sample in family.samples
+        if sample.name.endswith("_bucket")
+    ]
     assert [bound for bound, _ in buckets] == [
         "0.05",
         "0.1",
@@ -70,7 +83,11 @@ def test_prometheus_histogram_buckets_are_cumulative_and_ordered() -> None:
         "+Inf",
     ]
     assert [count for _, count in buckets] == sorted(count for _, count in buckets)
-    assert buckets[-1][1] == 4 == next(sample.value for sample in family.samples if sample.name.endswith("_count"))
+    assert (
+        buckets[-1][1]
+        == 4
+        == next(sample.value for sample in family.samples if sample.name.endswith("_count"))
+    )
 
 
 def test_prometheus_omits_metrics_missing_from_the_metric_table() -> None:
@@ -85,9 +102,13 @@ def test_prometheus_omits_metrics_missing_from_the_metric_table() -> None:
         max_size=3,
     )
 )
-def test_prometheus_group_names_and_numbers_round_trip(groups: Mapping[str, Mapping[str, float]]) -> None:
+def test_prometheus_group_names_and_numbers_round_trip(
+    groups: Mapping[str, Mapping[str, float]],
+) -> None:
     values = {
-        cluster: {key("node_group_target_count", node_group=group): value for group, value in some.items()}
+        cluster: {
+            key("node_group_target_count", node_group=group): value for group, value in some.items()
+        }
         for cluster, some in groups.items()
     }
     expected = {

@@ -46,12 +46,16 @@ from tests.cases import each_row
         ("FailedScheduling", "outscaler", False),
     ],
 )
-def test_event_filter_reasons_that_trigger_a_pass(reason: str, component: str, matter: bool) -> None:
+def test_event_filter_reasons_that_trigger_a_pass(
+    reason: str, component: str, matter: bool
+) -> None:
     assert is_relevant(ClusterEvent(CORE, reason=reason, component=component), ()) is matter
 
 
 def test_event_filter_recognizes_own_events_by_their_instance() -> None:
-    ours = ClusterEvent(CORE, reason="NotTriggerScaleUp", component="cluster-autoscaler", instance="outscaler")
+    ours = ClusterEvent(
+        CORE, reason="NotTriggerScaleUp", component="cluster-autoscaler", instance="outscaler"
+    )
     assert not is_relevant(ours, ())
 
 
@@ -62,8 +66,10 @@ _SCHEDULER = "system:kube-scheduler"
     ("audit", "matter"),
     [
         (Audit("create", "pods", "someone", happened=True, node_name=""), True),
-        (Audit("create", "pods", "someone", happened=True, node_name="n1"), False),  # a static or DaemonSet-like pod
-        (Audit("create", "pods", "someone", happened=True, node_name=None), False),  # the audit level omits it
+        # a static or DaemonSet-like pod
+        (Audit("create", "pods", "someone", happened=True, node_name="n1"), False),
+        # the audit level omits it
+        (Audit("create", "pods", "someone", happened=True, node_name=None), False),
         (Audit("create", "pods", "someone", happened=False, node_name=""), False),
         (Audit("patch", "pods/status", _SCHEDULER, happened=True), True),
         (Audit("patch", "pods/status", "system:node:n1", happened=True), False),
@@ -99,7 +105,12 @@ def test_event_filter_posted_audit_event_of_a_new_pod_triggers_a_pass(
         "stage": "ResponseComplete",
         "verb": "create",
         "user": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
-        "objectRef": {"resource": "pods", "namespace": "default", "name": "web-1", "apiVersion": "v1"},
+        "objectRef": {
+            "resource": "pods",
+            "namespace": "default",
+            "name": "web-1",
+            "apiVersion": "v1",
+        },
         "responseStatus": {"metadata": {}, "code": 201},
         **({} if sent is None else {"requestObject": {"kind": "Pod", "apiVersion": "v1", **sent}}),
     }
@@ -158,12 +169,19 @@ def test_cloud_event_that_triggers_a_pass(changes: dict[str, Any], matter: bool)
 
 
 def test_cloud_events_in_an_array_are_read_by_themselves() -> None:
-    parsed = parse(msgspec.json.encode([INTERRUPTION, {"specversion": "1.0"}, {**INTERRUPTION, "type": "x"}]))
+    parsed = parse(
+        msgspec.json.encode([INTERRUPTION, {"specversion": "1.0"}, {**INTERRUPTION, "type": "x"}])
+    )
     assert [is_relevant(event, ()) for event in parsed.signals] == [True, False]
     assert len(parsed.gaps) == 1
 
 
 def test_event_of_the_cluster_is_none_of_a_bus() -> None:
-    mixed = {"apiVersion": "v1", "kind": "Event", "specversion": "1.0", "reason": "FailedScheduling"}
+    mixed = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "specversion": "1.0",
+        "reason": "FailedScheduling",
+    }
     (event,) = parse(msgspec.json.encode(mixed)).signals
     assert (event.form, event.reason) == (CORE, "FailedScheduling")

@@ -1,4 +1,6 @@
-"""Shared parts of the kube tests: a kubeconfig for a scripted server, and a client that never waits."""
+"""Shared parts of the kube tests: a kubeconfig for a scripted server, and a
+client that never waits.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ def b64(data: bytes) -> str:
 
 
 def kubeconfig(
-    server: str = "https://cluster.test", *, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None
+    server: str = "https://cluster.test",
+    *,
+    user: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A kubeconfig with one context, one cluster and one user; the given parts replace the usual ones."""
+    """A kubeconfig with one context, one cluster and one user; the given
+    parts replace the usual ones."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -82,23 +88,39 @@ def client(
     insecure: bool = False,
     hosted: bool = False,
 ) -> KubeClient:
-    """A connection by a kubeconfig from a secret. `sleep` records the pauses; jitter is always half."""
+    """A connection by a kubeconfig from a secret. `sleep` records the
+    pauses; jitter is always half."""
     url = server if isinstance(server, str) else server.url
     secrets = ScriptedSecrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
     access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
-    return connect(access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, hosted=hosted)
+    return connect(
+        access,
+        secrets,
+        clock=lambda: 0.0,
+        sleep=sleep or Waits(),
+        jitter=lambda: 0.5,
+        hosted=hosted,
+    )
 
 
 def file_client(path: Path, config: dict[str, Any]) -> KubeClient:
     """A connection by a kubeconfig file with that content."""
     path.write_text(json.dumps(config))
     access = KubernetesAccess(kubeconfig_file=str(path))
-    return connect(access, ScriptedSecrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True)
+    return connect(
+        access, ScriptedSecrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True
+    )
 
 
 def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:
     """A metav1.Status with status Failure."""
-    body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "code": code,
+    }
     if reason:
         body["reason"] = reason
     if details:

@@ -1,4 +1,6 @@
-"""No server can block a pass: one exchange, one call with its retries, one list and all lists are limited in time."""
+"""No server can block a pass: one exchange, one call with its retries, one list and all
+lists are limited in time.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,22 @@ SMALL = msgspec.structs.replace(SHORT, exchange=30.0, call=30.0, lists=30.0)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n"
 
 
-def impatient(server: HttpScript | ByteScript, patience: ReadBounds = SHORT, **more: Any) -> KubeClient:
+def impatient(
+    server: HttpScript | ByteScript, patience: ReadBounds = SHORT, **more: Any
+) -> KubeClient:
     return KubeClient(
-        Known(KubeCredential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, bounds=patience, **more
+        Known(KubeCredential(server=server.url)),
+        sleep=Waits(),
+        jitter=lambda: 0.5,
+        bounds=patience,
+        **more,
     )
 
 
 def page(more: str, size: int = 0) -> Reply:
-    return Reply(body={"metadata": {"continue": more}, "items": [{"metadata": {"name": "x" * size}}]})
+    return Reply(
+        body={"metadata": {"continue": more}, "items": [{"metadata": {"name": "x" * size}}]}
+    )
 
 
 def test_kube_slow_trickling_answer_is_abandoned_after_the_call_timeout() -> None:
@@ -44,7 +54,10 @@ def test_kube_slow_trickling_answer_is_abandoned_after_the_call_timeout() -> Non
 
 
 def test_kube_write_to_a_trickling_server_is_sent_once_and_abandoned() -> None:
-    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
+    with (
+        ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server,
+        pytest.raises(errors.Unavailable),
+    ):
         impatient(server).request("POST", "/n", body={})
     assert server.connections == 1
 
@@ -104,7 +117,9 @@ def test_kube_list_of_150000_pods_is_within_the_limits() -> None:
 
     def answer(seen: Seen) -> Reply:
         number = int(seen.query.get("continue", "0")) + 1
-        return Reply(body={"metadata": {"continue": str(number) if number < pages else ""}, "items": items})
+        return Reply(
+            body={"metadata": {"continue": str(number) if number < pages else ""}, "items": items}
+        )
 
     with HttpScript(answer) as server:
         read = client(server, hosted=False).list_pages("/api/v1/pods")
@@ -116,7 +131,10 @@ def test_kube_list_of_150000_pods_is_within_the_limits() -> None:
 
 def test_kube_percent_encoded_token_is_removed_from_errors() -> None:
     odd = "a/b+c=d:e-token"
-    echo = {"kind": "Status", "message": "no: a%2Fb%2bc%3Dd%3Ae-token, YS9iK2M9ZDplLXRva2Vu, a\\/b+c=d\\u003ae-token"}
+    echo = {
+        "kind": "Status",
+        "message": "no: a%2Fb%2bc%3Dd%3Ae-token, YS9iK2M9ZDplLXRva2Vu, a\\/b+c=d\\u003ae-token",
+    }
     with HttpScript([Reply(403, echo)]) as server, pytest.raises(errors.Forbidden) as caught:
         client(server, user={"token": odd}).get("/n")
     assert "e-token" not in caught.value.message
@@ -125,8 +143,13 @@ def test_kube_percent_encoded_token_is_removed_from_errors() -> None:
 
 def test_kube_error_never_contains_the_body_of_a_foreign_server() -> None:
     def foreign() -> Iterator[Part]:
-        yield b"HTTP/1.1 403 No\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nhidden-word"
+        yield (
+            b"HTTP/1.1 403 No\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nhidden-word"
+        )
 
     with ByteScript(foreign) as server, pytest.raises(errors.Forbidden) as caught:
         impatient(server, SMALL).get("/n")
-    assert str(caught.value) == "HTTP 403 (11 bytes of text/plain), which is not a Status of the Kubernetes API"
+    assert (
+        str(caught.value)
+        == "HTTP 403 (11 bytes of text/plain), which is not a Status of the Kubernetes API"
+    )

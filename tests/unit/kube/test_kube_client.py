@@ -30,7 +30,9 @@ def test_kube_server_url_keeps_its_path() -> None:
 
 def test_kube_write_sends_its_body_once_with_its_content_type() -> None:
     with HttpScript([Reply(201, {})]) as server:
-        client(server).request("PATCH", "/p", body={"a": None}, content_type="application/merge-patch+json")
+        client(server).request(
+            "PATCH", "/p", body={"a": None}, content_type="application/merge-patch+json"
+        )
     assert server.requests[0].json() == {"a": None}
     assert server.requests[0].headers["content-type"] == "application/merge-patch+json"
 
@@ -61,7 +63,10 @@ def test_kube_failed_read_is_retried(trouble: Reply) -> None:
 )
 @each_row("method", ["POST", "PATCH", "PUT", "DELETE"])
 def test_kube_failed_write_is_never_retried(method: str, trouble: Reply) -> None:
-    with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooManyRequests)):
+    with (
+        HttpScript([trouble, Reply(body={})]) as server,
+        pytest.raises((errors.Unavailable, errors.TooManyRequests)),
+    ):
         client(server).request(method, "/p", body={})
     assert len(server.requests) == 1
 
@@ -108,7 +113,9 @@ def test_kube_redirects_are_not_followed() -> None:
 def test_kube_refused_connection_is_unavailable() -> None:
     with HttpScript() as server:
         url = server.url
-    with pytest.raises(errors.Unavailable, match=f"GET /n: the connection to {url[7:]} failed; check") as caught:
+    with pytest.raises(
+        errors.Unavailable, match=f"GET /n: the connection to {url[7:]} failed; check"
+    ) as caught:
         client(url).get("/n")
     assert caught.value.status == 0
 
@@ -116,7 +123,10 @@ def test_kube_refused_connection_is_unavailable() -> None:
 @each_row("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x-unknown"])
 def test_kube_unrequested_compression_is_refused(encoding: str) -> None:
     packed = Reply(body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": encoding})
-    with HttpScript([packed, packed]) as server, pytest.raises(errors.Unavailable, match="compressed") as caught:
+    with (
+        HttpScript([packed, packed]) as server,
+        pytest.raises(errors.Unavailable, match="compressed") as caught,
+    ):
         client(server).get("/n")
     assert server.requests[0].headers["accept-encoding"] == "identity"
     assert caught.value.lasting
@@ -139,5 +149,8 @@ def test_kube_exceptions_do_not_carry_their_request() -> None:
 
 
 def test_kube_malformed_answer_is_read_again_and_then_unavailable() -> None:
-    with HttpScript([Reply(body=b"<html>")] * 4) as server, pytest.raises(errors.Unavailable, match="cut short or not"):
+    with (
+        HttpScript([Reply(body=b"<html>")] * 4) as server,
+        pytest.raises(errors.Unavailable, match="cut short or not"),
+    ):
         client(server).get("/n")

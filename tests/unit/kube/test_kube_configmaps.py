@@ -10,7 +10,10 @@ from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
-FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data": {"status": "old", "theirs": "x"}}
+FOUND = {
+    "metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"},
+    "data": {"status": "old", "theirs": "x"},
+}
 
 
 def test_kube_configmap_is_read() -> None:
@@ -35,7 +38,10 @@ def test_kube_configmap_patch_names_our_keys_and_the_version_read() -> None:
         objects.patch_config_map(cluster, "n", "s", found, {"status": "new"}, {"k": "v"})
     sent = server.requests[1]
     assert (sent.method, sent.headers["content-type"]) == ("PATCH", "application/merge-patch+json")
-    assert sent.json() == {"metadata": {"resourceVersion": "41", "annotations": {"k": "v"}}, "data": {"status": "new"}}
+    assert sent.json() == {
+        "metadata": {"resourceVersion": "41", "annotations": {"k": "v"}},
+        "data": {"status": "new"},
+    }
 
 
 @each_row(
@@ -69,7 +75,9 @@ def test_kube_configmap_failure_is_a_cluster_error_and_write_is_not_retried(
     ],
 )
 def test_a_writer_of_a_key_is_who_owns_it(fields: dict[str, object] | None, writes: bool) -> None:
-    managed = {"manager": "other", "fieldsV1": fields} if fields is not None else {"manager": "other"}
+    managed = (
+        {"manager": "other", "fieldsV1": fields} if fields is not None else {"manager": "other"}
+    )
     body = msgspec.json.encode({"metadata": {"managedFields": [managed]}})
     found = msgspec.json.decode(body, type=objects.ConfigMap)
     assert found.writers("status") == (frozenset({"other"}) if writes else frozenset())

@@ -27,7 +27,9 @@ REFUSED = Reply(401, status(401, "Unauthorized", "Unauthorized"))
 
 def only(token: str) -> Callable[[Seen], Reply]:
     """A server that accepts exactly one token."""
-    return lambda seen: Reply(body={}) if seen.credential == fingerprint(f"Bearer {token}") else REFUSED
+    return lambda seen: (
+        Reply(body={}) if seen.credential == fingerprint(f"Bearer {token}") else REFUSED
+    )
 
 
 def config(server: HttpScript, token: str) -> str:
@@ -60,7 +62,10 @@ def test_kube_renewed_secret_may_name_another_server() -> None:
 
 
 def test_kube_second_refusal_after_a_renewal_is_final() -> None:
-    with HttpScript([REFUSED, REFUSED, REFUSED]) as server, pytest.raises(errors.Unauthorized, match="Unauthorized"):
+    with (
+        HttpScript([REFUSED, REFUSED, REFUSED]) as server,
+        pytest.raises(errors.Unauthorized, match="Unauthorized"),
+    ):
         by_secret(ScriptedSecrets(config=config(server, "old"))).get("/n")
     assert len(server.requests) == 2
 
@@ -84,7 +89,10 @@ def test_kube_concurrent_threads_renew_once_and_all_succeed() -> None:
 
 
 def token_file_client(server: HttpScript, path: Path) -> KubeClient:
-    return file_client(path.parent / "config", kubeconfig(server.url, user={"tokenFile": path.name, "token": "unused"}))
+    return file_client(
+        path.parent / "config",
+        kubeconfig(server.url, user={"tokenFile": path.name, "token": "unused"}),
+    )
 
 
 def test_kube_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
@@ -113,8 +121,12 @@ def test_kube_token_file_is_read_again_after_401_even_if_unchanged(tmp_path: Pat
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read"), ("", "is empty"), ("a b", "characters")])
-def test_kube_token_file_without_a_token_is_refused(content: str | None, problem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"), [(None, "cannot be read"), ("", "is empty"), ("a b", "characters")]
+)
+def test_kube_token_file_without_a_token_is_refused(
+    content: str | None, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content)

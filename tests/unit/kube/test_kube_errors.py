@@ -1,4 +1,6 @@
-"""An answer that is not 2xx becomes the right error class and keeps the server's message and reason."""
+"""An answer that is not 2xx becomes the right error class and keeps the
+server's message and reason.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.kube.support import b64, status
 
-JWT = ".".join(b64(json.dumps(part).encode()).rstrip("=") for part in ({"alg": "none"}, {"iss": "kube"}, "signed"))
+JWT = ".".join(
+    b64(json.dumps(part).encode()).rstrip("=")
+    for part in ({"alg": "none"}, {"iss": "kube"}, "signed")
+)
 CLASSES: dict[int, type[errors.ClusterError]] = {
     400: errors.Invalid,
     401: errors.Unauthorized,
@@ -42,7 +47,11 @@ def recorded_refusals() -> list[Any]:
     if not SHARED.is_dir():
         return []
     exchanges = json.loads((SHARED / "data" / "kube-api-exchanges.json").read_text())["exchanges"]
-    return [pytest.param(e["response"], id=e["name"]) for e in exchanges if e["response"].get("status", 200) >= 400]
+    return [
+        pytest.param(e["response"], id=e["name"])
+        for e in exchanges
+        if e["response"].get("status", 200) >= 400
+    ]
 
 
 @needs_shared
@@ -53,13 +62,20 @@ def test_kube_error_keeps_the_message_of_a_real_server(answer: dict[str, Any]) -
     error = errors.from_answer(answer["status"], raw, answer["headers"])
     assert type(error) is CLASSES[answer["status"]]
     if isinstance(body, str):
-        assert error.message == f"HTTP {answer['status']}, which is not a Status of the Kubernetes API"
+        assert (
+            error.message == f"HTTP {answer['status']}, which is not a Status of the Kubernetes API"
+        )
         return
     assert error.reason == body.get("reason", "")
     assert error.message[:299] == body["message"][:299]
     details = body.get("details", {})
-    assert (error.details.name, error.details.kind) == (details.get("name", ""), details.get("kind", ""))
-    assert [c.message for c in error.details.causes] == [c["message"] for c in details.get("causes", ())]
+    assert (error.details.name, error.details.kind) == (
+        details.get("name", ""),
+        details.get("kind", ""),
+    )
+    assert [c.message for c in error.details.causes] == [
+        c["message"] for c in details.get("causes", ())
+    ]
 
 
 def test_kube_error_truncates_a_long_message() -> None:
@@ -78,7 +94,9 @@ def test_kube_error_truncates_a_long_message() -> None:
     ],
 )
 def test_kube_error_redacts_tokens(text: str) -> None:
-    error = errors.from_answer(400, json.dumps(status(400, message=text)).encode(), {}, (Secret("s3cret-value"),))
+    error = errors.from_answer(
+        400, json.dumps(status(400, message=text)).encode(), {}, (Secret("s3cret-value"),)
+    )
     assert "***" in error.message
     assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
 
@@ -89,7 +107,10 @@ def test_kube_error_redacts_tokens(text: str) -> None:
         (b"<html><body>Bad gateway</body></html>", "text/html"),
         (b"root:x:0:0:root:/root:/bin/bash", "text/plain; charset=utf-8"),
         (b'{"AccessKeyId": "A", "Token": "T"}', "application/json"),
-        (b'{"kind": "Secret", "message": "hidden-word", "reason": "hidden-word"}', "application/json"),
+        (
+            b'{"kind": "Secret", "message": "hidden-word", "reason": "hidden-word"}',
+            "application/json",
+        ),
         (b'"hidden-word"', "application/json"),
         (b"\xff\xfe", "text/plain"),
     ],
@@ -101,7 +122,9 @@ def test_kube_error_never_shows_a_body_that_is_not_a_status(body: bytes, kind: s
 
 
 def test_kube_error_status_text_is_bounded_and_without_control_characters() -> None:
-    said = status(403, "Forbidden\x1b[2J", "no\x1b[31m\u202egod\x00\nx", causes=[{"message": "a\x07b"}] * 50)
+    said = status(
+        403, "Forbidden\x1b[2J", "no\x1b[31m\u202egod\x00\nx", causes=[{"message": "a\x07b"}] * 50
+    )
     error = errors.from_answer(403, json.dumps(said).encode(), {})
     assert error.message == "no [31m god x"
     assert error.reason == ""
@@ -119,7 +142,9 @@ def test_kube_error_status_text_is_bounded_and_without_control_characters() -> N
         ("-1", None, 0.0),
     ],
 )
-def test_kube_error_retry_after_is_in_the_header_or_the_details(header: str, field: int | None, seconds: float) -> None:
+def test_kube_error_retry_after_is_in_the_header_or_the_details(
+    header: str, field: int | None, seconds: float
+) -> None:
     details: dict[str, Any] = {} if field is None else {"retryAfterSeconds": field}
     body = json.dumps(status(429, **details)).encode()
     assert errors.from_answer(429, body, {"Retry-After": header}).retry_after == seconds

@@ -60,11 +60,17 @@ def test_kube_event_on_a_node_is_in_the_default_namespace() -> None:
         post(server, namespace="", involved={"kind": "Node", "name": "n1", "uid": "n1"})
     event: Any = server.requests[0].json()
     assert server.requests[0].path == "/api/v1/namespaces/default/events"
-    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"}
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": "n1",
+    }
 
 
 def names(server: HttpScript) -> list[str]:
-    return [seen.json()["metadata"]["name"] for seen in server.requests]  # type: ignore[index]  # JSON has no type
+    # JSON has no type
+    return [seen.json()["metadata"]["name"] for seen in server.requests]  # type: ignore[index]
 
 
 def test_kube_event_name_is_equal_for_repeats_and_differs_for_other_events() -> None:
@@ -85,7 +91,9 @@ def test_kube_event_long_texts_are_truncated() -> None:
     assert re.fullmatch(r"a{236}\.[0-9a-f]{16}", event["metadata"]["name"])
 
 
-@each_row("reply", [Reply(403, status(403)), Reply(hang_up=True), Reply(409, status(409, "Conflict"))])
+@each_row(
+    "reply", [Reply(403, status(403)), Reply(hang_up=True), Reply(409, status(409, "Conflict"))]
+)
 def test_kube_event_that_cannot_be_posted_is_a_cluster_error(reply: Reply) -> None:
     with HttpScript([reply]) as server, pytest.raises(errors.ClusterError):
         post(server)

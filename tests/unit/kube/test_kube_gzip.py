@@ -16,7 +16,11 @@ from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client
 
-PODS = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": f"p-{n}", "uid": str(n)}} for n in range(9)]}
+PODS = {
+    "kind": "PodList",
+    "metadata": {},
+    "items": [{"metadata": {"name": f"p-{n}", "uid": str(n)}} for n in range(9)],
+}
 PACKED = {"Content-Encoding": "gzip"}
 
 
@@ -32,7 +36,9 @@ def test_kube_lists_request_gzip_and_single_objects_do_not() -> None:
 
 def test_kube_damaged_gzip_page_is_read_again() -> None:
     packed = gzip.compress(json.dumps(PODS).encode())
-    with HttpScript([Reply(body=packed[:-4], headers=PACKED), Reply(body=packed, headers=PACKED)]) as server:
+    with HttpScript(
+        [Reply(body=packed[:-4], headers=PACKED), Reply(body=packed, headers=PACKED)]
+    ) as server:
         [page] = client(server).list_pages("/api/v1/pods")
     assert json.loads(page.body) == PODS
 
@@ -49,13 +55,19 @@ def test_kube_gzip_bomb_is_refused_and_not_requested_again() -> None:
 
 
 @each_row(("pods", "compressed"), [(10, False), (1000, True)])
-def test_kube_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
+def test_kube_simulated_server_compresses_long_lists_as_the_real_one(
+    pods: int, *, compressed: bool
+) -> None:
     store = ObjectStore(ManualClock(0.0))
     for number in range(pods):
         store.create(
             "pods",
             {
-                "metadata": {"name": f"p-{number}", "namespace": "default", "labels": {"a": "b" * 60}},
+                "metadata": {
+                    "name": f"p-{number}",
+                    "namespace": "default",
+                    "labels": {"a": "b" * 60},
+                },
                 "spec": {"containers": [{"name": "c", "image": "registry/image"}]},
             },
         )

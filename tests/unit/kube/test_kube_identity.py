@@ -1,4 +1,6 @@
-"""The identity of the cluster that a kubeconfig leads to, independent of address, account and spelling."""
+"""The identity of the cluster that a kubeconfig leads to, independent of
+address, account and spelling.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ HERE = KubeCredential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
 @each_row(
     "same",
     [
-        KubeCredential("https://api.example:6443", ca=ONE, token=Secret("b")),  # an alias, another account
-        KubeCredential("https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"),
+        # an alias, another account
+        KubeCredential("https://api.example:6443", ca=ONE, token=Secret("b")),
+        KubeCredential(
+            "https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"
+        ),
         KubeCredential("https://proxy.example", ca=ONE, server_name="kubernetes"),
     ],
 )
@@ -27,7 +32,8 @@ def test_kube_all_kubeconfigs_of_one_cluster_give_one_identity(same: KubeCredent
     "another",
     [
         KubeCredential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network
-        KubeCredential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be signed by another CA
+        # whose certificate may be signed by another CA
+        KubeCredential("https://10.0.0.1:6443", ca=ONE + OTHER),
         KubeCredential("https://10.0.0.1:6443"),
         KubeCredential("https://10.0.0.1:6443", ca=b"no certificate"),
     ],

@@ -1,4 +1,6 @@
-"""The import budget: a cold start with a kubeconfig imports no AWS SDK and never the kubernetes package."""
+"""The import budget: a cold start with a kubeconfig imports no AWS SDK and
+never the kubernetes package.
+"""
 
 from __future__ import annotations
 
@@ -21,5 +23,7 @@ HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
 )
 def test_kube_module_import_loads_nothing_heavy(module: str) -> None:
     script = f"import sys, chalicelib.{module}; print(*(m for m in {HEAVY} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []

@@ -1,4 +1,6 @@
-"""Taint and cordon, and their removal: one conditional write after one read, however often others interfere."""
+"""Taint and cordon, and their removal: one conditional write after one read,
+however often others interfere.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import Waits, client, status
 
 HARD = Taint(TO_BE_DELETED, "NoSchedule", "1700000000")
-OTHER = {"key": "dedicated", "value": "db", "effect": "NoExecute", "timeAdded": "2026-11-21T07:30:19Z"}
+OTHER = {
+    "key": "dedicated",
+    "value": "db",
+    "effect": "NoExecute",
+    "timeAdded": "2026-11-21T07:30:19Z",
+}
 OURS = {"key": TO_BE_DELETED, "value": "1700000000", "effect": "NoSchedule"}
 STALE = Reply(409, status(409, "Conflict", "the object has been modified"))
 DONE = Reply(body={})
@@ -25,7 +32,9 @@ def node(*taints: dict[str, str], version: str = "7", cordoned: bool = False) ->
         spec["taints"] = list(taints)
     if cordoned:
         spec["unschedulable"] = True
-    return Reply(body={"kind": "Node", "metadata": {"name": "n1", "resourceVersion": version}, "spec": spec})
+    return Reply(
+        body={"kind": "Node", "metadata": {"name": "n1", "resourceVersion": version}, "spec": spec}
+    )
 
 
 def patches(server: HttpScript) -> list[Any]:
@@ -39,7 +48,10 @@ def test_kube_taint_and_cordon_are_one_write_against_the_version_read() -> None:
     with HttpScript([node(OTHER), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True)
     assert patches(server) == [
-        {"metadata": {"resourceVersion": "7"}, "spec": {"taints": [OTHER, OURS], "unschedulable": True}}
+        {
+            "metadata": {"resourceVersion": "7"},
+            "spec": {"taints": [OTHER, OURS], "unschedulable": True},
+        }
     ]
 
 
@@ -65,7 +77,10 @@ def test_kube_409_reads_again_and_keeps_the_foreign_change() -> None:
     waits = Waits()
     with HttpScript([node(), STALE, node(OTHER, version="8"), DONE]) as server:
         add_taint(client(server, sleep=waits), "n1", HARD, cordon=False)
-    assert patches(server)[1] == {"metadata": {"resourceVersion": "8"}, "spec": {"taints": [OTHER, OURS]}}
+    assert patches(server)[1] == {
+        "metadata": {"resourceVersion": "8"},
+        "spec": {"taints": [OTHER, OURS]},
+    }
     assert len(waits.seconds) == 1
 
 
@@ -76,7 +91,10 @@ def test_kube_409_five_times_is_a_conflict() -> None:
 
 
 def test_kube_taint_write_with_a_lost_answer_is_not_retried() -> None:
-    with HttpScript([node(), Reply(hang_up=True), node(), DONE]) as server, pytest.raises(errors.Unavailable):
+    with (
+        HttpScript([node(), Reply(hang_up=True), node(), DONE]) as server,
+        pytest.raises(errors.Unavailable),
+    ):
         add_taint(client(server), "n1", HARD, cordon=False)
     assert len(patches(server)) == 1
 
@@ -113,10 +131,16 @@ def test_kube_taint_of_an_absent_node_is_not_found() -> None:
 # -- the annotation: the owner of a taint
 
 
-def noted(*taints: dict[str, str], operation: str = "remove-1", cordoned: bool = False, **notes: str) -> Reply:
+def noted(
+    *taints: dict[str, str], operation: str = "remove-1", cordoned: bool = False, **notes: str
+) -> Reply:
     reply = node(*taints, cordoned=cordoned)
     assert isinstance(reply.body, dict)
-    reply.body["metadata"]["annotations"] = {"keep": "me", "outscaler.dev/operation": operation, **notes}
+    reply.body["metadata"]["annotations"] = {
+        "keep": "me",
+        "outscaler.dev/operation": operation,
+        **notes,
+    }
     return reply
 
 
@@ -128,7 +152,10 @@ def test_kube_taint_cordon_and_annotation_are_one_write() -> None:
         assert add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
     assert patches(server) == [
         {
-            "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1", **CORDONED}},
+            "metadata": {
+                "resourceVersion": "7",
+                "annotations": {"outscaler.dev/operation": "remove-1", **CORDONED},
+            },
             "spec": {"taints": [OURS], "unschedulable": True},
         }
     ]
@@ -157,10 +184,15 @@ def test_kube_leftover_taint_changes_owner_and_keeps_its_value() -> None:
 
 def test_kube_taint_cordon_and_annotation_are_removed_in_one_write() -> None:
     with HttpScript([noted(OTHER, OURS, cordoned=True, **CORDONED), DONE]) as server:
-        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
+        assert remove_taint(
+            client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1"
+        )
     gone = {"outscaler.dev/operation": None, "outscaler.dev/cordoned": None}
     assert patches(server) == [
-        {"metadata": {"resourceVersion": "7", "annotations": gone}, "spec": {"taints": [OTHER], "unschedulable": None}}
+        {
+            "metadata": {"resourceVersion": "7", "annotations": gone},
+            "spec": {"taints": [OTHER], "unschedulable": None},
+        }
     ]
 
 
@@ -172,13 +204,17 @@ def test_kube_cordon_not_named_by_the_annotation_stays() -> None:
 
 def test_kube_annotation_of_another_operation_stays() -> None:
     with HttpScript([noted(OURS, operation="remove-2")]) as server:
-        assert not remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1")
+        assert not remove_taint(
+            client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1"
+        )
     assert patches(server) == []
 
 
 def test_kube_annotation_without_its_taint_is_cleared_with_its_cordon() -> None:
     with HttpScript([noted(OTHER, cordoned=True, **CORDONED), DONE]) as server:
-        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
+        assert remove_taint(
+            client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1"
+        )
     assert patches(server)[0]["spec"] == {"unschedulable": None}
 
 
@@ -194,4 +230,7 @@ def test_kube_soft_taints_are_separate_and_never_added_to_a_hard_taint() -> None
         assert remove_soft_taint(api, "n1", SOFT.key, unless=TO_BE_DELETED)
         assert not add_taint(api, "n1", SOFT, cordon=False, unless=TO_BE_DELETED)
         assert not remove_soft_taint(api, "n1", SOFT.key, unless=TO_BE_DELETED)
-    assert [patch["spec"] for patch in patches(server)] == [{"taints": [OTHER, soft]}, {"taints": [OTHER]}]
+    assert [patch["spec"] for patch in patches(server)] == [
+        {"taints": [OTHER, soft]},
+        {"taints": [OTHER]},
+    ]

@@ -18,15 +18,25 @@ EXPIRED = Reply(410, status(410, "Expired", "The provided continue parameter is 
 
 def page(*names: str, more: str = "") -> dict[str, Any]:
     meta = {"resourceVersion": "9", **({"continue": more} if more else {})}
-    return {"kind": "NodeList", "metadata": meta, "items": [{"metadata": {"name": name}} for name in names]}
+    return {
+        "kind": "NodeList",
+        "metadata": meta,
+        "items": [{"metadata": {"name": name}} for name in names],
+    }
 
 
 def names_of(pages: list[Page]) -> list[tuple[bool, list[str]]]:
-    return [(p.first, [item["metadata"]["name"] for item in json.loads(p.body)["items"]]) for p in pages]
+    return [
+        (p.first, [item["metadata"]["name"] for item in json.loads(p.body)["items"]]) for p in pages
+    ]
 
 
 def test_kube_paging_follows_the_continue_token_to_the_end() -> None:
-    replies = [Reply(body=page("a", "b", more="t1")), Reply(body=page("c", more="t2")), Reply(body=page())]
+    replies = [
+        Reply(body=page("a", "b", more="t1")),
+        Reply(body=page("c", more="t2")),
+        Reply(body=page()),
+    ]
     with HttpScript(replies) as server:
         pages = list(client(server).list_pages("/api/v1/nodes", query={"labelSelector": "x=y"}))
     assert names_of(pages) == [(True, ["a", "b"]), (False, ["c"]), (False, [])]
@@ -47,7 +57,12 @@ def test_kube_paging_sends_the_resource_version_with_the_first_page_only() -> No
 
 
 def test_kube_paging_410_midway_restarts_the_list_and_is_reported() -> None:
-    replies = [Reply(body=page("a", more="t1")), EXPIRED, Reply(body=page("a", "z", more="t2")), Reply(body=page("c"))]
+    replies = [
+        Reply(body=page("a", more="t1")),
+        EXPIRED,
+        Reply(body=page("a", "z", more="t2")),
+        Reply(body=page("c")),
+    ]
     with HttpScript(replies) as server:
         pages = list(client(server).list_pages("/api/v1/nodes"))
     assert names_of(pages) == [(True, ["a"]), (True, ["a", "z"]), (False, ["c"])]
@@ -86,7 +101,10 @@ def test_kube_paging_truncated_page_is_read_again(cut: Reply) -> None:
 
 
 def test_kube_paging_page_that_stays_truncated_is_unavailable() -> None:
-    with HttpScript([Reply(body=b'{"metadata": {}, "items": [{')] * 4) as server, pytest.raises(errors.Unavailable):
+    with (
+        HttpScript([Reply(body=b'{"metadata": {}, "items": [{')] * 4) as server,
+        pytest.raises(errors.Unavailable),
+    ):
         list(client(server).list_pages("/api/v1/nodes"))
 
 

@@ -1,11 +1,21 @@
-"""Evictions: every answer of a real server means accepted, blocked or gone; all others are errors."""
+"""Evictions: every answer of a real server means accepted, blocked or gone; all others are
+errors.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.objects import Accepted, Blocked, EvictResult, PodGone, evict, get_pod, pods_on_node
+from chalicelib.kube.objects import (
+    Accepted,
+    Blocked,
+    EvictResult,
+    PodGone,
+    evict,
+    get_pod,
+    pods_on_node,
+)
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
@@ -17,8 +27,14 @@ BY_BUDGET = status(
     "Cannot evict pod as it would violate the pod's disruption budget.",
     causes=[{"reason": "DisruptionBudget", "message": BUDGET}],
 )
-TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-OTHER_UID = "the UID in the precondition (0) does not match the UID in record (1). The object might have been deleted"
+TWO_BUDGETS = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+    "support."
+)
+OTHER_UID = (
+    "the UID in the precondition (0) does not match the UID in record (1). The object might have "
+    "been deleted"
+)
 OTHER_UID_IN_STORE = "Precondition failed: UID in precondition: 0, UID in object meta: 1"
 PLAIN = {"Content-Type": "text/plain"}
 GRANTED = Reply(201, {"kind": "Status", "status": "Success"})
@@ -32,16 +48,35 @@ GRANTED = Reply(201, {"kind": "Status", "status": "Success"})
         (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
         (
             Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
-            Blocked("HTTP 429 (42 bytes of text/plain), which is not a Status of the Kubernetes API", 1.0),
+            Blocked(
+                "HTTP 429 (42 bytes of text/plain), which is not a Status of the Kubernetes API",
+                1.0,
+            ),
         ),
         (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
         (Reply(404, status(404, "NotFound", 'pods "a" not found')), PodGone()),
-        (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), PodGone()),
         (
-            Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}')),
+            Reply(
+                409,
+                status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}'),
+            ),
             PodGone(),
         ),
-        (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
+        (
+            Reply(
+                409,
+                status(
+                    409,
+                    "Conflict",
+                    f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}',
+                ),
+            ),
+            PodGone(),
+        ),
+        (
+            Reply(409, status(409, "Conflict", "the object has been modified")),
+            Blocked("the object has been modified"),
+        ),
     ],
 )
 def test_kube_eviction_meaning_of_every_answer(reply: Reply, expected: EvictResult) -> None:
@@ -66,8 +101,12 @@ def test_kube_eviction_sends_a_grace_of_zero_and_omits_none() -> None:
     with HttpScript([GRANTED, GRANTED]) as server:
         evict(client(server), "shop", "a", "u", 0)
         evict(client(server), "shop", "a", "u", None)
-    options = [seen.json()["deleteOptions"] for seen in server.requests]  # type: ignore[index]  # JSON has no type
-    assert options == [{"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, {"preconditions": {"uid": "u"}}]
+    # JSON has no type
+    options = [seen.json()["deleteOptions"] for seen in server.requests]  # type: ignore[index]
+    assert options == [
+        {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0},
+        {"preconditions": {"uid": "u"}},
+    ]
 
 
 @each_row(
@@ -82,7 +121,9 @@ def test_kube_eviction_sends_a_grace_of_zero_and_omits_none() -> None:
         (Reply(422, status(422, "Invalid")), errors.Invalid),
     ],
 )
-def test_kube_eviction_answer_unrelated_to_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
+def test_kube_eviction_answer_unrelated_to_the_pod_is_an_error(
+    reply: Reply, cls: type[errors.ClusterError]
+) -> None:
     with HttpScript([reply, GRANTED]) as server, pytest.raises(cls):
         evict(client(server), "shop", "a", "u", 30)
     assert len(server.requests) == 1

@@ -1,4 +1,6 @@
-"""Secrets and EKS, against moto. The test computes the token's signature itself, by the published rules of SigV4."""
+"""Secrets and EKS, against moto. The test computes the token's signature itself, by the
+published rules of SigV4.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_secrets_manager_secret_is_fetched_once_and_again_on_demand() -> None:
 
 
 def test_secrets_manager_missing_secret_is_an_input_error() -> None:
-    with pytest.raises(BadInput, match="secret outscaler/none: does not exist; create it, or correct its name"):
+    with pytest.raises(
+        BadInput, match="secret outscaler/none: does not exist; create it, or correct its name"
+    ):
         SecretsManagerReader()("outscaler/none")
 
 
@@ -62,7 +66,9 @@ def test_secrets_manager_binary_secret_is_refused() -> None:
         SecretsManagerReader()("b")
 
 
-def test_secrets_manager_unreachable_aws_is_not_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_manager_unreachable_aws_is_not_an_input_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(SecretUnavailable, match="no answer from AWS"):
         SecretsManagerReader()("a")
@@ -79,7 +85,9 @@ def test_secrets_manager_missing_region_is_an_input_error(monkeypatch: pytest.Mo
 def create_cluster(name: str, region: str = "eu-central-1") -> dict[str, Any]:
     eks: Any = boto3.Session(region_name=region).client("eks")
     made = eks.create_cluster(
-        name=name, roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
+        name=name,
+        roleArn="arn:aws:iam::123456789012:role/eks",
+        resourcesVpcConfig={"subnetIds": ["subnet-1"]},
     )
     cluster: dict[str, Any] = made["cluster"]
     return cluster
@@ -108,7 +116,11 @@ def url_of(token: str) -> str:
 def signature(url: str, headers: dict[str, str]) -> str:
     """Computes SigV4 for a presigned GET, from AWS's published description of the algorithm."""
     parts = urlsplit(url)
-    query = {name: values[0] for name, values in parse_qs(parts.query).items() if name != "X-Amz-Signature"}
+    query = {
+        name: values[0]
+        for name, values in parse_qs(parts.query).items()
+        if name != "X-Amz-Signature"
+    }
     pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query.items())
     signed = query["X-Amz-SignedHeaders"]
     canonical = "\n".join(
@@ -125,7 +137,12 @@ def signature(url: str, headers: dict[str, str]) -> str:
     _, date, region, service, end = query["X-Amz-Credential"].split("/")
     scope = f"{date}/{region}/{service}/{end}"
     to_sign = "\n".join(
-        ["AWS4-HMAC-SHA256", query["X-Amz-Date"], scope, hashlib.sha256(canonical.encode()).hexdigest()]
+        [
+            "AWS4-HMAC-SHA256",
+            query["X-Amz-Date"],
+            scope,
+            hashlib.sha256(canonical.encode()).hexdigest(),
+        ]
     )
     key = b"AWS4" + KEY.encode()
     for part in (date, region, service, end, to_sign):
@@ -142,12 +159,18 @@ def signature(url: str, headers: dict[str, str]) -> str:
         ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
     ],
 )
-def test_eks_token_is_a_presigned_get_caller_identity_naming_the_cluster(region: str, host: str) -> None:
+def test_eks_token_is_a_presigned_get_caller_identity_naming_the_cluster(
+    region: str, host: str
+) -> None:
     url = url_of(eks_token("prod", region).reveal())
     parts = urlsplit(url)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     assert (parts.scheme, parts.netloc, parts.path) == ("https", host, "/")
-    assert (query["Action"], query["Version"], query["X-Amz-Expires"]) == ("GetCallerIdentity", "2011-06-15", "60")
+    assert (query["Action"], query["Version"], query["X-Amz-Expires"]) == (
+        "GetCallerIdentity",
+        "2011-06-15",
+        "60",
+    )
     assert query["X-Amz-SignedHeaders"] == "host;x-k8s-aws-id"
     assert query["X-Amz-Credential"].startswith(f"{KEY_ID}/")
     assert query["X-Amz-Signature"] == signature(url, {"host": host, "x-k8s-aws-id": "prod"})
@@ -156,12 +179,16 @@ def test_eks_token_is_a_presigned_get_caller_identity_naming_the_cluster(region:
 
 def test_eks_token_ignores_an_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    assert urlsplit(url_of(eks_token("prod", "eu-west-1").reveal())).netloc == "sts.eu-west-1.amazonaws.com"
+    assert (
+        urlsplit(url_of(eks_token("prod", "eu-west-1").reveal())).netloc
+        == "sts.eu-west-1.amazonaws.com"
+    )
 
 
 def test_eks_token_is_answered_by_sts() -> None:
     url = url_of(eks_token("prod", "eu-west-1").reveal())
-    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=600)  # moto answers instead of STS
+    # moto answers instead of STS
+    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=600)
     assert answer.status_code == 200
     assert "<Account>123456789012</Account>" in answer.text
 
@@ -176,12 +203,16 @@ def test_eks_reader_serves_a_connection() -> None:
                 "name": "a",
                 "cluster": {
                     "server": "https://cluster.test",
-                    "certificate-authority-data": base64.b64encode(CertificateAuthority().pem).decode(),
+                    "certificate-authority-data": base64.b64encode(
+                        CertificateAuthority().pem
+                    ).decode(),
                 },
             }
         ],
     }
     boto3.client("secretsmanager").create_secret(Name="config", SecretString=json.dumps(config))
-    cluster = connect(KubernetesAccess(kubeconfig_secret="config"), SecretsManagerReader(), clock=lambda: 0.0)
+    cluster = connect(
+        KubernetesAccess(kubeconfig_secret="config"), SecretsManagerReader(), clock=lambda: 0.0
+    )
     assert isinstance(cluster, KubeClient)
     cluster.close()

@@ -28,7 +28,14 @@ TRUST = {"certificate-authority-data": b64(OURS.pem)}
 
 @pytest.fixture(autouse=True)
 def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    for name in (
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+    ):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
@@ -74,7 +81,9 @@ def test_kube_tls_without_a_ca_only_public_authorities_are_trusted() -> None:
         client(server).get("/n")
 
 
-def test_kube_tls_public_authorities_are_the_bundled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_tls_public_authorities_are_the_bundled_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(OURS.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
@@ -113,7 +122,9 @@ def test_kube_tls_insecure_server_is_trusted_only_if_the_policy_allows_it() -> N
 
 
 @pytest.mark.parametrize("proxied", [False, True])
-def test_kube_tls_allowed_insecure_server_warns_only_for_others(proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_tls_allowed_insecure_server_warns_only_for_others(
+    proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     careless: dict[str, Any] = {"insecure-skip-tls-verify": True}
     with ConnectProxy() as proxy, HttpScript([NODE] * 3, tls=STRANGER.server()) as server:
         if proxied:
@@ -130,7 +141,9 @@ def test_kube_tls_allowed_insecure_server_warns_only_for_others(proxied: bool, m
     assert len(server.requests) == 3
 
 
-def test_kube_tls_client_certificate_is_sent_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_tls_client_certificate_is_sent_without_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pair = OURS.client("autoscaler", ["system:nodes"])
     user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
@@ -150,13 +163,18 @@ def test_kube_tls_certificate_files_next_to_a_kubeconfig_file_are_found(tmp_path
         config = kubeconfig(
             server.url,
             cluster={"certificate-authority": "pki/ca.pem"},
-            user={"client-certificate": "pki/me.pem", "client-key": str(tmp_path / "pki" / "me.key")},
+            user={
+                "client-certificate": "pki/me.pem",
+                "client-key": str(tmp_path / "pki" / "me.key"),
+            },
         )
         file_client(tmp_path / "config", config).get("/n")
     assert server.requests[0].client_certificate == "autoscaler"
 
 
-def test_kube_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_netrc_does_not_replace_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password else\n")
     netrc.chmod(0o600)
@@ -198,7 +216,10 @@ def test_kube_proxy_of_the_kubeconfig_takes_precedence(monkeypatch: pytest.Monke
 
 def test_kube_proxy_that_is_down_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://someone:a-password@127.0.0.1:9")
-    with HttpScript([NODE], tls=OURS.server()) as server, pytest.raises(errors.Unavailable, match="proxy") as caught:
+    with (
+        HttpScript([NODE], tls=OURS.server()) as server,
+        pytest.raises(errors.Unavailable, match="proxy") as caught,
+    ):
         client(server, cluster=TRUST).get("/n")
     assert "a-password" not in str(caught.value)
 
@@ -210,17 +231,24 @@ def test_kube_tls_valid_connection_gives_no_warning() -> None:
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
-def test_kube_function_ignores_proxies_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_function_ignores_proxies_of_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, "http://someone:a-password@127.0.0.1:9")
-    assert open_connection(KubeCredential(server="https://cluster.test", hosted=True)).session.proxies == {}
+    assert (
+        open_connection(KubeCredential(server="https://cluster.test", hosted=True)).session.proxies
+        == {}
+    )
     assert open_connection(KubeCredential(server="https://cluster.test")).session.proxies != {}
 
 
 def test_kube_function_refuses_names_that_resolve_to_itself() -> None:
-    """The check of the kubeconfig sees only names; the addresses they resolve to are checked when the connection is
-    made."""
+    """The check of the kubeconfig sees only names; the addresses they resolve to are checked
+    when the connection is made."""
     with HttpScript([NODE]) as server:
-        credential = KubeCredential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
+        credential = KubeCredential(
+            server=server.url.replace("127.0.0.1", "localhost"), hosted=True
+        )
         cluster = KubeClient(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)
         with pytest.raises(errors.Unavailable, match="address is not allowed") as caught:
             cluster.get("/n")

@@ -52,11 +52,22 @@ def test_kube_replaced_token_in_a_custom_header_is_read_again_when_refused() -> 
         cluster = connect(KubernetesAccess(kubeconfig_secret="prod"), secrets, clock=lambda: 0.0)
         secrets.now["prod"] = text.replace(TOKEN, "another-token")
         list(cluster.list_pages("/api/v1/nodes"))
-    assert [lower(seen.headers)["x-auth-token"] for seen in server.requests] == [TOKEN, "another-token"]
+    assert [lower(seen.headers)["x-auth-token"] for seen in server.requests] == [
+        TOKEN,
+        "another-token",
+    ]
 
 
 @each_row(
-    "extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token", None, {"header": 7}]
+    "extension",
+    [
+        {"header": "Cookie"},
+        {"header": "X-Auth-Token\r\nHost: a"},
+        {},
+        "X-Auth-Token",
+        None,
+        {"header": 7},
+    ],
 )
 def test_kube_token_header_extension_refuses_other_headers(extension: object) -> None:
     text = json.dumps(kubeconfig(user=user({"name": NAMED["name"], "extension": extension})))

@@ -1,4 +1,6 @@
-"""A pass takes what a watch has sent when it has been quiet for a moment in which this process ran."""
+"""A pass takes what a watch has sent when it has been quiet for a moment in which this process
+ran.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ CHANGE = b'{"type":"ADDED","object":{"metadata":{"name":"one","resourceVersion":
 
 
 class HaltedProcess(threading.Condition):
-    """Waits of a process that is halted in some of them. halts: seconds by which each wait lasts longer than asked.
-    arrives: what the reading thread finds during each wait."""
+    """Waits of a process that is halted in some of them. halts: seconds by which each wait lasts
+    longer than asked. arrives: what the reading thread finds during each wait."""
 
     def __init__(self, clock: ManualClock, halts: list[float], arrives: list[bytes]) -> None:
         super().__init__()
@@ -38,7 +40,13 @@ class OpenWatch:
         self._process, self._then = process, then
 
     def watch(
-        self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, accept: str, longest: int
+        self,
+        path: str,
+        query: Mapping[str, str],
+        seen: Callable[[bytes], None],
+        *,
+        accept: str,
+        longest: int,
     ) -> None:
         del path, query, accept, longest
         self._process.seen = seen
@@ -85,7 +93,9 @@ def test_time_in_which_the_process_is_halted_is_not_a_quiet_moment(
 
 
 @pytest.mark.parametrize("last", [SECOND, MARK], ids=["change", "bookmark"])
-def test_watch_is_complete_at_once_where_it_has_reached_the_position_of_the_list(last: bytes) -> None:
+def test_watch_is_complete_at_once_where_it_has_reached_the_position_of_the_list(
+    last: bytes,
+) -> None:
     clock = ManualClock(0.0)
     assert taken_lines(clock, HaltedProcess(clock, [], [CHANGE, last, SECOND]), position=3) == 2
     assert clock() < 1.0

@@ -1,4 +1,6 @@
-"""The cost of foreign YAML is bounded by its length: aliases, depth and unusual scalars are limited before parsing."""
+"""The cost of foreign YAML is bounded by its length: aliases, depth and unusual scalars
+are limited before parsing.
+"""
 
 from __future__ import annotations
 

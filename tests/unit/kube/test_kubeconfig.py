@@ -44,29 +44,84 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
     "empty": (" \n", PLACE, "is empty", "kubectl config view --raw --flatten"),
     "text": ("hello", PLACE, "is not a YAML mapping", "kubectl config view"),
     "yaml": ("a: [1\nb: }", PLACE, "is not a YAML mapping (line 2)", "kubectl config view"),
-    "no-context": (changed("current-context", ""), f"{PLACE}: current-context", "names no context", "contexts: main"),
-    "lost-context": (changed("current-context", "x"), f"{PLACE}: current-context", "'x' is not among contexts", "main"),
-    "no-contexts": (changed("contexts", None), f"{PLACE}: current-context", "'main' is not among contexts", "none"),
-    "lost-user": (changed("users", []), f"{PLACE}: contexts[0].context.user", "'me' is not among users", "none"),
-    "lost-cluster": (changed("clusters", [{"name": "a"}]), f"{PLACE}: contexts[0].context.cluster", "'there'", ": a"),
-    "twice": (changed("users", kubeconfig()["users"] * 2), f"{PLACE}: users[1].name", "is given twice", "of its own"),
-    "not-a-mapping": (changed("users", [{"name": "me", "user": "x"}]), USER, "is not a mapping", "as kubectl does"),
+    "no-context": (
+        changed("current-context", ""),
+        f"{PLACE}: current-context",
+        "names no context",
+        "contexts: main",
+    ),
+    "lost-context": (
+        changed("current-context", "x"),
+        f"{PLACE}: current-context",
+        "'x' is not among contexts",
+        "main",
+    ),
+    "no-contexts": (
+        changed("contexts", None),
+        f"{PLACE}: current-context",
+        "'main' is not among contexts",
+        "none",
+    ),
+    "lost-user": (
+        changed("users", []),
+        f"{PLACE}: contexts[0].context.user",
+        "'me' is not among users",
+        "none",
+    ),
+    "lost-cluster": (
+        changed("clusters", [{"name": "a"}]),
+        f"{PLACE}: contexts[0].context.cluster",
+        "'there'",
+        ": a",
+    ),
+    "twice": (
+        changed("users", kubeconfig()["users"] * 2),
+        f"{PLACE}: users[1].name",
+        "is given twice",
+        "of its own",
+    ),
+    "not-a-mapping": (
+        changed("users", [{"name": "me", "user": "x"}]),
+        USER,
+        "is not a mapping",
+        "as kubectl does",
+    ),
     "exec": (
         with_user(exec={"command": "kubelogin"}),
         f"{USER}.exec",
         "exec plugin",
         "kubectl -n kube-system create token",
     ),
-    "exec-aws": (with_user(exec={"command": "/usr/bin/aws"}), f"{USER}.exec", "exec plugin", "kubernetes.eksCluster"),
-    "exec-and-token": (with_user(exec={"command": "x"}, token=TOKEN), f"{USER}.exec", "exec plugin", "create token"),
+    "exec-aws": (
+        with_user(exec={"command": "/usr/bin/aws"}),
+        f"{USER}.exec",
+        "exec plugin",
+        "kubernetes.eksCluster",
+    ),
+    "exec-and-token": (
+        with_user(exec={"command": "x"}, token=TOKEN),
+        f"{USER}.exec",
+        "exec plugin",
+        "create token",
+    ),
     "auth-provider": (
         with_user(auth_provider={"name": "gcp"}),
         f"{USER}.auth-provider",
         "removed",
         "kubernetes.io/service-account-token",
     ),
-    "basic": (with_user(username="admin", password="hidden-word"), f"{USER}.username", "basic", "create token"),
-    "impersonation": (with_user(token=TOKEN, **{"as": "root"}), f"{USER}.as", "acts as another", "create token"),
+    "basic": (
+        with_user(username="admin", password="hidden-word"),
+        f"{USER}.username",
+        "basic",
+        "create token",
+    ),
+    "impersonation": (
+        with_user(token=TOKEN, **{"as": "root"}),
+        f"{USER}.as",
+        "acts as another",
+        "create token",
+    ),
     "no-credential": (with_user(), USER, "has no credential", "create token"),
     "token-number": (with_user(token=12345678), f"{USER}.token", "is not text", "quotes"),
     "token-lines": (with_user(token="a b"), f"{USER}.token", "invalid characters", "one line"),
@@ -119,16 +174,36 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
         "CA",
     ),
     "no-server": (with_cluster(server=""), f"{CLUSTER}.server", "is missing", "kubectl"),
-    "server-name": (with_cluster(server="cluster.test:6443"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
+    "server-name": (
+        with_cluster(server="cluster.test:6443"),
+        f"{CLUSTER}.server",
+        "is not the URL",
+        "https://HOST",
+    ),
     "server-user": (
         with_cluster(server="https://a:hidden-word@c.test"),
         f"{CLUSTER}.server",
         "is not the URL",
         "without",
     ),
-    "server-query": (with_cluster(server="https://c.test?"), f"{CLUSTER}.server", "is not the URL", "a query"),
-    "server-port": (with_cluster(server="https://c.test:99999"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
-    "plain-http": (with_cluster(server="http://c.test"), f"{CLUSTER}.server", "plain http", "allowInsecureTls"),
+    "server-query": (
+        with_cluster(server="https://c.test?"),
+        f"{CLUSTER}.server",
+        "is not the URL",
+        "a query",
+    ),
+    "server-port": (
+        with_cluster(server="https://c.test:99999"),
+        f"{CLUSTER}.server",
+        "is not the URL",
+        "https://HOST",
+    ),
+    "plain-http": (
+        with_cluster(server="http://c.test"),
+        f"{CLUSTER}.server",
+        "plain http",
+        "allowInsecureTls",
+    ),
     "insecure": (
         with_cluster(insecure_skip_tls_verify=True),
         f"{CLUSTER}.insecure-skip-tls-verify",
@@ -141,7 +216,12 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
         "neither true nor false",
         "without quotes",
     ),
-    "proxy": (with_cluster(proxy_url="socks5://p.test"), f"{CLUSTER}.proxy-url", "not an http", "http://HOST:PORT"),
+    "proxy": (
+        with_cluster(proxy_url="socks5://p.test"),
+        f"{CLUSTER}.proxy-url",
+        "not an http",
+        "http://HOST:PORT",
+    ),
 }
 
 
@@ -197,19 +277,27 @@ def test_kubeconfig_context_without_a_user_is_anonymous() -> None:
 
 
 def test_kubeconfig_credential_repr_shows_no_secret() -> None:
-    credential = read(with_user(token=TOKEN, client_certificate_data=b64(ME.certificate), client_key_data=b64(ME.key)))
+    credential = read(
+        with_user(
+            token=TOKEN, client_certificate_data=b64(ME.certificate), client_key_data=b64(ME.key)
+        )
+    )
     assert TOKEN not in repr(credential)
     assert "PRIVATE" not in repr(credential)
     assert "***" in repr(credential)
 
 
 def test_kubeconfig_data_takes_precedence_over_a_file(tmp_path: Path) -> None:
-    config = with_cluster(certificate_authority="no-such-file", certificate_authority_data=b64(OURS.pem))
+    config = with_cluster(
+        certificate_authority="no-such-file", certificate_authority_data=b64(OURS.pem)
+    )
     assert read(config, base_dir=tmp_path).ca == OURS.pem
 
 
 def test_kubeconfig_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"certificate-authority: .*/pki/ca\.pem cannot be read: No such file"):
+    with pytest.raises(
+        BadInput, match=r"certificate-authority: .*/pki/ca\.pem cannot be read: No such file"
+    ):
         read(with_cluster(certificate_authority="pki/ca.pem"), base_dir=tmp_path)
 
 
@@ -221,7 +309,9 @@ def test_kubeconfig_missing_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_kubeconfig_policy_must_name_exactly_one_source(access: KubernetesAccess) -> None:
-    with pytest.raises(BadInput, match="exactly one of kubeconfigSecret, kubeconfigFile, eksCluster"):
+    with pytest.raises(
+        BadInput, match="exactly one of kubeconfigSecret, kubeconfigFile, eksCluster"
+    ):
         connect(access, ScriptedSecrets(config="x"), clock=lambda: 0.0)
 
 
@@ -233,10 +323,17 @@ def test_kubeconfig_policy_must_name_exactly_one_source(access: KubernetesAccess
         (b"", "is empty"),
     ],
 )
-def test_kubeconfig_unreadable_file_is_reported(content: bytes | None, problem: str, tmp_path: Path) -> None:
+def test_kubeconfig_unreadable_file_is_reported(
+    content: bytes | None, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(BadInput, match=problem) as caught:
-        connect(KubernetesAccess(kubeconfig_file=str(path)), ScriptedSecrets(), clock=lambda: 0.0, files=True)
+        connect(
+            KubernetesAccess(kubeconfig_file=str(path)),
+            ScriptedSecrets(),
+            clock=lambda: 0.0,
+            files=True,
+        )
     assert caught.value.place == f"kubeconfig file {path}"

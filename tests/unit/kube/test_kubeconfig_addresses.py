@@ -1,4 +1,6 @@
-"""Addresses allowed in a kubeconfig: one host, in an unambiguous spelling, and never a metadata service."""
+"""Addresses allowed in a kubeconfig: one host, in an unambiguous spelling, and
+never a metadata service.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.unit.kube.support import kubeconfig
 
 
 def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any) -> KubeCredential:
-    config = kubeconfig(server, cluster={key.replace("_", "-"): value for key, value in cluster.items()})
+    config = kubeconfig(
+        server, cluster={key.replace("_", "-"): value for key, value in cluster.items()}
+    )
     return from_kubeconfig(json.dumps(config), place="kubeconfig secret prod", hosted=hosted)
 
 
@@ -248,6 +252,8 @@ def test_kubeconfig_refuses_an_invalid_tls_server_name_when_read(name: str) -> N
     assert caught.value.place.endswith(".tls-server-name")
 
 
-@each_row("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
+@each_row(
+    "name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"]
+)
 def test_kubeconfig_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
     assert read(tls_server_name=name).server_name == name

@@ -16,14 +16,22 @@ from chalicelib.model.policy_permissions import (
 )
 from tests.cases import each_row
 
-TEMPLATE = json.loads((Path(__file__).resolve().parents[3] / "infra/aws/template.json").read_text("utf-8"))
-PARAMETERS = {SECRET_PREFIX: "SecretPrefix", SHARED_SECRETS: "SharedSecrets", ALLOWED_ENDPOINTS: "AllowedEndpoints"}
+TEMPLATE = json.loads(
+    (Path(__file__).resolve().parents[3] / "infra/aws/template.json").read_text("utf-8")
+)
+PARAMETERS = {
+    SECRET_PREFIX: "SecretPrefix",
+    SHARED_SECRETS: "SharedSecrets",
+    ALLOWED_ENDPOINTS: "AllowedEndpoints",
+}
 IN_LAMBDA = {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-reconcile"}
 
 
 def test_deployment_every_function_gets_the_parameters() -> None:
     variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
-    assert {name: variables[name] for name in PARAMETERS} == {name: {"Ref": ref} for name, ref in PARAMETERS.items()}
+    assert {name: variables[name] for name in PARAMETERS} == {
+        name: {"Ref": ref} for name, ref in PARAMETERS.items()
+    }
 
 
 def test_deployment_template_defaults_permit_only_the_usual() -> None:
@@ -42,7 +50,9 @@ def test_deployment_template_defaults_permit_only_the_usual() -> None:
         (ALLOWED_ENDPOINTS, "proxy.example.com:8443,ess.example.com"),
     ],
 )
-def test_deployment_functions_accept_every_template_parameter_value(variable: str, text: str) -> None:
+def test_deployment_functions_accept_every_template_parameter_value(
+    variable: str, text: str
+) -> None:
     assert re.fullmatch(TEMPLATE["Parameters"][PARAMETERS[variable]]["AllowedPattern"], text)
     assert deployment_of(IN_LAMBDA | {variable: text}) != STRICT
 

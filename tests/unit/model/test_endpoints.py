@@ -81,7 +81,10 @@ OF_CUSTOMERS = [
     ("alicloud", "https://aliyuncs.com"),
     ("huaweicloud", "https://cce.obs.cn-north-4.myhuaweicloud.com"),
     ("huaweicloud", "https://cce.obs.myhuaweicloud.com"),
-    ("huaweicloud", "https://2292498e-1111-11ee-8b5e-0255ac1001ba.cce.cn-north-4.myhuaweicloud.com"),
+    (
+        "huaweicloud",
+        "https://2292498e-1111-11ee-8b5e-0255ac1001ba.cce.cn-north-4.myhuaweicloud.com",
+    ),
     ("exoscale", "https://mine.sos-ch-gva-2.exo.io"),
     ("exoscale", "https://a.b-ch-gva-2.exoscale.com"),
     ("exoscale", "https://ess.aliyuncs.com"),
@@ -105,7 +108,14 @@ def test_endpoints_of_customers_under_a_vendors_domain_are_refused(vendor: str, 
 
 
 def test_endpoints_derived_by_the_providers_belong_to_the_vendor() -> None:
-    regions = ("cn-hangzhou", "cn-north-2-gov-1", "ap-southeast-1", "cn-shanghai-finance-1", "me-east-1", "na-south-1")
+    regions = (
+        "cn-hangzhou",
+        "cn-north-2-gov-1",
+        "ap-southeast-1",
+        "cn-shanghai-finance-1",
+        "me-east-1",
+        "na-south-1",
+    )
     derived = [
         ("alicloud", Endpoints(region, network).url(service))
         for region in regions
@@ -113,7 +123,9 @@ def test_endpoints_derived_by_the_providers_belong_to_the_vendor() -> None:
         for service in AliService
     ]
     derived += [
-        ("huaweicloud", url_of(service, region)) for region in (*CCE_REGIONS, "xx-new-1") for service in Service
+        ("huaweicloud", url_of(service, region))
+        for region in (*CCE_REGIONS, "xx-new-1")
+        for service in Service
     ]
     assert [pair for pair in derived if refused(*pair, STRICT)] == []
 
@@ -139,7 +151,9 @@ def test_endpoints_settings_that_change_the_host_or_name_a_file_are_refused(
 
 
 def test_endpoints_of_other_hosts_need_permission_of_the_deployment() -> None:
-    given = Deployment(endpoints=frozenset({"proxy.example.com:8443", "api.example.com", "127.0.0.1:8080"}))
+    given = Deployment(
+        endpoints=frozenset({"proxy.example.com:8443", "api.example.com", "127.0.0.1:8080"})
+    )
     may = ["https://proxy.example.com:8443", "https://api.example.com/v1", "http://127.0.0.1:8080"]
     may_not = [
         "https://proxy.example.com",

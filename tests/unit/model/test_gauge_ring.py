@@ -1,4 +1,6 @@
-"""The rings of the charts: their size, what stands for what, the points of the hours, and rows of earlier releases."""
+"""The rings of the charts: their size, what stands for what, the points of the hours, and
+rows of earlier releases.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def test_ring_keeps_24_hours_and_one_point_per_five_minutes() -> None:
 
 
 def test_point_is_read_as_it_was_written() -> None:
-    points = (QUIET, GaugePoint(START + EVERY, 0, 3), GaugePoint(START + 9 * EVERY, 1, 0, 0, 0, 0, 0.0))
+    points = (
+        QUIET,
+        GaugePoint(START + EVERY, 0, 3),
+        GaugePoint(START + 9 * EVERY, 1, 0, 0, 0, 0, 0.0),
+    )
     assert unpacked(packed(points)) == points
 
 
@@ -59,7 +65,9 @@ def test_row_of_a_busy_cluster_is_small() -> None:
     """A write costs by the kilobyte."""
     lot = random.Random(1)
     full = [
-        GaugePoint(START + at * EVERY, *lot.sample(range(40, 90), 5), cost=lot.randint(9000, 15_000) / 1000)  # type: ignore[misc]
+        GaugePoint(
+            START + at * EVERY, *lot.sample(range(40, 90), 5), cost=lot.randint(9000, 15_000) / 1000
+        )  # type: ignore[misc]
         for at in range(HOURS)
     ]
     assert len(packed(full[:POINTS])) < 3 * 1024
@@ -76,7 +84,15 @@ def test_row_of_an_earlier_release_is_read() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"x", b"\x02", b"\x02x", b"\x00" * 50_000, packed([QUIET])[:-6], b"\x02" + zlib.compress(b"1" * 17)],
+    [
+        b"",
+        b"x",
+        b"\x02",
+        b"\x02x",
+        b"\x00" * 50_000,
+        packed([QUIET])[:-6],
+        b"\x02" + zlib.compress(b"1" * 17),
+    ],
 )
 def test_ring_that_cannot_be_read_is_an_empty_chart(data: bytes) -> None:
     assert unpacked(data) == ()
@@ -87,7 +103,9 @@ def test_row_that_expands_without_end_is_no_ring() -> None:
 
 
 def test_stored_point_stands_for_equal_ones_for_half_an_hour() -> None:
-    due = [is_due((QUIET,), later(QUIET, at), later(QUIET, at - 1).at) for at in range(1, STANDS + 2)]
+    due = [
+        is_due((QUIET,), later(QUIET, at), later(QUIET, at - 1).at) for at in range(1, STANDS + 2)
+    ]
     assert due == [False] * (STANDS - 1) + [True] * 2
     assert is_due((), QUIET, 0.0)
 
@@ -116,9 +134,18 @@ def test_reader_sees_a_point_for_every_five_minutes_until_the_last_pass() -> Non
 
 
 def test_hour_has_the_most_waiting_pods_and_the_mean_of_the_rest() -> None:
-    points = [later(QUIET, at, nodes=at, pending=at % 7, cpu=-1 if at < 6 else 40) for at in range(14)]
+    points = [
+        later(QUIET, at, nodes=at, pending=at % 7, cpu=-1 if at < 6 else 40) for at in range(14)
+    ]
     (hour,) = hourly((), points, later(QUIET, 13).at)
-    assert (hour.at, hour.nodes, hour.pending, hour.cpu, hour.memory, hour.cost) == (START, 6, 6, 40, 70, 1.25)
+    assert (hour.at, hour.nodes, hour.pending, hour.cpu, hour.memory, hour.cost) == (
+        START,
+        6,
+        6,
+        40,
+        70,
+        1.25,
+    )
     assert hourly((hour,), points, later(QUIET, 13).at) == (hour,), "an hour is made once"
 
 

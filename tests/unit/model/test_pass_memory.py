@@ -14,10 +14,12 @@ NOW = 1_795_245_660.0
         (PassMemory(), 512, False, False),
         (PassMemory(peak=307, size=512), 512, False, False),
         (PassMemory(peak=308, size=512), 512, False, True),
-        (PassMemory(peak=308, size=0), 512, False, True),  # of a pass whose function size was unknown
+        # of a pass whose function size was unknown
+        (PassMemory(peak=308, size=0), 512, False, True),
         (PassMemory(peak=205, size=3008), 512, False, True),
         (PassMemory(peak=204, size=3008), 512, False, False),
-        (PassMemory(peak=308, size=512), 1024, False, False),  # the small function's memory was increased
+        # the small function's memory was increased
+        (PassMemory(peak=308, size=512), 1024, False, False),
         (PassMemory(peak=64, size=512), 512, True, True),
         (PassMemory(peak=64, size=3008, large_until=NOW + 1), 512, False, True),
         (PassMemory(peak=64, size=3008, large_until=NOW), 512, False, False),
@@ -27,7 +29,9 @@ NOW = 1_795_245_660.0
         (PassMemory(peak=5000), 0, True, False),  # a function that does not know its own memory
     ],
 )
-def test_pass_memory_selects_the_large_function(known: PassMemory, size: int, died: bool, large: bool) -> None:
+def test_pass_memory_selects_the_large_function(
+    known: PassMemory, size: int, died: bool, large: bool
+) -> None:
     assert bool(why_large(known, size, NOW, died=died)) is large
 
 
@@ -42,7 +46,9 @@ def test_pass_memory_selects_the_large_function(known: PassMemory, size: int, di
         (400, None, 400),
     ],
 )
-def test_pass_memory_peak_is_limited_to_the_proven_part(before: int, reading: Reading | None, peak: int) -> None:
+def test_pass_memory_peak_is_limited_to_the_proven_part(
+    before: int, reading: Reading | None, peak: int
+) -> None:
     assert after(PassMemory(peak=before, unended=1), reading, 512, NOW).peak == peak
 
 

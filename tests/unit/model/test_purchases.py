@@ -31,7 +31,9 @@ class _EarlierRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def test_request_of_an_earlier_release_is_one_purchase() -> None:
-    stored = msgspec.json.encode({"target": 4, "request": {"increase": 3, "since": 100.0, "expected_at": 1000.0}})
+    stored = msgspec.json.encode(
+        {"target": 4, "request": {"increase": 3, "since": 100.0, "expected_at": 1000.0}}
+    )
     request = msgspec.json.decode(stored, type=GroupMemory).request
     assert request is not None
     assert request.purchases == (PurchaseRow(3, 100.0, 1000.0),)
@@ -58,10 +60,21 @@ def test_nodes_that_join_fulfil_the_oldest_purchase_first() -> None:
 
 
 def test_failed_instance_belongs_to_the_newest_purchase_that_is_older() -> None:
-    assert without_failed([FIRST, SECOND], [95.0]) == (msgspec.structs.replace(FIRST, count=2), SECOND)
-    assert without_failed([FIRST, SECOND], [190.5]) == (FIRST, msgspec.structs.replace(SECOND, count=4))
-    assert without_failed([FIRST, SECOND], [10.0]) == (msgspec.structs.replace(FIRST, count=2), SECOND)
-    assert without_failed([FIRST, SECOND], [500.0] * 6) == (msgspec.structs.replace(FIRST, count=2),)
+    assert without_failed([FIRST, SECOND], [95.0]) == (
+        msgspec.structs.replace(FIRST, count=2),
+        SECOND,
+    )
+    assert without_failed([FIRST, SECOND], [190.5]) == (
+        FIRST,
+        msgspec.structs.replace(SECOND, count=4),
+    )
+    assert without_failed([FIRST, SECOND], [10.0]) == (
+        msgspec.structs.replace(FIRST, count=2),
+        SECOND,
+    )
+    assert without_failed([FIRST, SECOND], [500.0] * 6) == (
+        msgspec.structs.replace(FIRST, count=2),
+    )
     assert without_failed([FIRST], [500.0] * 9) == ()
 
 
@@ -74,13 +87,21 @@ def test_purchases_beyond_the_limit_are_one_row_and_the_oldest_keeps_its_date() 
     assert (len(rows), request.increase) == (MOST_PURCHASES, 3 * MOST_PURCHASES)
     assert [row.expected_at for row in rows[:3]] == [1000.0, 1001.0, 1002.0]
     assert (rows[-1].count, rows[-1].expected_at) == (2 * MOST_PURCHASES + 1, request.expected_at)
-    assert rows[-1].planned_at == 90.0 + MOST_PURCHASES - 1, "its oldest instances are no stranger's"
+    assert rows[-1].planned_at == 90.0 + MOST_PURCHASES - 1, (
+        "its oldest instances are no stranger's"
+    )
 
 
 def test_pods_of_a_purchase_are_bounded_and_the_rest_is_summed() -> None:
-    classes = [PodClass("default", {}, {}, Owner("ReplicaSet", f"rs-{at}", "u")) for at in range(60)]
+    classes = [
+        PodClass("default", {}, {}, Owner("ReplicaSet", f"rs-{at}", "u")) for at in range(60)
+    ]
     pods, more = awaited_pods({at: at + 1 for at in range(60)}, classes)
-    assert (len(pods), pods[0].owner, pods[0].count) == (MOST_AWAITED, "default/ReplicaSet/rs-59", 60)
+    assert (len(pods), pods[0].owner, pods[0].count) == (
+        MOST_AWAITED,
+        "default/ReplicaSet/rs-59",
+        60,
+    )
     assert more == sum(range(1, 11))
     request: ScaleUpRequest | None = None
     for at in range(MOST_PURCHASES + 5):
@@ -88,7 +109,9 @@ def test_pods_of_a_purchase_are_bounded_and_the_rest_is_summed() -> None:
     assert request is not None
     rows = request.purchases
     assert sum(len(row.pods) for row in rows) <= MOST_AWAITED_TOGETHER
-    everything = sum(entry.count for row in rows for entry in row.pods) + sum(row.more_pods for row in rows)
+    everything = sum(entry.count for row in rows for entry in row.pods) + sum(
+        row.more_pods for row in rows
+    )
     assert everything == (MOST_PURCHASES + 5) * sum(range(1, 61))
 
 

@@ -118,7 +118,15 @@ def test_quantity_printed_cpu_round_trips(amount: int) -> None:
 
 @each_row(
     ("text", "seconds"),
-    [("0", 0), ("10s", 10), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("-5m", -300), ("1us", 1e-6)],
+    [
+        ("0", 0),
+        ("10s", 10),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("500ms", 0.5),
+        ("-5m", -300),
+        ("1us", 1e-6),
+    ],
 )
 def test_duration_valid_values(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
@@ -136,7 +144,11 @@ def test_duration_printed_value_round_trips(seconds: int) -> None:
 
 
 def test_timestamp_valid_values() -> None:
-    assert parse_time("2026-11-21T07:20:54Z") == parse_time("2026-11-21T08:20:54+01:00") == 1795245654.0
+    assert (
+        parse_time("2026-11-21T07:20:54Z")
+        == parse_time("2026-11-21T08:20:54+01:00")
+        == 1795245654.0
+    )
     assert format_time(1795245654.9) == "2026-11-21T07:20:54Z"
 
 

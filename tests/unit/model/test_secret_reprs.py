@@ -1,4 +1,6 @@
-"""No object that contains a credential shows it: a repr ends up in logs, in tracebacks and in test output."""
+"""No object that contains a credential shows it: a repr ends up in logs, in
+tracebacks and in test output.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ BODY = HIDDEN.encode()
 KEPT = Secret(HIDDEN)
 
 HOLDERS = [
-    KubeCredential("https://c.test", token=KEPT, key=KEPT, proxy=Secret(f"http://me:{HIDDEN}@p.test")),
-    transport.KubeRequest("POST", "/api/v1/namespaces/kube-system/secrets", {}, BODY, "application/json", (1.0, 1.0)),
+    KubeCredential(
+        "https://c.test", token=KEPT, key=KEPT, proxy=Secret(f"http://me:{HIDDEN}@p.test")
+    ),
+    transport.KubeRequest(
+        "POST", "/api/v1/namespaces/kube-system/secrets", {}, BODY, "application/json", (1.0, 1.0)
+    ),
     Request("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
     Reply(200, {"set-cookie": HIDDEN}, BODY),
     http.VendorRequest("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
@@ -40,7 +46,9 @@ HOLDERS = [
 ]
 
 
-@each_row("holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}")
+@each_row(
+    "holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}"
+)
 def test_repr_of_a_credential_holder_hides_the_credential(holder: msgspec.Struct) -> None:
     for shown in (repr(holder), str(holder), f"{holder}", repr([holder]), repr({"a": holder})):
         assert HIDDEN not in shown

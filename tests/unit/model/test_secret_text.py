@@ -25,7 +25,15 @@ class Holder(msgspec.Struct, frozen=True):
 def test_secret_every_representation_shows_asterisks() -> None:
     secret = Secret(HIDDEN)
     logged = logging.makeLogRecord({"msg": "%s", "args": (secret,)}).getMessage()
-    shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>9}", repr([secret]), repr(Holder(secret)), logged]
+    shown = [
+        repr(secret),
+        str(secret),
+        f"{secret}",
+        f"{secret!r:>9}",
+        repr([secret]),
+        repr(Holder(secret)),
+        logged,
+    ]
     assert all("***" in text and HIDDEN not in text for text in shown)
 
 
@@ -36,7 +44,8 @@ def test_secret_reveal_returns_the_text() -> None:
 @each_row("write", [msgspec.json.encode, json.dumps, pickle.dumps])
 def test_secret_cannot_be_serialized(write: object) -> None:
     with pytest.raises(TypeError) as caught:
-        write(Holder(Secret(HIDDEN)) if write is msgspec.json.encode else Secret(HIDDEN))  # type: ignore[operator]  # three writers of different types
+        # three writers of different types
+        write(Holder(Secret(HIDDEN)) if write is msgspec.json.encode else Secret(HIDDEN))  # type: ignore[operator]
     assert HIDDEN not in str(caught.value)
 
 
@@ -107,7 +116,9 @@ def test_secret_redaction_leaves_other_text_unchanged() -> None:
 
 @each_row("text", ["\ud800 x", "\x00", "%", "%%%", "\\", "&#99999999999;", "\\ud800"])
 def test_secret_redaction_handles_any_text_and_any_secret(text: str) -> None:
-    assert "long-enough-text" not in Secret("long-enough-text").hidden_in(f"{text} long-enough-text")
+    assert "long-enough-text" not in Secret("long-enough-text").hidden_in(
+        f"{text} long-enough-text"
+    )
     assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")
 
 
@@ -132,5 +143,7 @@ def test_secret_redaction_handles_any_text_and_any_secret(text: str) -> None:
         ("-----BEGIN KEY-----", False),
     ],
 )
-def test_secret_with_characters_impossible_in_a_credential_is_not_sent(text: str, sent: bool) -> None:
+def test_secret_with_characters_impossible_in_a_credential_is_not_sent(
+    text: str, sent: bool
+) -> None:
     assert is_sendable(text, 100) is sent

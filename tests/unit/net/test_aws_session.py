@@ -1,4 +1,6 @@
-"""One botocore session for all clients of a process: loaded once, rebuilt for other credentials, thread-safe."""
+"""One botocore session for all clients of a process: loaded once, rebuilt for other
+credentials, thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def signer(client: Any) -> str:
 
 def query(client: Any) -> dict[str, list[str]]:
     """Returns the query of the URL that an STS client signs."""
-    url: str = client.generate_presigned_url(ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET")
+    url: str = client.generate_presigned_url(
+        ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET"
+    )
     return parse_qs(urlsplit(url).query)
 
 
@@ -53,7 +57,9 @@ def test_aws_session_loads_the_endpoint_table_once_for_all_clients() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
-def test_aws_session_next_client_follows_a_changed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_session_next_client_follows_a_changed_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = session.client("sts")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
     assert (signer(before), signer(session.client("sts"))) == ("first", "second")
@@ -67,7 +73,10 @@ def test_aws_session_client_has_the_requested_region_endpoint_and_settings() -> 
     assert made.meta.endpoint_url == "https://sqs.cn-north-1.amazonaws.com.cn"
     assert session.client("sqs").meta.region_name == "eu-central-1"
     assert session.client("sqs", region="").meta.region_name == "eu-central-1"
-    assert session.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url == "http://127.0.0.1:2"
+    assert (
+        session.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url
+        == "http://127.0.0.1:2"
+    )
 
 
 def test_aws_session_event_handlers_are_separate_for_each_client() -> None:
@@ -78,7 +87,9 @@ def test_aws_session_event_handlers_are_separate_for_each_client() -> None:
 
     one, other = session.client("sts"), session.client("sts")
     one.meta.events.register("before-sign.sts.GetCallerIdentity", name_it)
-    signed = [query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, session.client("sts"))]
+    signed = [
+        query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, session.client("sts"))
+    ]
     assert signed == ["host;x-k8s-aws-id", "host", "host"]
 
 
@@ -88,7 +99,9 @@ def test_aws_session_creates_clients_from_several_threads() -> None:
     assert [client.meta.service_model.service_name for client in made] == list(SERVICES * 8)
 
 
-def test_aws_session_without_a_region_raises_botocores_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_session_without_a_region_raises_botocores_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
     with pytest.raises(NoRegionError):

@@ -1,4 +1,6 @@
-"""One value that no decoder accepts costs only the object that contains it; invalid JSON is still refused."""
+"""One value that no decoder accepts costs only the object that contains it;
+invalid JSON is still refused.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,17 @@ DEEP = b"[" * 3_000 + b"]" * 3_000
     ],
 )
 def test_json_repair_undecodable_value_leaves_other_objects_unchanged(value: bytes) -> None:
-    found = read_json(b'{"items": [{"a": 1}, {"a": ' + value + b'}, {"a": "x\\u00e9\\ud83d\\ude00"}]}')
+    found = read_json(
+        b'{"items": [{"a": 1}, {"a": ' + value + b'}, {"a": "x\\u00e9\\ud83d\\ude00"}]}'
+    )
     assert found["items"][0] == {"a": 1}
     assert found["items"][2] == {"a": "x\u00e9\U0001f600"}
     assert not isinstance(found["items"][1]["a"], int | float)
 
 
-@each_row("text", [b"", b"{", b'{"a": 1e999', b'{"a": "' + b"\\", b"[1e999,]", b"1-2", b"[-]", b"nul"])
+@each_row(
+    "text", [b"", b"{", b'{"a": 1e999', b'{"a": "' + b"\\", b"[1e999,]", b"1-2", b"[-]", b"nul"]
+)
 def test_json_repair_still_refuses_invalid_json(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_json(text)

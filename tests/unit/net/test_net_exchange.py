@@ -1,4 +1,6 @@
-"""An HTTP exchange is limited in time and size, whatever the peer does, and leaves nothing behind."""
+"""An HTTP exchange is limited in time and size, whatever the peer does, and leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -73,12 +75,18 @@ DRIPS: dict[str, Play] = {
     "interim answers": lambda: endless(b"HTTP/1.1 100 Continue\r\n\r\n", SLOW),
     "body": lambda: [OK + b"Content-Length: 500\r\n\r\n", *drip(b"x" * 500, SLOW)],
     "body without length": lambda: [OK + b"\r\n", *drip(b"x" * 500, SLOW)],
-    "end of the body": lambda: [OK + b"Content-Length: 500\r\n\r\n" + b"x" * 480, *drip(b"x" * 20, 0.04)],
+    "end of the body": lambda: [
+        OK + b"Content-Length: 500\r\n\r\n" + b"x" * 480,
+        *drip(b"x" * 20, 0.04),
+    ],
     "chunk size": lambda: [CHUNKED, *drip(b"0" * 500, SLOW)],
     "chunk extension": lambda: [CHUNKED, *drip(b"1;" + b"e" * 500, SLOW)],
     "chunks": lambda: [CHUNKED, *endless_limited(b"1\r\nx\r\n")],
     "trailers": dripping_trailers,
-    "body of an error": lambda: [b"HTTP/1.1 500 No\r\nContent-Length: 500\r\n\r\n", *drip(b"x" * 500, SLOW)],
+    "body of an error": lambda: [
+        b"HTTP/1.1 500 No\r\nContent-Length: 500\r\n\r\n",
+        *drip(b"x" * 500, SLOW),
+    ],
 }
 
 
@@ -102,7 +110,10 @@ def test_exchange_trickling_handshake_ends_at_the_time_limit() -> None:
     record = b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 500
     with ByteScript(lambda: drip(record, SLOW), greets=True) as server:
         with pytest.raises(NoReply, match="Time"):
-            get(f"https://{server.host}", ExchangeBounds(connect=30.0, read=30.0, total=0.3, bytes=1000))
+            get(
+                f"https://{server.host}",
+                ExchangeBounds(connect=30.0, read=30.0, total=0.3, bytes=1000),
+            )
         assert left(server)
 
 
@@ -126,7 +137,10 @@ def test_exchange_peer_that_reads_nothing_ends_the_sending_in_time() -> None:
 
 
 FLOODS: dict[str, Play] = {
-    "length that is announced": lambda: [OK + b"Content-Length: 99999999999999999999999\r\n\r\n", b"x" * 10],
+    "length that is announced": lambda: [
+        OK + b"Content-Length: 99999999999999999999999\r\n\r\n",
+        b"x" * 10,
+    ],
     "length that is a lie": lambda: [OK + b"Content-Length: 100001\r\n\r\n", *many(b"x" * 4096)],
     "no length": lambda: [OK + b"\r\n", *many(b"x" * 4096)],
     "chunks": lambda: [CHUNKED, *many(b"1000\r\n" + b"x" * 4096 + b"\r\n")],
@@ -154,7 +168,9 @@ def test_exchange_endless_answer_is_cut_off_in_every_part(place: str) -> None:
 @each_row(("status", "place"), [(200, "Content-Encoding"), (302, "Location"), (500, "")])
 def test_exchange_unrequested_compression_is_not_decoded(status: int, place: str) -> None:
     bomb = gzip.compress(b"\0" * 5_000_000)
-    headers = {"Content-Encoding": "gzip"} | ({"Location": "/elsewhere"} if place == "Location" else {})
+    headers = {"Content-Encoding": "gzip"} | (
+        {"Location": "/elsewhere"} if place == "Location" else {}
+    )
     with HttpScript([Said(status, bomb, headers)]) as server:
         if status == 200:
             with pytest.raises(NoReply, match="Encoding"):
@@ -176,7 +192,9 @@ MALFORMED: dict[str, Play] = {
     "two lengths": lambda: [OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"],
     "more than a hundred headers": lambda: [OK + b"A: b\r\n" * 200 + b"\r\n"],
     "no HTTP": lambda: [b"SSH-2.0-OpenSSH\r\n"],
-    "early hints": lambda: [b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\n{}"],
+    "early hints": lambda: [
+        b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\n{}"
+    ],
     "switching protocols": lambda: [b"HTTP/1.1 101 Switching Protocols\r\n\r\n"],
     "chunk size": lambda: [CHUNKED + b"xyz\r\n"],
     "negative chunk size": lambda: [CHUNKED + b"-5\r\nhello\r\n"],
@@ -222,7 +240,12 @@ def test_exchange_reuses_a_connection_without_its_previous_timeout() -> None:
     with HttpScript(lambda _: Said(200, b"{}")) as server:
         made = session()
         for total in (2.0, 5.0, 5.0):
-            assert exchange(made, Request("GET", server.url, {}), ExchangeBounds(5.0, 5.0, total, 1000)).body == b"{}"
+            assert (
+                exchange(
+                    made, Request("GET", server.url, {}), ExchangeBounds(5.0, 5.0, total, 1000)
+                ).body
+                == b"{}"
+            )
         made.close()
     assert len({seen.peer for seen in server.requests}) == 1
 
@@ -230,7 +253,10 @@ def test_exchange_reuses_a_connection_without_its_previous_timeout() -> None:
 @each_row("host", ["127.0.0.1", "localhost"])
 def test_exchange_forbidden_address_gets_no_connection(host: str) -> None:
     with HttpScript([Said(200)]) as server, pytest.raises(NoReply, match="Address"):
-        get(server.url.replace("127.0.0.1", host), allowed=lambda address: not address.startswith(("127.", "::1")))
+        get(
+            server.url.replace("127.0.0.1", host),
+            allowed=lambda address: not address.startswith(("127.", "::1")),
+        )
     assert server.requests == []
 
 

@@ -17,7 +17,9 @@ from tests.cases import each_row
 
 BOUNDS = ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
 PACKED = {"Content-Encoding": "gzip"}
-TEXT = b'{"items": [' + b",".join(b'{"name": "pod-%d"}' % number for number in range(20_000)) + b"]}"
+TEXT = (
+    b'{"items": [' + b",".join(b'{"name": "pod-%d"}' % number for number in range(20_000)) + b"]}"
+)
 
 
 def get(url: str, *, may: bool = True, bounds: ExchangeBounds = BOUNDS) -> Reply:
@@ -45,7 +47,8 @@ def test_gzip_is_optional_for_the_server() -> None:
 def test_gzip_body_in_very_small_chunks_is_decoded() -> None:
     packed = gzip.compress(TEXT)
     chunks = b"".join(
-        b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (packed[at : at + 7] for at in range(0, len(packed), 7))
+        b"%x\r\n%s\r\n" % (len(piece), piece)
+        for piece in (packed[at : at + 7] for at in range(0, len(packed), 7))
     )
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
     with ByteScript(lambda: [head + chunks + b"0\r\n\r\n"]) as server:
@@ -66,7 +69,10 @@ def test_gzip_body_at_the_size_limit_is_read_and_one_byte_more_is_not() -> None:
 @each_row("length", [50_000_000, 400_000_000])
 def test_gzip_bomb_is_not_decoded_beyond_the_limit(length: int) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = b"".join(packer.compress(bytes(10_000_000)) for _ in range(length // 10_000_000)) + packer.flush()
+    bomb = (
+        b"".join(packer.compress(bytes(10_000_000)) for _ in range(length // 10_000_000))
+        + packer.flush()
+    )
     with HttpScript([Said(200, bomb, PACKED)]) as server:
         tracemalloc.start()
         try:
@@ -111,7 +117,10 @@ WHOLE = gzip.compress(TEXT)
     ],
 )
 def test_gzip_damaged_stream_is_not_an_answer(body: bytes) -> None:
-    with HttpScript([Said(200, body, PACKED)]) as server, pytest.raises(NoReply, match="Damaged") as caught:
+    with (
+        HttpScript([Said(200, body, PACKED)]) as server,
+        pytest.raises(NoReply, match="Damaged") as caught,
+    ):
         get(server.url)
     assert caught.value.__cause__ is None
 

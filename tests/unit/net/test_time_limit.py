@@ -1,6 +1,8 @@
-"""All requests of a step share one time, whatever a server does: slow bodies, slow handshakes, retries.
+"""All requests of a step share one time, whatever a server does: slow bodies,
+slow handshakes, retries.
 
-The clock advances with each reading, and it is read before each wait on a socket, so nothing here takes real seconds.
+The clock advances with each reading, and it is read before each wait on a socket, so nothing
+here takes real seconds.
 """
 
 from __future__ import annotations
@@ -90,10 +92,14 @@ def test_request_after_the_time_of_the_step_is_not_sent() -> None:
 def test_reads_of_a_cluster_are_not_repeated_beyond_the_time_of_the_step() -> None:
     clock, pauses = TickingClock(), list[float]()
     with ByteScript(_dripping) as server:
-        kube = KubeClient(_Login(server.url), sleep=pauses.append, jitter=lambda: 0.5, monotonic=lambda: 0.0)
+        kube = KubeClient(
+            _Login(server.url), sleep=pauses.append, jitter=lambda: 0.5, monotonic=lambda: 0.0
+        )
         with time_limit(STEP, clock):
             for _ in range(20):  # a step of twenty requests
-                with pytest.raises(ClusterError, match="the time for all requests of this step was over"):
+                with pytest.raises(
+                    ClusterError, match="the time for all requests of this step was over"
+                ):
                     kube.get("/api/v1/nodes/n")
         kube.close()
         assert (server.connections, pauses) == (1, [])
@@ -105,7 +111,9 @@ def test_reads_of_a_vendor_are_not_repeated_beyond_the_time_of_the_step() -> Non
         deployment = Deployment(loopback=True, endpoints=frozenset({server.host}))
         http = Http(
             vendor="cherryservers",
-            services=ProviderServices(deployment=deployment, sleep=pauses.append, chance=lambda: 0.5),
+            services=ProviderServices(
+                deployment=deployment, sleep=pauses.append, chance=lambda: 0.5
+            ),
             clock=lambda: 0.0,
             monotonic=lambda: 0.0,
         )

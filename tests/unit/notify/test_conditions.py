@@ -56,7 +56,9 @@ def plan(**changes: Any) -> Plan:
 
 
 def failing(cls: str, message: str = "", count: int = 3) -> ScanState:
-    return msgspec.structs.replace(PASSED, failure=PassFailure(cls, message, NOW - 200, NOW - 20, count))
+    return msgspec.structs.replace(
+        PASSED, failure=PassFailure(cls, message, NOW - 200, NOW - 20, count)
+    )
 
 
 def failed_replacement(times: int) -> Replacement:
@@ -82,23 +84,56 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"plan": plan(groups=(GroupVerdict("g", "x", 0, 5, 1, healthy=False),))},
         ["group.unhealthy/g"],
     ),
-    "backoff": ({"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK)})}, ["group.failed/g/OutOfStock"]),
+    "backoff": (
+        {"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK)})},
+        ["group.failed/g/OutOfStock"],
+    ),
     "backoff-over-but-recent": (
-        {"memory": Memory(groups={"g": GroupMemory(backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 600))})},
+        {
+            "memory": Memory(
+                groups={
+                    "g": GroupMemory(backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 600))
+                }
+            )
+        },
         ["group.failed/g/OutOfStock"],
     ),
     "backoff-long-over": (
-        {"memory": Memory(groups={"g": GroupMemory(backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 1900))})},
+        {
+            "memory": Memory(
+                groups={
+                    "g": GroupMemory(
+                        backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 1900)
+                    )
+                }
+            )
+        },
         [],
     ),
-    "grew-since": ({"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK, last_add=NOW - 5)})}, []),
-    "pods-at-max": ({"plan": plan(unschedulable=(LEFT,))}, ["pods.unhelped/ml/train", "group.at-max/web"]),
+    "grew-since": (
+        {"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK, last_add=NOW - 5)})},
+        [],
+    ),
+    "pods-at-max": (
+        {"plan": plan(unschedulable=(LEFT,))},
+        ["pods.unhelped/ml/train", "group.at-max/web"],
+    ),
     "removal-blocked": (
-        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, "stuck")})})},
+        {
+            "memory": Memory(
+                groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, "stuck")})}
+            )
+        },
         ["removal.blocked/n"],
     ),
     "notice-taken-back": (
-        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, taken_back=True)})})},
+        {
+            "memory": Memory(
+                groups={
+                    "g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, taken_back=True)})
+                }
+            )
+        },
         [],
     ),
     "removal-failed-twice": (
@@ -109,9 +144,19 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"memory": Memory(replacements={"r1": failed_replacement(3)})},
         ["replacement.failed/a,b"],
     ),
-    "replacement-failed-twice": ({"memory": Memory(replacements={"r1": failed_replacement(2)})}, []),
+    "replacement-failed-twice": (
+        {"memory": Memory(replacements={"r1": failed_replacement(2)})},
+        [],
+    ),
     "interruption-without-a-replacement": (
-        {"plan": plan(notes=(Reason.of(ReasonCode.NO_REPLACEMENT_IN_TIME, node="a", until=NOW, ready=900.0),) * 2)},
+        {
+            "plan": plan(
+                notes=(
+                    Reason.of(ReasonCode.NO_REPLACEMENT_IN_TIME, node="a", until=NOW, ready=900.0),
+                )
+                * 2
+            )
+        },
         ["interruption.unreplaced/a"],
     ),
     "node-overdue": (
@@ -119,18 +164,35 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["node.overdue/a"],
     ),
     "many-nodes-overdue": (
-        {"plan": plan(notes=tuple(Reason.of(ReasonCode.NODE_OVERDUE, node=f"n{at:02}") for at in range(30)))},
+        {
+            "plan": plan(
+                notes=tuple(
+                    Reason.of(ReasonCode.NODE_OVERDUE, node=f"n{at:02}") for at in range(30)
+                )
+            )
+        },
         [f"node.overdue/n{at:02}" for at in range(20)],
     ),
     "repair-blocked-by-group": (
-        {"plan": plan(notes=(Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, group="g", unhealthy=3, of=4, share=0.2),))},
+        {
+            "plan": plan(
+                notes=(
+                    Reason.of(
+                        ReasonCode.TOO_MANY_UNHEALTHY, group="g", unhealthy=3, of=4, share=0.2
+                    ),
+                )
+            )
+        },
         ["repair.blocked/g"],
     ),
     "repair-blocked": (
         {"plan": plan(unremovable=(NodeVerdict("a", SICK), NodeVerdict("b", SICK)))},
         ["repair.blocked"],
     ),
-    "brake": ({"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))}, ["brake.pulled"]),
+    "brake": (
+        {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))},
+        ["brake.pulled"],
+    ),
     "brake-released": (
         {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60), released_until=NOW + 60)},
         [],
@@ -143,8 +205,14 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"plan": plan(gaps=(MissingData("provider/exoscale", "Forbidden: wrong key"),))},
         ["provider.unauthorized/exoscale"],
     ),
-    "provider-down": ({"plan": plan(gaps=(MissingData("provider/x", "no answer"),))}, ["provider.unreadable/x"]),
-    "paused": ({"pauses": (Pause(NOW + 60, NOW - 60, reason="r"),)}, [f"paused/all//{NOW - 60:.0f}"]),
+    "provider-down": (
+        {"plan": plan(gaps=(MissingData("provider/x", "no answer"),))},
+        ["provider.unreadable/x"],
+    ),
+    "paused": (
+        {"pauses": (Pause(NOW + 60, NOW - 60, reason="r"),)},
+        [f"paused/all//{NOW - 60:.0f}"],
+    ),
 }
 
 
@@ -168,21 +236,29 @@ def test_group_out_of_stock_is_information_while_others_take_the_pods() -> None:
     memory = Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK)})
     helped = conditions(facts(memory=memory))[0]
     waiting = next(
-        each for each in conditions(facts(memory=memory, plan=plan(unschedulable=(LEFT,)))) if each.group == "g"
+        each
+        for each in conditions(facts(memory=memory, plan=plan(unschedulable=(LEFT,))))
+        if each.group == "g"
     )
     assert (helped.severity, waiting.severity) == (NoticeSeverity.INFO, NoticeSeverity.WARNING)
 
 
 def test_pods_of_one_controller_are_one_condition_and_five_are_reported() -> None:
     lefts = tuple(UnschedulablePods((f"ns/app{at}-{at}",) * (at + 1), MAX, 1) for at in range(9))
-    found = [each for each in conditions(facts(plan=plan(unschedulable=lefts))) if each.type == "pods.unhelped"]
+    found = [
+        each
+        for each in conditions(facts(plan=plan(unschedulable=lefts)))
+        if each.type == "pods.unhelped"
+    ]
     assert [each.key for each in found] == [f"pods.unhelped/ns/app{at}" for at in (8, 7, 6, 5, 4)]
     assert workload("a/web-7d9f8b6c5d-x2x4k") == workload("a/web-6c5d7d9f8b-aaaaa") == "a/web"
     assert workload("a/db-0") == "a/db"
 
 
 def test_every_condition_has_a_known_type_and_a_next_command() -> None:
-    found = [condition for changes, _ in CASES.values() for condition in conditions(facts(**changes))]
+    found = [
+        condition for changes, _ in CASES.values() for condition in conditions(facts(**changes))
+    ]
     assert found
     for condition in found:
         assert condition.type in NOTICE_TYPES

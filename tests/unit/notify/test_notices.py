@@ -25,14 +25,20 @@ from chalicelib.notify.notices import (
 )
 
 NOW = 1_795_000_000.0
-ALL = Notifications(topic="arn:aws:sns:eu-central-2:123456789012:outscaler-events", min_severity=NoticeSeverity.INFO)
+ALL = Notifications(
+    topic="arn:aws:sns:eu-central-2:123456789012:outscaler-events", min_severity=NoticeSeverity.INFO
+)
 RULES = NoticeRules("prod", ALL)
 
 
 def condition(
-    name: str = "group.failed/gpu", severity: NoticeSeverity = NoticeSeverity.WARNING, **fields: object
+    name: str = "group.failed/gpu",
+    severity: NoticeSeverity = NoticeSeverity.WARNING,
+    **fields: object,
 ) -> NoticeCondition:
-    return msgspec.structs.replace(NoticeCondition(name.partition("/")[0], name, severity, "text"), **fields)
+    return msgspec.structs.replace(
+        NoticeCondition(name.partition("/")[0], name, severity, "text"), **fields
+    )
 
 
 def play(
@@ -61,7 +67,14 @@ def test_OPS_6_group_that_fails_for_two_hours_is_one_opening_and_one_end() -> No
 def test_condition_opens_after_its_time_and_closes_after_its_own() -> None:
     slow = condition(opens_after=600.0, closes_after=300.0)
     steps: list[tuple[float, list[NoticeCondition]]] = [(0.0, [slow]), (300.0, []), (360.0, [slow])]
-    steps += [(960.0, [slow]), (1000.0, []), (1200.0, [slow]), (1260.0, []), (1500.0, []), (1560.0, [])]
+    steps += [
+        (960.0, [slow]),
+        (1000.0, []),
+        (1200.0, [slow]),
+        (1260.0, []),
+        (1500.0, []),
+        (1560.0, []),
+    ]
     assert states(play(steps)[1]) == [(OPEN, 960.0), (CLOSED, 1560.0)]
 
 
@@ -82,7 +95,10 @@ def test_OPS_8_openings_beyond_20_an_hour_become_one_message() -> None:
 def test_same_decision_gives_the_same_ids() -> None:
     first = decide(NoticeState(), [condition()], [condition("policy.changed/3")], RULES, NOW)
     assert [
-        each.id for each in decide(NoticeState(), [condition()], [condition("policy.changed/3")], RULES, NOW).messages
+        each.id
+        for each in decide(
+            NoticeState(), [condition()], [condition("policy.changed/3")], RULES, NOW
+        ).messages
     ] == [each.id for each in first.messages]
     other = decide(NoticeState(), [condition()], (), NoticeRules("shop", ALL), NOW)
     assert other.messages[0].id != first.messages[0].id
@@ -90,13 +106,17 @@ def test_same_decision_gives_the_same_ids() -> None:
 
 
 def test_quiet_hours_hold_information_back_and_nothing_else() -> None:
-    info, bad = condition("paused/all", NoticeSeverity.INFO), condition("brake.pulled", NoticeSeverity.CRITICAL)
+    info, bad = (
+        condition("paused/all", NoticeSeverity.INFO),
+        condition("brake.pulled", NoticeSeverity.CRITICAL),
+    )
     quiet = NoticeRules("prod", ALL, quiet=True)
     state = decide(NoticeState(), [info, bad], (), quiet, NOW)
     assert [each.condition.type for each in state.messages] == ["brake.pulled"]
     later = decide(state, [info, bad], (), RULES, NOW + 3600)
     assert [each.condition.type for each in later.messages] == ["brake.pulled", "paused"]
-    assert decide(state, [bad], (), RULES, NOW + 3600).messages == state.messages  # it ended unnoticed
+    # it ended unnoticed
+    assert decide(state, [bad], (), RULES, NOW + 3600).messages == state.messages
 
 
 @pytest.mark.parametrize(
@@ -104,12 +124,18 @@ def test_quiet_hours_hold_information_back_and_nothing_else() -> None:
     [
         (Notifications(), True, {"group.failed", "cluster.late"}),
         (Notifications(min_severity=NoticeSeverity.CRITICAL), True, {"cluster.late"}),
-        (Notifications(min_severity=NoticeSeverity.INFO), True, {"group.failed", "cluster.late", "paused"}),
+        (
+            Notifications(min_severity=NoticeSeverity.INFO),
+            True,
+            {"group.failed", "cluster.late", "paused"},
+        ),
         (Notifications(types=("paused", "scaled.up")), True, {"paused", "scaled.up"}),
         (Notifications(min_severity=NoticeSeverity.INFO), False, {"cluster.late"}),
     ],
 )
-def test_policy_selects_types_severities_and_modes(settings: Notifications, acts: bool, kinds: set[str]) -> None:
+def test_policy_selects_types_severities_and_modes(
+    settings: Notifications, acts: bool, kinds: set[str]
+) -> None:
     every = [
         condition(),
         condition("cluster.late", NoticeSeverity.CRITICAL),
@@ -132,7 +158,9 @@ def test_undelivered_message_is_tried_with_growing_waits_and_then_dead() -> None
     state = decide(NoticeState(), [condition()], (), NoticeRules("prod", settings), NOW)
     name, waits = state.messages[0].id, []
     while state.messages:
-        state = delivered(state, {name: {"topic": True, "chatTopic": False}}, NOW, attempts=4, backoff=60.0)
+        state = delivered(
+            state, {name: {"topic": True, "chatTopic": False}}, NOW, attempts=4, backoff=60.0
+        )
         waits += [each.next_at - NOW for each in state.messages]
         assert all(each.left == ("chatTopic",) for each in state.messages)
     assert (waits, [each.attempts for each in state.dead]) == ([60.0, 120.0, 240.0], [4])
@@ -146,14 +174,24 @@ def test_openings_and_ends_alternate_for_any_history(seed: int) -> None:
     chance = random.Random(seed)
     names = [f"group.failed/{at}" for at in range(30)]
     kinds = {
-        name: condition(name, opens_after=chance.choice((0.0, 120.0)), closes_after=chance.choice((0.0, 180.0)))
+        name: condition(
+            name, opens_after=chance.choice((0.0, 120.0)), closes_after=chance.choice((0.0, 180.0))
+        )
         for name in names
     }
-    steps = [(60.0 * at, [kinds[name] for name in names if chance.random() < 0.4]) for at in range(200)]
+    steps = [
+        (60.0 * at, [kinds[name] for name in names if chance.random() < 0.4]) for at in range(200)
+    ]
     _, sent = play(steps)
     for name in names:
-        mine = [each.state for each in sent if each.condition.key == name and each.state in (OPEN, CLOSED)]
+        mine = [
+            each.state
+            for each in sent
+            if each.condition.key == name and each.state in (OPEN, CLOSED)
+        ]
         assert mine == [OPEN, CLOSED] * (len(mine) // 2) + [OPEN] * (len(mine) % 2)
     openings = [each.at for each in sent if each.state == OPEN]
-    assert all(sum(at <= other < at + 3600 for other in openings) <= OPENINGS_AN_HOUR for at in openings)
+    assert all(
+        sum(at <= other < at + 3600 for other in openings) <= OPENINGS_AN_HOUR for at in openings
+    )
     assert len({each.id for each in sent}) == len(sent)

@@ -1,7 +1,7 @@
 """Runs an operation from its first step to its end as queues and table do, with a clock that jumps.
 
-Between any two steps the operation is encoded as JSON: what a step does not put in its outcome is lost, as in
-production.
+Between any two steps the operation is encoded as JSON: what a step does not put in its outcome
+is lost, as in production.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class HarnessCrash(Exception):
 
 @dataclass
 class OperationFixture:
-    """kill_at: the number of the checkpoint (0 is the first) at which the function is killed, once."""
+    """kill_at: the number of the checkpoint (0 is the first) at which the
+    function is killed, once."""
 
     options: Options = field(default_factory=Options)
     kill_at: int | None = None
@@ -72,8 +73,8 @@ class OperationFixture:
         )
 
     def step(self, operation: Operation) -> tuple[Operation, Outcome]:
-        """Runs one delivery of the message; a killed function leaves the operation as it was, and SQS delivers
-        again."""
+        """Runs one delivery of the message; a killed function leaves the operation as it
+        was, and SQS delivers again."""
         operation = msgspec.json.decode(msgspec.json.encode(operation), type=Operation)
         self.steps.append((operation.status.step, self.now))
         try:
@@ -108,12 +109,18 @@ def grow(size: int, to: int, **fields: Any) -> Operation:
     return make(OperationKind.SCALE_UP, from_size=size, to_size=to, **fields)
 
 
-def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> Operation:
-    targets = tuple(RemovalTarget(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
+def remove(
+    *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any
+) -> Operation:
+    targets = tuple(
+        RemovalTarget(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes
+    )
     return make(OperationKind.DELETE_NODES, targets=targets, **fields)
 
 
-def interrupted(node: str, *evict: str, leaves_at: float = START + 300.0, **fields: Any) -> Operation:
+def interrupted(
+    node: str, *evict: str, leaves_at: float = START + 300.0, **fields: Any
+) -> Operation:
     return remove(node, evict={node: evict}, reason="interrupted", leaves_at=leaves_at, **fields)
 
 

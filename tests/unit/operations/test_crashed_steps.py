@@ -1,4 +1,6 @@
-"""The function dies at every point at which the state has changed and the table does not know it yet."""
+"""The function dies at every point at which the state has changed and the
+table does not know it yet.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def refused(fixture: OperationFixture) -> Operation:
 
 
 def long(fixture: OperationFixture) -> Operation:
-    """Fifty pods in two groups, with grace periods of ten minutes, and a budget that delays some of them."""
+    """Fifty pods in two groups, with grace periods of ten minutes, and a budget
+    that delays some of them."""
     fixture.options = Options(drain_priority_config=((0, 600), (1000, 600)))
     fixture.group(2)
     keys = tuple(f"default/p-{n:02}" for n in range(50))
@@ -62,7 +65,14 @@ def restarted(fixture: OperationFixture) -> Operation:
     return restart("g-1", "default/p-0", "default/p-1")
 
 
-SCENES: list[Callable[[OperationFixture], Operation]] = [goes, stays, refused, long, taken_back, restarted]
+SCENES: list[Callable[[OperationFixture], Operation]] = [
+    goes,
+    stays,
+    refused,
+    long,
+    taken_back,
+    restarted,
+]
 
 
 def run(
@@ -73,7 +83,9 @@ def run(
 
 
 def state(fixture: OperationFixture) -> tuple[object, ...]:
-    nodes = sorted((node.name, node.unschedulable, len(node.taints)) for node in fixture.cluster.nodes.values())
+    nodes = sorted(
+        (node.name, node.unschedulable, len(node.taints)) for node in fixture.cluster.nodes.values()
+    )
     return nodes, sorted(fixture.provider.deleted), fixture.provider.pools["g"].target
 
 
@@ -91,7 +103,9 @@ def test_operation_killed_anywhere_and_redelivered_ends_the_same(
 
 
 @each_row("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_operation_steps_run_twice_change_nothing_more(scene: Callable[[OperationFixture], Operation]) -> None:
+def test_operation_steps_run_twice_change_nothing_more(
+    scene: Callable[[OperationFixture], Operation],
+) -> None:
     whole, outcome = run(scene, None)
     fixture = OperationFixture(polls=2)
     operation = scene(fixture)
@@ -106,7 +120,9 @@ def test_operation_steps_run_twice_change_nothing_more(scene: Callable[[Operatio
 def test_removal_leaves_no_taint_on_a_node_that_stays() -> None:
     for kill_at in range(20):
         fixture, _ = run(stays, kill_at)
-        assert all(not node.taints and not node.unschedulable for node in fixture.cluster.nodes.values())
+        assert all(
+            not node.taints and not node.unschedulable for node in fixture.cluster.nodes.values()
+        )
 
 
 def test_long_drain_killed_anywhere_evicts_no_pod_twice() -> None:
@@ -115,5 +131,7 @@ def test_long_drain_killed_anywhere_evicts_no_pod_twice() -> None:
     for kill_at in range(len(whole.checkpoints)):
         fixture, _ = run(long, kill_at)
         asked = [name for verb, name in fixture.cluster.calls if verb == "evict"]
-        assert len(asked) == len(set(asked)) == 51, f"killed at {whole.checkpoints[kill_at]} ({kill_at})"
+        assert len(asked) == len(set(asked)) == 51, (
+            f"killed at {whole.checkpoints[kill_at]} ({kill_at})"
+        )
         assert fixture.provider.deleted == ["g-1"]

@@ -1,4 +1,6 @@
-"""Repairs of nodes whose kubelet does not answer (docs/reference/node-lifecycle.md "Dead kubelets")."""
+"""Repairs of nodes whose kubelet does not answer
+(docs/reference/node-lifecycle.md "Dead kubelets").
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_pods_that_the_taint_manager_has_deleted_long_ago_hold_nothing() -> None
 
 def test_a_pod_that_is_being_deleted_gets_its_own_time_and_no_more() -> None:
     fixture = dead()
-    fixture.cluster.add_pod("default/a", "g-1", grace=100.0, deleted=START + 100.0, deletion_grace=100.0)
+    fixture.cluster.add_pod(
+        "default/a", "g-1", grace=100.0, deleted=START + 100.0, deletion_grace=100.0
+    )
     assert isinstance(fixture.play(repair()), Succeeded)
     asked = next(at for step, at in fixture.steps if step == "delay")
     assert START + 130.0 <= asked <= START + 135.0
@@ -139,8 +143,13 @@ def test_a_kubelet_that_answers_after_the_vendor_was_asked_changes_nothing() -> 
     assert isinstance(fixture.play(operation), Succeeded)
 
 
-@each_row(("step", "given"), [("evict", True), ("gone", True), ("restart", True), ("poll", False), ("ready", False)])
-def test_a_kubelet_that_answers_before_a_restart_is_asked_for_ends_it(step: str, given: bool) -> None:
+@each_row(
+    ("step", "given"),
+    [("evict", True), ("gone", True), ("restart", True), ("poll", False), ("ready", False)],
+)
+def test_a_kubelet_that_answers_before_a_restart_is_asked_for_ends_it(
+    step: str, given: bool
+) -> None:
     fixture = dead(polls=3)
     operation = fixture.play_until(restart("g-1", *PODS), step)
     answer(fixture)

@@ -31,7 +31,8 @@ def test_drain_evicts_and_waits_for_pods_before_the_machine_is_deleted() -> None
     assert fixture.provider.deleted == []
     assert isinstance(fixture.play(operation), Succeeded)
     assert fixture.provider.deleted == ["g-1"]
-    assert fixture.now == START + 5.0 + 30.0 + 2.0  # the poll after the last of them must have ended
+    # the poll after the last of them must have ended
+    assert fixture.now == START + 5.0 + 30.0 + 2.0
 
 
 @each_row(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])
@@ -50,7 +51,8 @@ def test_drain_blocked_by_a_budget_returns_the_node_and_names_the_budget() -> No
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "EvictionBlocked"
     assert outcome.message == (
-        "node g-1: pod default/p-01 cannot be evicted: The disruption budget web needs all its pods (tried for 120 s)"
+        "node g-1: pod default/p-01 cannot be evicted: The disruption budget web needs all its "
+        "pods (tried for 120 s)"
     )
     assert kept(fixture, "g-1")
     assert fixture.provider.deleted == []
@@ -106,7 +108,9 @@ def test_drain_refused_evictions_do_not_delay_other_pods() -> None:
 def test_drain_api_error_for_one_pod_counts_as_a_refusal_of_that_pod() -> None:
     fixture = OperationFixture()
     operation = drained(fixture, 2)
-    fixture.cluster.fail_next("evict", kube.Unavailable("more than one PodDisruptionBudget", status=500))
+    fixture.cluster.fail_next(
+        "evict", kube.Unavailable("more than one PodDisruptionBudget", status=500)
+    )
     assert isinstance(fixture.play(operation), Succeeded)
 
 
@@ -142,7 +146,9 @@ def test_drain_pod_scheduled_during_the_drain_keeps_the_node() -> None:
         (Options(), "true", 0, True),
     ],
 )
-def test_drain_daemonset_pods_follow_the_options(options: Options, annotation: str, pods: int, goes: bool) -> None:
+def test_drain_daemonset_pods_follow_the_options(
+    options: Options, annotation: str, pods: int, goes: bool
+) -> None:
     fixture = OperationFixture(options=options)
     operation = drained(fixture, pods)
     fixture.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, enable_ds_eviction=annotation)
@@ -174,5 +180,7 @@ def test_cancelled_drain_is_rolled_back() -> None:
 def test_drain_cancelled_before_any_change_just_ends() -> None:
     fixture = OperationFixture()
     operation = drained(fixture, 3)
-    assert give_up(operation, fixture.world(), fixture.now, "Abandoned", "off") == Failed("Abandoned", "off")
+    assert give_up(operation, fixture.world(), fixture.now, "Abandoned", "off") == Failed(
+        "Abandoned", "off"
+    )
     assert fixture.cluster.calls == []

@@ -20,9 +20,20 @@ GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000
 
 @each_row(
     ("priority", "group"),
-    [(500, 10), (100, 10), (0, 10), (-5, 10), (1000, 1000), (1999, 1000), (2000, 2000), (2_000_000_005, 2_000_000_000)],
+    [
+        (500, 10),
+        (100, 10),
+        (0, 10),
+        (-5, 10),
+        (1000, 1000),
+        (1999, 1000),
+        (2000, 2000),
+        (2_000_000_005, 2_000_000_000),
+    ],
 )
-def test_eviction_pod_joins_the_highest_priority_group_not_above_it(priority: int, group: int) -> None:
+def test_eviction_pod_joins_the_highest_priority_group_not_above_it(
+    priority: int, group: int
+) -> None:
     assert group_of(PodState("default", "p", priority=priority), GROUPS).priority == group
 
 
@@ -88,7 +99,8 @@ def test_eviction_deadline_covers_every_group() -> None:
     operation = remove("g-1")
     plain = START + operation_timeout(OperationKind.DELETE_NODES, Options())
     assert deadline_of(operation, Options()) == plain
-    assert deadline_of(operation, GROUPS) == plain  # four short ones take no longer than one long one
+    # four short ones take no longer than one long one
+    assert deadline_of(operation, GROUPS) == plain
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
     assert deadline_of(operation, long) == plain + 120.0 + 300.0 + 30.0
     planned = operation.with_spec(deadline=START + 100.0)
@@ -144,7 +156,9 @@ def test_eviction_is_not_reported_for_a_pod_that_ended_by_itself() -> None:
 def test_eviction_obeys_a_longer_retry_after() -> None:
     fixture = OperationFixture()
     operation = fixture.play_until(drained(fixture, 1), "evict")
-    fixture.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=45.0))
+    fixture.cluster.fail_next(
+        "evict", kube.TooManyRequests("slow down", status=429, retry_after=45.0)
+    )
     _, outcome = fixture.step(operation)
     assert isinstance(outcome, InProgress)
     assert (outcome.step, outcome.after) == ("evict", 45.0)
@@ -153,7 +167,9 @@ def test_eviction_obeys_a_longer_retry_after() -> None:
 def test_eviction_ignores_a_shorter_retry_after() -> None:
     fixture = OperationFixture()
     operation = fixture.play_until(drained(fixture, 1), "evict")
-    fixture.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=1.0))
+    fixture.cluster.fail_next(
+        "evict", kube.TooManyRequests("slow down", status=429, retry_after=1.0)
+    )
     _, outcome = fixture.step(operation)
     assert isinstance(outcome, InProgress)
     assert outcome.after == 10.0
@@ -206,12 +222,16 @@ def test_eviction_uses_drain_rules_where_the_api_names_no_budget() -> None:
     fixture = OperationFixture()
     operation = fixture.play_until(drained(fixture, 1), "evict")
     fixture.cluster.fail_next(
-        "evict", kube.Unavailable("This pod has more than one PodDisruptionBudget", status=500), times=50
+        "evict",
+        kube.Unavailable("This pod has more than one PodDisruptionBudget", status=500),
+        times=50,
     )
     fixture.holds["g-1"] = Recheck("default/p-00", "budgets default/a, default/b all select it")
     outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.message.endswith("pod default/p-00 holds it: budgets default/a, default/b all select it")
+    assert outcome.message.endswith(
+        "pod default/p-00 holds it: budgets default/a, default/b all select it"
+    )
 
 
 # -- cost of waiting

@@ -1,4 +1,6 @@
-"""A failed deletion of unregistered instances rolls back the vendor call, whatever state it was left in."""
+"""A failed deletion of unregistered instances rolls back the vendor call,
+whatever state it was left in.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def _story() -> tuple[OperationFixture, DiscardReleaseRequest]:
 
 
 def _discard(step: str = "", **data: str) -> Operation:
-    return make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),)).with_status(
-        step=step, data=data
-    )
+    return make(
+        OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),)
+    ).with_status(step=step, data=data)
 
 
 @each_row("left", ["", "{", "null", "[]", '{"cls":1}'])

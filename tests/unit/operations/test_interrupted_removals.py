@@ -8,9 +8,22 @@ import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import (
+    ABANDONED,
+    NOTICE_TAKEN_BACK,
+    Failed,
+    InProgress,
+    Outcome,
+    Succeeded,
+)
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, SHORTEST_NOTICE, interruption_deadline, leaving_time
+from chalicelib.model.timeouts import (
+    LONGEST_NOTICE,
+    RETURN_TIME,
+    SHORTEST_NOTICE,
+    interruption_deadline,
+    leaving_time,
+)
 from chalicelib.operations.runner import give_up
 from chalicelib.operations.step_context import Recheck
 from chalicelib.providers import errors
@@ -53,7 +66,9 @@ def test_interrupted_node_is_cordoned_whatever_the_option_says() -> None:
     fixture.options = Options(cordon_node_before_terminating=False)
     fixture.play_until(interrupted("g-1", "default/a"), "evict")
     assert fixture.cluster.nodes["g-1"].unschedulable
-    assert fixture.cluster.nodes["g-1"].taint(TO_BE_DELETED) == Taint(TO_BE_DELETED, "NoSchedule", str(int(START)))
+    assert fixture.cluster.nodes["g-1"].taint(TO_BE_DELETED) == Taint(
+        TO_BE_DELETED, "NoSchedule", str(int(START))
+    )
 
 
 def test_interrupted_removal_asks_no_drain_rule() -> None:
@@ -106,7 +121,9 @@ def test_pod_has_no_more_time_to_end_than_its_machine_has() -> None:
     fixture = scene("default/slow", grace=600.0)
     fixture.play_until(interrupted("g-1", "default/slow", leaves_at=START + 90.0), "evict")
     fixture.cluster.calls.clear()
-    operation = fixture.play_until(interrupted("g-1", "default/slow", leaves_at=START + 90.0), "evict")
+    operation = fixture.play_until(
+        interrupted("g-1", "default/slow", leaves_at=START + 90.0), "evict"
+    )
     fixture.step(operation)
     assert fixture.cluster.pods()[0].deletion_grace == 90.0
 
@@ -116,7 +133,9 @@ def test_refused_evictions_are_repeated_and_never_forced() -> None:
     fixture = scene("default/web")
     fixture.cluster.add_budget("web", ["default/web"], room=0)
     fixture.provider.fail_next("delete_nodes", errors.Unauthorized("being reclaimed"))
-    operation = fixture.play_until(interrupted("g-1", "default/web", leaves_at=START + 60.0), "leave")
+    operation = fixture.play_until(
+        interrupted("g-1", "default/web", leaves_at=START + 60.0), "leave"
+    )
     assert len(evictions(fixture)) == 12  # every 5 s
     assert [pod.deleted for pod in fixture.cluster.pods()] == [0.0]
     assert fixture.now >= START + 60.0
@@ -146,7 +165,9 @@ def test_provider_is_asked_at_the_deadline_although_pods_remain() -> None:
 
 def make_unready(fixture: OperationFixture) -> None:
     node = fixture.cluster.nodes["g-1"]
-    fixture.cluster.nodes["g-1"] = type(node)(node.name, node.uid, node.provider_id, taints=node.taints, ready=False)
+    fixture.cluster.nodes["g-1"] = type(node)(
+        node.name, node.uid, node.provider_id, taints=node.taints, ready=False
+    )
 
 
 def test_node_ready_after_its_deadline_is_evacuated_once_before_deletion() -> None:
@@ -223,7 +244,9 @@ def test_refusal_of_the_provider_undoes_nothing(error: errors.ProviderError) -> 
 
 def test_machine_that_goes_while_the_vendor_is_busy_is_a_success() -> None:
     fixture = scene("default/a")
-    fixture.provider.fail_next("delete_nodes", errors.Conflict("another change", code="busy"), times=1000)
+    fixture.provider.fail_next(
+        "delete_nodes", errors.Conflict("another change", code="busy"), times=1000
+    )
     operation, _ = fixture.step(fixture.play_until(interrupted("g-1", "default/a"), "delete"))
     fixture.cluster.remove_node("g-1")
     before = fixture.now
@@ -297,7 +320,9 @@ def test_cluster_that_never_answers_ends_by_the_machine_alone() -> None:
 
 def test_node_that_another_program_deletes_is_left_to_it() -> None:
     fixture = scene("default/a")
-    fixture.cluster.taint("g-1", Taint(TO_BE_DELETED, "NoSchedule", str(int(START))), operation="", cordon=False)
+    fixture.cluster.taint(
+        "g-1", Taint(TO_BE_DELETED, "NoSchedule", str(int(START))), operation="", cordon=False
+    )
     outcome = fixture.play(interrupted("g-1", "default/a"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
@@ -308,7 +333,9 @@ def test_node_that_another_program_deletes_is_left_to_it() -> None:
 def test_cancelled_evacuation_gives_the_node_back(step: str) -> None:
     fixture = scene("default/a", least=2)
     operation = fixture.play_until(interrupted("g-1", "default/a"), step)
-    outcome = give_up(operation, fixture.world(), fixture.now, ABANDONED, "the cluster's mode is shadow")
+    outcome = give_up(
+        operation, fixture.world(), fixture.now, ABANDONED, "the cluster's mode is shadow"
+    )
     assert isinstance(outcome, InProgress)
     ended = fixture.play(operation.with_status(step=outcome.step, data=outcome.data))
     assert isinstance(ended, Failed)

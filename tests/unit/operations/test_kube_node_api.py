@@ -31,7 +31,11 @@ class There:
         clock = ManualClock(START)
         self.api = KubeNodes(
             lambda: connect(
-                access, lambda name: server.kubeconfig(), clock=clock, sleep=clock.advance, jitter=lambda: 0.5
+                access,
+                lambda name: server.kubeconfig(),
+                clock=clock,
+                sleep=clock.advance,
+                jitter=lambda: 0.5,
             )
         )
 
@@ -40,14 +44,20 @@ class There:
             "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
             "delay-deletion.cluster-autoscaler.kubernetes.io/csi": "x",
         }
-        self.kube.create("nodes", {"metadata": {"name": "n", "annotations": annotations}, "spec": spec})
+        self.kube.create(
+            "nodes", {"metadata": {"name": "n", "annotations": annotations}, "spec": spec}
+        )
 
     def pod(self, name: str, spec: dict[str, Any] | None = None, **metadata: Any) -> None:
         self.kube.create(
             "pods",
             {
                 "metadata": {"name": name, "namespace": "default", **metadata},
-                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}], **(spec or {})},
+                "spec": {
+                    "nodeName": "n",
+                    "containers": [{"name": "c", "image": "i"}],
+                    **(spec or {}),
+                },
                 "status": {"phase": "Running"},
             },
         )
@@ -60,10 +70,16 @@ def there() -> Iterator[There]:
 
 
 def test_node_api_reads_all_node_fields_that_a_removal_needs(there: There) -> None:
-    there.node(providerID="cloud://1", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
+    there.node(
+        providerID="cloud://1", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}]
+    )
     node = there.api.node("n")
     assert node is not None
-    assert (node.provider_id, node.unschedulable, node.scale_down_disabled) == ("cloud://1", True, True)
+    assert (node.provider_id, node.unschedulable, node.scale_down_disabled) == (
+        "cloud://1",
+        True,
+        True,
+    )
     assert node.taints == (Taint("a", "NoSchedule"),)
     assert node.delays == ("delay-deletion.cluster-autoscaler.kubernetes.io/csi",)
 
@@ -127,7 +143,10 @@ def _claim(there: There, name: str, phase: str = "Pending", **annotations: str) 
         "persistentvolumeclaims",
         {
             "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
             "status": {"phase": phase},
         },
     )
@@ -160,7 +179,13 @@ def test_node_api_unreadable_claims_are_an_error(there: There) -> None:
 
 
 def test_node_api_reads_pods_with_the_fields_that_drain_rules_need(there: There) -> None:
-    daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+    daemon = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "d",
+        "uid": "u",
+        "controller": True,
+    }
     there.pod("a-daemon", ownerReferences=[daemon])
     there.pod("b-mirror", annotations={"kubernetes.io/config.mirror": "x"})
     there.pod("c-slow", {"terminationGracePeriodSeconds": 90, "priority": -20})

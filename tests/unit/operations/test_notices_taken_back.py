@@ -1,5 +1,5 @@
-"""Evacuations whose notice is taken back before the node was to leave (docs/reference/spot.md "Removal of such a
-node")."""
+"""Evacuations whose notice is taken back before the node was to leave (docs/reference/spot.md
+"Removal of such a node")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from chalicelib.kube import errors as kube
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import SIGNAL, Operation
-from chalicelib.model.outcome import NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import (
+    NOTICE_TAKEN_BACK,
+    SIGNAL_GONE,
+    Failed,
+    InProgress,
+    Outcome,
+    Succeeded,
+)
 from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.step_context import StepContext
@@ -34,7 +41,9 @@ class NoticeFixture(OperationFixture):
         return replace(super().world(), announced_by_vendor=lambda name: name in self.by_vendor)
 
 
-def announced(*pods: str, room: int = 0, size: int = 2, least: int = 0, kill_at: int | None = None) -> NoticeFixture:
+def announced(
+    *pods: str, room: int = 0, size: int = 2, least: int = 0, kill_at: int | None = None
+) -> NoticeFixture:
     """A node with a notice, whose pods a budget protects."""
     fixture = NoticeFixture(kill_at=kill_at)
     fixture.group(size, least=least)
@@ -56,12 +65,17 @@ def take_back(fixture: OperationFixture) -> None:
 
 def evacuation(**fields: Any) -> Operation:
     data = {"data": {SIGNAL: f"taint {SPOT.key}"}}
-    return interrupted("g-1", "default/a", "default/b", **{"leaves_at": LEAVES_AT, **data, **fields})
+    return interrupted(
+        "g-1", "default/a", "default/b", **{"leaves_at": LEAVES_AT, **data, **fields}
+    )
 
 
 def given_back(fixture: OperationFixture, outcome: Outcome) -> bool:
     node = fixture.cluster.nodes["g-1"]
-    ended = isinstance(outcome, Failed) and (outcome.error_class, outcome.code) == (NOTICE_TAKEN_BACK, SIGNAL_GONE)
+    ended = isinstance(outcome, Failed) and (outcome.error_class, outcome.code) == (
+        NOTICE_TAKEN_BACK,
+        SIGNAL_GONE,
+    )
     untouched = node.taint(TO_BE_DELETED) is None and not node.unschedulable and not node.operation
     return ended and untouched and fixture.provider.deleted == []
 
@@ -198,7 +212,10 @@ def test_an_evacuation_killed_anywhere_gives_the_node_back_once() -> None:
 
 
 def test_a_notice_that_was_taken_back_is_forgotten_and_delays_nothing() -> None:
-    notices = {"g-1": InterruptionNotice(START, LEAVES_AT), "g-2": InterruptionNotice(START, LEAVES_AT)}
+    notices = {
+        "g-1": InterruptionNotice(START, LEAVES_AT),
+        "g-2": InterruptionNotice(START, LEAVES_AT),
+    }
     before = GroupMemory(risk=InterruptionRisk(notices=notices))
     ended = Failed(NOTICE_TAKEN_BACK, "it shows no signal any more", SIGNAL_GONE)
     group, cluster = memory_updates(evacuation(), ended, Options(), START + 30.0)

@@ -12,7 +12,13 @@ from chalicelib.model.operation import Operation, OperationKind, OperationSpec, 
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import interruption_deadline, operation_timeout
-from chalicelib.operations.ordering import AFTER, SOON, WAITED, blocked_by_other_operation, deadline_of
+from chalicelib.operations.ordering import (
+    AFTER,
+    SOON,
+    WAITED,
+    blocked_by_other_operation,
+    deadline_of,
+)
 from tests.cases import each_row
 from tests.operations import new_operation
 
@@ -83,8 +89,16 @@ def test_CCE_18_scale_up_waits_for_an_older_change_of_its_pools_total(
         (OperationKind.DELETE_NODES, "delete"),
     ],
 )
-def test_scale_up_waits_for_no_operation_the_vendor_has_accepted(kind: OperationKind, step: str) -> None:
-    assert ask(operation("g", OperationKind.SCALE_UP), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
+def test_scale_up_waits_for_no_operation_the_vendor_has_accepted(
+    kind: OperationKind, step: str
+) -> None:
+    assert (
+        ask(
+            operation("g", OperationKind.SCALE_UP),
+            operation("x", kind, "p/b", created=NOW - 1, step=step),
+        )
+        is None
+    )
 
 
 @each_row(
@@ -95,7 +109,9 @@ def test_scale_up_waits_for_no_operation_the_vendor_has_accepted(kind: Operation
         (OperationKind.DELETE_INSTANCES, "delete"),
     ],
 )
-def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(kind: OperationKind, step: str) -> None:
+def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(
+    kind: OperationKind, step: str
+) -> None:
     """5 is read, one node is deleted, 5 + 1 is requested: two nodes are bought."""
     mine = operation("g", kind, "p/a", step=step)
     removal = operation("r", OperationKind.DELETE_NODES, "p/b", created=NOW + 1, step="delete")
@@ -177,10 +193,18 @@ def test_some_operation_of_a_pool_may_always_proceed() -> None:
             operation(f"op-{n}", kind, group, step=step)
             for n, ((kind, step), group) in enumerate(zip(kinds, groups, strict=True))
         ]
-        free = [each for each in all_ if ask(each, *(other for other in all_ if other is not each)) is None]
+        free = [
+            each
+            for each in all_
+            if ask(each, *(other for other in all_ if other is not each)) is None
+        ]
         assert free, kinds
         assert (
-            sum(each.spec.kind is not OperationKind.DELETE_NODES and each.status.step != "poll" for each in free) <= 1
+            sum(
+                each.spec.kind is not OperationKind.DELETE_NODES and each.status.step != "poll"
+                for each in free
+            )
+            <= 1
         ), kinds
 
 
@@ -216,7 +240,9 @@ def test_operation_starts_after_others_have_succeeded_and_is_called_off_otherwis
 ) -> None:
     names = tuple(f"other-{at}" for at in range(len(states)))
     others = [
-        operation(name, OperationKind.SCALE_UP, "h", pool="q").with_status(state=state, outcome="none left")
+        operation(name, OperationKind.SCALE_UP, "h", pool="q").with_status(
+            state=state, outcome="none left"
+        )
         for name, state in zip(names, states, strict=True)
         if state is not None
     ]
@@ -232,9 +258,15 @@ def test_operation_starts_after_others_have_succeeded_and_is_called_off_otherwis
         case _:
             assert isinstance(blocked, Failed)
             assert blocked.error_class == ABANDONED
-            at, state = next((at, state) for at, state in enumerate(states) if state not in (OPEN, DONE))
-            ended = "is not known" if state is None else f"did not succeed ({state.value}: none left)"
-            assert blocked.message == f"called off: it was to start after {names[at]}, which {ended}"
+            at, state = next(
+                (at, state) for at, state in enumerate(states) if state not in (OPEN, DONE)
+            )
+            ended = (
+                "is not known" if state is None else f"did not succeed ({state.value}: none left)"
+            )
+            assert (
+                blocked.message == f"called off: it was to start after {names[at]}, which {ended}"
+            )
 
 
 @each_row("step", ["taint", "drain", "delete", "poll", "undo"])
@@ -260,7 +292,8 @@ def test_evacuation_waits_for_nobody_but_at_the_vendor() -> None:
     others = (growth, operation("r", OperationKind.DELETE_NODES, step="poll", created=NOW - 9))
     evacuation = operation("x", OperationKind.DELETE_NODES)
     asked = {
-        step: Operation(_interrupted(evacuation.spec), evacuation.with_status(step=step).status) for step in EVACUATION
+        step: Operation(_interrupted(evacuation.spec), evacuation.with_status(step=step).status)
+        for step in EVACUATION
     }
     assert {step: ask(each, *others) is None for step, each in asked.items()} == {
         "": True,
@@ -287,7 +320,9 @@ def _interrupted(spec: OperationSpec) -> OperationSpec:
         (OperationKind.RESTART_NODE, "repair", 600.0),
     ],
 )
-def test_deadline_of_a_drain_is_that_of_its_plan(kind: OperationKind, reason: str, deadline: float) -> None:
+def test_deadline_of_a_drain_is_that_of_its_plan(
+    kind: OperationKind, reason: str, deadline: float
+) -> None:
     planned = operation("x", kind)
     spec = msgspec.structs.replace(planned.spec, reason=reason, leaves_at=NOW + 60.0)
     assert deadline_of(Operation(spec, planned.status), Options()) == NOW + deadline
@@ -295,5 +330,9 @@ def test_deadline_of_a_drain_is_that_of_its_plan(kind: OperationKind, reason: st
     further = deadline_of(Operation(spec, planned.status), long) - NOW - deadline
     assert (further > 0.0) == (reason != "interrupted")
     unknown = msgspec.structs.replace(spec, deadline=0.0)
-    expected = interruption_deadline(spec) if reason == "interrupted" else NOW + operation_timeout(kind, Options())
+    expected = (
+        interruption_deadline(spec)
+        if reason == "interrupted"
+        else NOW + operation_timeout(kind, Options())
+    )
     assert deadline_of(Operation(unknown, planned.status), Options()) == expected

@@ -1,4 +1,6 @@
-"""Tests for audit findings in removals: unreadable progress, and a machine replaced before the taint."""
+"""Tests for audit findings in removals: unreadable progress, and a machine
+replaced before the taint.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from chalicelib.operations.waiting import TRIES
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, remove
 
-RUBBISH = ("", "{", "[]", "null", '{"nodes":{}}', '{"nodes":{"other":{}}}', '{"nodes":{"g-2":{"cordoned":"x"}}}')
+RUBBISH = (
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"nodes":{}}',
+    '{"nodes":{"other":{}}}',
+    '{"nodes":{"g-2":{"cordoned":"x"}}}',
+)
 
 
 def _begun(fixture: OperationFixture, step: str) -> Operation:
@@ -34,7 +44,9 @@ def test_removal_with_unreadable_progress_is_rolled_back(step: str, rubbish: str
 
 @each_row("rubbish", RUBBISH)
 @each_row("step", ["poll", "confirm"])
-def test_removal_with_progress_lost_after_the_vendor_call_is_completed(step: str, rubbish: str) -> None:
+def test_removal_with_progress_lost_after_the_vendor_call_is_completed(
+    step: str, rubbish: str
+) -> None:
     fixture = OperationFixture(polls=3)
     operation = _begun(fixture, step)
     outcome = fixture.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))

@@ -16,9 +16,14 @@ HARD = TO_BE_DELETED
 
 
 def kept(fixture: OperationFixture, name: str) -> bool:
-    """Asserts that the node exists, untainted and uncordoned, and its machine runs, as if nothing had been tried."""
+    """Asserts that the node exists, untainted and uncordoned, and its machine runs, as
+    if nothing had been tried."""
     node = fixture.cluster.nodes[name]
-    return node.taint(HARD) is None and not node.unschedulable and name in fixture.provider.pools["g"].machines
+    return (
+        node.taint(HARD) is None
+        and not node.unschedulable
+        and name in fixture.provider.pools["g"].machines
+    )
 
 
 def test_removal_deletes_an_empty_node_by_its_instance_after_the_delay() -> None:
@@ -42,7 +47,9 @@ def test_removal_taint_has_a_timestamp_and_the_node_is_cordoned() -> None:
 def test_removal_of_several_nodes_is_one_provider_call() -> None:
     fixture = OperationFixture()
     fixture.group(4)
-    assert fixture.play(remove("g-1", "g-2", "g-4")) == Succeeded({"removed": 3, "nodes": "g-1,g-2,g-4"})
+    assert fixture.play(remove("g-1", "g-2", "g-4")) == Succeeded(
+        {"removed": 3, "nodes": "g-1,g-2,g-4"}
+    )
     assert fixture.provider.calls == ["delete_nodes"]
 
 
@@ -52,7 +59,11 @@ def test_removal_of_one_blocked_node_does_not_block_the_others() -> None:
     fixture.cluster.add_pod("default/late", "g-2")
     outcome = fixture.play(remove("g-1", "g-2", "g-3"))
     assert outcome == Succeeded(
-        {"removed": 2, "nodes": "g-1,g-3", "kept g-2": "pod default/late was bound to it after it was planned"}
+        {
+            "removed": 2,
+            "nodes": "g-1,g-3",
+            "kept g-2": "pod default/late was bound to it after it was planned",
+        }
     )
     assert kept(fixture, "g-2")
     assert sorted(fixture.provider.deleted) == ["g-1", "g-3"]
@@ -149,11 +160,15 @@ def test_removal_spares_another_machine_with_the_same_node_name() -> None:
 
 
 @each_row(("age", "goes"), [(299.0, False), (301.0, True)])
-def test_removal_respects_a_recent_foreign_taint_and_takes_over_an_old_one(age: float, goes: bool) -> None:
+def test_removal_respects_a_recent_foreign_taint_and_takes_over_an_old_one(
+    age: float, goes: bool
+) -> None:
     fixture = OperationFixture()
     fixture.group(1)
     foreign = Taint(HARD, "NoSchedule", str(int(START - age)))
-    fixture.cluster.nodes["g-1"] = msgspec.structs.replace(fixture.cluster.nodes["g-1"], taints=(foreign,))
+    fixture.cluster.nodes["g-1"] = msgspec.structs.replace(
+        fixture.cluster.nodes["g-1"], taints=(foreign,)
+    )
     assert isinstance(fixture.play(remove("g-1")), Succeeded if goes else Failed)
 
 
@@ -187,9 +202,13 @@ def test_removal_refused_by_the_provider_leaves_no_trace_on_nodes() -> None:
 def test_removal_refused_credential_rolls_back_and_keeps_its_class() -> None:
     fixture = OperationFixture()
     fixture.group(1)
-    fixture.provider.fail_next("delete_nodes", errors.Unauthorized("credentials refused", code="401"))
+    fixture.provider.fail_next(
+        "delete_nodes", errors.Unauthorized("credentials refused", code="401")
+    )
     outcome = fixture.play(remove("g-1"))
-    assert outcome == Failed("Unauthorized", "node g-1: credentials refused", code="401", facts={"kept": 1})
+    assert outcome == Failed(
+        "Unauthorized", "node g-1: credentials refused", code="401", facts={"kept": 1}
+    )
     assert kept(fixture, "g-1")
 
 
@@ -272,7 +291,9 @@ def test_removal_accepted_by_a_slow_vendor_is_completed_past_the_deadline() -> N
     fixture.provider.on_delete = None
     outcome = fixture.play(remove("g-1"))
     assert outcome == Succeeded({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
-    assert not kept(fixture, "g-1"), "its mark stays, and the next pass looks whether the vendor still removes it"
+    assert not kept(fixture, "g-1"), (
+        "its mark stays, and the next pass looks whether the vendor still removes it"
+    )
     assert kept(fixture, "g-2")
 
 
@@ -292,7 +313,9 @@ def test_drained_node_waits_for_the_vendor_as_long_as_needed() -> None:
     fixture.group(2)
     operation = fixture.play_until(remove("g-1"), "delete")
     fixture.provider.fail_next(
-        "delete_nodes", errors.Conflict("another change of the pool is under way", code="busy"), times=MAX_TRIES + 5
+        "delete_nodes",
+        errors.Conflict("another change of the pool is under way", code="busy"),
+        times=MAX_TRIES + 5,
     )
     assert isinstance(fixture.play(operation), Succeeded)
     assert fixture.provider.deleted == ["g-1"]

@@ -122,7 +122,9 @@ def test_restart_that_happened_is_not_asked_for_again() -> None:
         ("one", "", 5.0, True),
     ],
 )
-def test_node_is_back_when_it_has_booted_again(boot: str, after: str, since: float, ready: bool) -> None:
+def test_node_is_back_when_it_has_booted_again(
+    boot: str, after: str, since: float, ready: bool
+) -> None:
     fixture = scene()
     fixture.provider.on_restart = None
     change_node(fixture, boot=boot)
@@ -182,7 +184,11 @@ def test_node_of_another_machine_is_not_touched() -> None:
     assert ("untaint", "g-1") not in fixture.cluster.calls
 
 
-@each_row("error", [errors.InvalidRequest("no"), errors.Transient("later")], ids=lambda error: type(error).__name__)
+@each_row(
+    "error",
+    [errors.InvalidRequest("no"), errors.Transient("later")],
+    ids=lambda error: type(error).__name__,
+)
 def test_restart_that_the_vendor_refuses_gives_the_node_back(error: errors.ProviderError) -> None:
     fixture = scene("default/a")
     fixture.provider.fail_next("restart", error, times=50)

@@ -50,7 +50,9 @@ def test_scale_up_with_a_lost_answer_is_checked_and_never_buys_twice() -> None:
     assert fixture.provider.purchases == [Purchase("grow-1", "g", 3)]
 
 
-@each_row("error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")])
+@each_row(
+    "error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")]
+)
 def test_scale_up_temporary_error_is_retried_later(error: errors.ProviderError) -> None:
     fixture = OperationFixture()
     fixture.group(2)
@@ -109,7 +111,9 @@ def test_scale_up_counts_only_consecutive_errors() -> None:
 def test_scale_up_deadline_names_the_step_and_the_last_error() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("scale_up", errors.Throttled("slow down", retry_after=200.0), times=100)
+    fixture.provider.fail_next(
+        "scale_up", errors.Throttled("slow down", retry_after=200.0), times=100
+    )
     outcome = fixture.play(grow(2, 5, deadline=START + 300.0))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "DeadlineExceeded"
@@ -129,7 +133,9 @@ def test_decrease_target_touches_no_running_machine() -> None:
     fixture = OperationFixture()
     fixture.group(2)
     fixture.play(grow(2, 5))
-    assert fixture.play(make(OperationKind.DECREASE_TARGET, from_size=5, to_size=3)) == Succeeded({"to": 3})
+    assert fixture.play(make(OperationKind.DECREASE_TARGET, from_size=5, to_size=3)) == Succeeded(
+        {"to": 3}
+    )
     refused = fixture.play(make(OperationKind.DECREASE_TARGET, from_size=3, to_size=1))
     assert isinstance(refused, Failed)
     assert fixture.provider.pools["g"].target == 3
@@ -140,7 +146,11 @@ def test_delete_instances_deletes_unregistered_machines() -> None:
     fixture.group(2)
     fixture.play(grow(2, 3))
     assert isinstance(
-        fixture.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))),
+        fixture.play(
+            make(
+                OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),)
+            )
+        ),
         Succeeded,
     )
     assert fixture.provider.deleted == ["g-3"]
@@ -149,7 +159,9 @@ def test_delete_instances_deletes_unregistered_machines() -> None:
 def test_delete_instances_spares_a_machine_that_joined_meanwhile() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    outcome = fixture.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),)))
+    outcome = fixture.play(
+        make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),))
+    )
     assert isinstance(outcome, Failed)
     assert outcome.message == "instance memory://g-2 has joined as node g-2 meanwhile"
     assert fixture.provider.deleted == []
@@ -159,7 +171,10 @@ def test_delete_instances_spares_a_machine_that_joined_meanwhile() -> None:
 def test_delete_instances_spares_all_where_a_node_has_the_name_of_one(name: str) -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    targets = (RemovalTarget("", "memory://a", "gone"), RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"))
+    targets = (
+        RemovalTarget("", "memory://a", "gone"),
+        RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"),
+    )
     outcome = fixture.play(make(OperationKind.DELETE_INSTANCES, targets=targets))
     assert isinstance(outcome, Failed if name == "g-1" else Succeeded)
     assert fixture.provider.calls == ([] if name == "g-1" else ["delete_nodes"])
@@ -172,7 +187,11 @@ def test_delete_instances_may_go_below_the_minimum() -> None:
     fixture.play(grow(1, 3))
     fixture.provider.boot()
     assert isinstance(
-        fixture.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),))),
+        fixture.play(
+            make(
+                OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),)
+            )
+        ),
         Succeeded,
     )
     assert (fixture.provider.deleted, fixture.provider.pools["g"].target) == (["g-2"], 2)
@@ -184,7 +203,12 @@ def test_delete_instances_killed_or_repeated_deletes_once() -> None:
         fixture.group(2)
         fixture.play(grow(2, 4))
         assert isinstance(
-            fixture.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))),
+            fixture.play(
+                make(
+                    OperationKind.DELETE_INSTANCES,
+                    targets=(RemovalTarget("", "memory://g-3", "g-3"),),
+                )
+            ),
             Succeeded,
         )
         assert (fixture.provider.deleted, fixture.provider.pools["g"].target) == (["g-3"], 3)
@@ -196,7 +220,9 @@ def test_decrease_target_removes_never_created_machines() -> None:
     fixture.provider.spoil("g", "phantom", times=2)
     fixture.play(grow(1, 4))
     assert sorted(fixture.provider.pools["g"].machines) == ["g-1", "g-4"]
-    assert fixture.play(make(OperationKind.DECREASE_TARGET, from_size=4, to_size=2)) == Succeeded({"to": 2})
+    assert fixture.play(make(OperationKind.DECREASE_TARGET, from_size=4, to_size=2)) == Succeeded(
+        {"to": 2}
+    )
     assert sorted(fixture.provider.pools["g"].machines) == ["g-1", "g-4"]
 
 
@@ -239,7 +265,9 @@ def test_scale_up_only_announced_is_cancelled_and_ordered_one_is_completed() -> 
 
     ordered = _after(announced, run_step(announced, world, START))
     assert provider.ordered == ["grow-1"]
-    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Succeeded({"made": "0"})
+    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Succeeded(
+        {"made": "0"}
+    )
 
 
 # -- growth judged again
@@ -254,7 +282,10 @@ def judged(fixture: OperationFixture, operation: Operation) -> Outcome:
 
 
 def is_given_up(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failed) and (outcome.error_class, outcome.code) == (ABANDONED, NOT_NEEDED)
+    return isinstance(outcome, Failed) and (outcome.error_class, outcome.code) == (
+        ABANDONED,
+        NOT_NEEDED,
+    )
 
 
 def is_gone(fixture: OperationFixture) -> None:
@@ -279,7 +310,9 @@ def waits(fixture: OperationFixture) -> None:
 
 def is_on_a_node_that_is_removed(fixture: OperationFixture) -> None:
     fixture.cluster.add_pod(POD, "g-1")
-    fixture.cluster.taint("g-1", Taint(TO_BE_DELETED, "NoSchedule", "1"), operation="remove-1", cordon=True)
+    fixture.cluster.taint(
+        "g-1", Taint(TO_BE_DELETED, "NoSchedule", "1"), operation="remove-1", cordon=True
+    )
 
 
 @each_row("pod", [is_gone, runs_elsewhere, is_being_deleted, has_finished])
@@ -301,7 +334,9 @@ def test_scale_up_after_a_break_is_requested_while_one_of_its_pods_waits(
     fixture = OperationFixture()
     fixture.group(2)
     pod(fixture)
-    assert isinstance(judged(fixture, grow(2, 5, pods=("default/gone", POD), **AFTER_A_BREAK)), Succeeded)
+    assert isinstance(
+        judged(fixture, grow(2, 5, pods=("default/gone", POD), **AFTER_A_BREAK)), Succeeded
+    )
 
 
 def test_scale_up_after_a_break_follows_what_the_vendor_has_received() -> None:

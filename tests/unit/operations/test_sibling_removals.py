@@ -1,5 +1,5 @@
-"""Removals that share a request: which are waited for, which are claimed, and which is woken (fakes of the store and of
-the executor)."""
+"""Removals that share a request: which are waited for, which are claimed, and which is woken (fakes
+of the store and of the executor)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.net.sockets import allowance
 from chalicelib.operations.claims import CLAIM, MARGIN, SHORTEST, Executor
-from chalicelib.operations.sibling_removals import CLAIMING, MOST, PLANNED_TOGETHER, RELEASED, Siblings
+from chalicelib.operations.sibling_removals import (
+    CLAIMING,
+    MOST,
+    PLANNED_TOGETHER,
+    RELEASED,
+    Siblings,
+)
 from chalicelib.store.errors import OperationClaimed
 from tests.cases import each_row
 from tests.operations import new_operation
@@ -54,7 +60,8 @@ def removal(
 
 @dataclass
 class SiblingsFixture:
-    """The siblings of operation `own`. taken: ids that another executor has. moved: id -> the step it has come to."""
+    """The siblings of operation `own`. taken: ids that another executor has. moved: id ->
+    the step it has come to."""
 
     others: tuple[Operation, ...]
     taken: frozenset[str] = frozenset()
@@ -67,7 +74,9 @@ class SiblingsFixture:
 
     def siblings(self) -> Siblings:
         own = removal("own", state=OperationState.RUNNING)
-        operations = SimpleNamespace(list_open=lambda cluster: (own, *self.others), hasten=self._hasten)
+        operations = SimpleNamespace(
+            list_open=lambda cluster: (own, *self.others), hasten=self._hasten
+        )
         runtime: Any = SimpleNamespace(
             clock=lambda: self.now,
             store=SimpleNamespace(operations=operations),
@@ -104,8 +113,13 @@ class SiblingsFixture:
         ("undo", 1.0, False),
     ],
 )
-def test_removal_waits_for_those_that_are_ready_in_a_moment(*, step: str, age: float, waits: bool) -> None:
-    assert SiblingsFixture((removal("a", step=step, created=NOW - age),)).siblings().soon_ready(NOW) is waits
+def test_removal_waits_for_those_that_are_ready_in_a_moment(
+    *, step: str, age: float, waits: bool
+) -> None:
+    assert (
+        SiblingsFixture((removal("a", step=step, created=NOW - age),)).siblings().soon_ready(NOW)
+        is waits
+    )
 
 
 @each_row("field", [{"group": "h"}, {"provider": "alicloud"}, {"kind": OperationKind.SCALE_UP}])
@@ -133,7 +147,9 @@ def test_only_removals_that_wait_at_the_deletion_before_their_deadline_are_claim
 
 
 def test_claimed_removal_is_released_at_its_step_unless_it_is_given_an_outcome() -> None:
-    fixture = SiblingsFixture((removal("a"), removal("b"), removal("c"), removal("d")), frozenset({"c"}), {"d": "undo"})
+    fixture = SiblingsFixture(
+        (removal("a"), removal("b"), removal("c"), removal("d")), frozenset({"c"}), {"d": "undo"}
+    )
     siblings = fixture.siblings()
     first, second = siblings.claim_ready()
     siblings.end_step(first, InProgress(3.0, "poll"))
@@ -147,7 +163,9 @@ def test_claimed_removal_is_released_at_its_step_unless_it_is_given_an_outcome()
 
 
 @each_row(("pace", "count"), [(0.0, MOST), (1.0, int(CLAIMING))])
-def test_claims_for_a_shared_request_are_limited_in_number_and_time(*, pace: float, count: int) -> None:
+def test_claims_for_a_shared_request_are_limited_in_number_and_time(
+    *, pace: float, count: int
+) -> None:
     fixture = SiblingsFixture(tuple(removal(f"r{n:03}") for n in range(MOST + 5)), pace=pace)
     assert len(list(fixture.siblings().claim_ready())) == len(fixture.joined) == count
 
@@ -171,7 +189,8 @@ def test_end_of_a_change_wakes_one_removal(
 
 
 class _SiblingClaims:
-    """The store's claims. lost: operations that another executor takes over before their claim is extended."""
+    """The store's claims. lost: operations that another executor takes over before
+    their claim is extended."""
 
     def __init__(self) -> None:
         self.now, self.lost = NOW, set[str]()
@@ -224,7 +243,9 @@ def test_request_for_several_removals_is_sent_only_while_each_of_their_claims_la
 
 def test_removals_that_a_vendor_or_a_restart_decides_are_nobodys_siblings() -> None:
     interrupted = removal("a", reason="interrupted")
-    fixture = SiblingsFixture((interrupted, removal("b", kind=OperationKind.RESTART_NODE), removal("c")))
+    fixture = SiblingsFixture(
+        (interrupted, removal("b", kind=OperationKind.RESTART_NODE), removal("c"))
+    )
     assert [operation.spec.id for operation in fixture.siblings().claim_ready()] == ["c"]
     waiting = SiblingsFixture((removal("a", step="evict", created=NOW, reason="interrupted"),))
     assert not waiting.siblings().soon_ready(NOW)

@@ -1,4 +1,6 @@
-"""Names of steps are stored with an open operation: another release continues it, so they never change."""
+"""Names of steps are stored with an open operation: another release continues
+it, so they never change.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,39 @@ from tests.unit.operations.harness import START, interrupted, remove, restart
 
 
 def test_names_and_order_of_the_steps_of_each_kind_are_those_that_are_stored() -> None:
-    assert {kind: [name for name, _ in definition.steps] for kind, definition in DEFINITIONS.items()} == {
+    assert {
+        kind: [name for name, _ in definition.steps] for kind, definition in DEFINITIONS.items()
+    } == {
         OperationKind.SCALE_UP: ["request", "poll"],
         OperationKind.DELETE_NODES: [
-            *("look", "taint", "recheck", "evict", "gone", "delay", "delete", "poll", "confirm", "undo"),
+            *(
+                "look",
+                "taint",
+                "recheck",
+                "evict",
+                "gone",
+                "delay",
+                "delete",
+                "poll",
+                "confirm",
+                "undo",
+            ),
         ],
         OperationKind.DECREASE_TARGET: ["lower", "poll"],
         OperationKind.DELETE_INSTANCES: ["delete", "poll", "release"],
         OperationKind.RESTART_NODE: [
-            *("look", "taint", "recheck", "evict", "gone", "restart", "poll", "ready", "return", "undo"),
+            *(
+                "look",
+                "taint",
+                "recheck",
+                "evict",
+                "gone",
+                "restart",
+                "poll",
+                "ready",
+                "return",
+                "undo",
+            ),
         ],
     }
     assert [name for name, _ in INTERRUPTED_REMOVAL.steps] == [
@@ -34,8 +60,13 @@ def test_names_and_order_of_the_steps_of_each_kind_are_those_that_are_stored() -
 
 
 def test_failed_removal_is_remembered_with_its_count_and_its_delay() -> None:
-    options, group = Options(), GroupMemory(failed_removals={"g-1": FailedRemoval(START, 2, "before")})
-    patch, cluster = memory_updates(remove("g-1", "g-2"), Failed("NodeNotEmpty", "a pod"), options, START)
+    options, group = (
+        Options(),
+        GroupMemory(failed_removals={"g-1": FailedRemoval(START, 2, "before")}),
+    )
+    patch, cluster = memory_updates(
+        remove("g-1", "g-2"), Failed("NodeNotEmpty", "a pod"), options, START
+    )
     assert patch is not None
     assert cluster is not None
     after = patch(group)
@@ -64,7 +95,9 @@ def test_notice_that_was_taken_back_delays_the_next_evacuation_and_nothing_else(
     options, ordinary = Options(), FailedRemoval(START, 2, "before")
     group = GroupMemory(target=5, failed_removals={"g-1": ordinary})
     for times in (1, 2):
-        patch, cluster = memory_updates(interrupted("g-1"), Failed(NOTICE_TAKEN_BACK, "why"), options, START)
+        patch, cluster = memory_updates(
+            interrupted("g-1"), Failed(NOTICE_TAKEN_BACK, "why"), options, START
+        )
         assert cluster is None
         assert patch is not None
         group = patch(group)
@@ -72,17 +105,25 @@ def test_notice_that_was_taken_back_delays_the_next_evacuation_and_nothing_else(
         assert group == GroupMemory(target=5, failed_removals={"g-1": failed})
     patch, _ = memory_updates(remove("g-1"), Failed("NodeNotEmpty", "a pod"), options, START)
     assert patch is not None
-    assert patch(group).failed_removals == {"g-1": FailedRemoval(START + retry_delay(1, options), 1, "a pod")}
+    assert patch(group).failed_removals == {
+        "g-1": FailedRemoval(START + retry_delay(1, options), 1, "a pod")
+    }
 
 
 @each_row("error_class", [ABANDONED, "Conflict", "DeadlineExceeded", "InvalidRequest"])
 def test_interruption_that_did_not_happen_counts_nowhere(error_class: str) -> None:
-    assert memory_updates(interrupted("g-1"), Failed(error_class, "why"), Options(), START) == (None, None)
+    assert memory_updates(interrupted("g-1"), Failed(error_class, "why"), Options(), START) == (
+        None,
+        None,
+    )
 
 
 def test_restart_changes_no_size_and_starts_no_cooldown() -> None:
     options, group = Options(), GroupMemory(target=5)
-    assert memory_updates(restart("g-1"), Succeeded({"restarted": 1}), options, START) == (None, None)
+    assert memory_updates(restart("g-1"), Succeeded({"restarted": 1}), options, START) == (
+        None,
+        None,
+    )
     asked = restart("g-1", data={KEY: '{"nodes": {"g-1": {"restarting": 1.0}}}'})
     assert memory_updates(asked, Failed(ABANDONED, "paused"), options, START) == (None, None)
     patch, cluster = memory_updates(asked, Failed("NodeNotReady", "why"), options, START)
@@ -92,8 +133,12 @@ def test_restart_changes_no_size_and_starts_no_cooldown() -> None:
     assert patch(group) == GroupMemory(target=5, failed_removals=failed)
 
 
-@each_row(("error_class", "delays"), [(ABANDONED, False), (NOT_STARTED, False), ("EvictionBlocked", True)])
-def test_restart_that_ended_before_its_vendor_was_asked_is_none(error_class: str, delays: bool) -> None:
+@each_row(
+    ("error_class", "delays"), [(ABANDONED, False), (NOT_STARTED, False), ("EvictionBlocked", True)]
+)
+def test_restart_that_ended_before_its_vendor_was_asked_is_none(
+    error_class: str, delays: bool
+) -> None:
     options, operation = Options(), restart("g-1")
     patch, cluster = memory_updates(operation, Failed(error_class, "why"), options, START + 60.0)
     assert cluster is None

@@ -12,7 +12,9 @@ NOW = 1_795_245_600.0
 
 def _operation(**known: object) -> Operation:
     fields: dict[str, object] = {"created_at": NOW - 3600, **known}
-    return new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", **fields)
+    return new_operation(
+        "grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", **fields
+    )
 
 
 @each_row(
@@ -23,11 +25,18 @@ def _operation(**known: object) -> Operation:
         ({"state": OperationState.PLANNED, "sent_at": NOW - 121}, "sent but never taken"),
         ({"state": OperationState.PLANNED, "sent_at": NOW - 119}, ""),
         ({"state": OperationState.PLANNED, "sent_at": NOW - 500, "due_at": NOW - 60}, ""),
-        ({"state": OperationState.WAITING, "due_at": NOW - 121, "sent_at": NOW - 300}, "waiting and overdue"),
+        (
+            {"state": OperationState.WAITING, "due_at": NOW - 121, "sent_at": NOW - 300},
+            "waiting and overdue",
+        ),
         ({"state": OperationState.WAITING, "due_at": NOW - 119, "sent_at": NOW - 300}, ""),
-        ({"state": OperationState.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),  # re-sent a minute ago
+        # re-sent a minute ago
+        ({"state": OperationState.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),
         ({"state": OperationState.WAITING, "due_at": NOW + 60}, ""),
-        ({"state": OperationState.RUNNING, "claimed_until": NOW - 31}, "its executor's claim ran out"),
+        (
+            {"state": OperationState.RUNNING, "claimed_until": NOW - 31},
+            "its executor's claim ran out",
+        ),
         ({"state": OperationState.RUNNING, "claimed_until": NOW - 300, "sent_at": NOW - 10}, ""),
         ({"state": OperationState.RUNNING, "claimed_until": NOW + 60}, ""),
         ({"state": OperationState.SUCCEEDED}, ""),

@@ -59,16 +59,22 @@ def test_removal_skips_a_node_tainted_by_another_operation_meanwhile() -> None:
 def test_removal_takes_over_leftover_taint_and_cordon_of_another_operation() -> None:
     fixture = OperationFixture()
     fixture.group(1)
-    fixture.cluster.taint("g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True)
+    fixture.cluster.taint(
+        "g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True
+    )
     operation = fixture.play_until(remove("g-1"), "recheck")
     node = fixture.cluster.nodes["g-1"]
-    assert (node.operation, node.taint(HARD)) == ("remove-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))))
+    assert (node.operation, node.taint(HARD)) == (
+        "remove-1",
+        Taint(HARD, "NoSchedule", str(int(START - 400.0))),
+    )
     fixture.cluster.add_pod("default/late", "g-1")
     assert isinstance(fixture.play(operation), Failed)
     assert kept(fixture, "g-1")
 
 
-# This also holds after minutes of draining: a user may remove the taint at any time, and that is obeyed.
+# This also holds after minutes of draining: a user may remove the taint at any
+# time, and that is obeyed.
 @each_row("change", ["untainted", "disabled", "other machine", "new pod"])
 def test_removal_rechecks_the_node_right_before_the_deletion(change: str) -> None:
     fixture = OperationFixture()
@@ -119,13 +125,16 @@ def test_removal_keeps_a_node_on_which_a_volume_is_being_provisioned() -> None:
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NodeNotEmpty"
     assert outcome.message == (
-        "node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is about to be bound"
+        "node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is about "
+        "to be bound"
     )
     assert kept(fixture, "g-1")
 
 
 @each_row(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
-def test_delay_annotation_postpones_the_deletion_up_to_two_minutes(cleared: float | None, least: float) -> None:
+def test_delay_annotation_postpones_the_deletion_up_to_two_minutes(
+    cleared: float | None, least: float
+) -> None:
     fixture = OperationFixture()
     fixture.group(1)
     fixture.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/x"])

@@ -63,11 +63,54 @@ PERMITTED = frozenset(
 )
 SAFE_ATTRIBUTES = frozenset(
     {
-        *("action", "aria-current", "aria-hidden", "aria-label", "aria-labelledby", "autocomplete", "charset", "class"),
-        *("colspan", "content", "datetime", "defer", "for", "height", "hidden", "href", "id", "lang", "max", "method"),
-        *("name", "open", "preserveaspectratio", "rel", "role", "rx", "scope", "selected", "src", "tabindex", "title"),
+        *(
+            "action",
+            "aria-current",
+            "aria-hidden",
+            "aria-label",
+            "aria-labelledby",
+            "autocomplete",
+            "charset",
+            "class",
+        ),
+        *(
+            "colspan",
+            "content",
+            "datetime",
+            "defer",
+            "for",
+            "height",
+            "hidden",
+            "href",
+            "id",
+            "lang",
+            "max",
+            "method",
+        ),
+        *(
+            "name",
+            "open",
+            "preserveaspectratio",
+            "rel",
+            "role",
+            "rx",
+            "scope",
+            "selected",
+            "src",
+            "tabindex",
+            "title",
+        ),
         *("type", "value", "viewbox", "width", "x", "x1", "x2", "y", "y1", "y2"),
-        *("data-at", "data-begin", "data-chart", "data-every", "data-form", "data-live", "data-mark", "data-name"),
+        *(
+            "data-at",
+            "data-begin",
+            "data-chart",
+            "data-every",
+            "data-form",
+            "data-live",
+            "data-mark",
+            "data-name",
+        ),
         *("data-now", "data-swap", "data-times", "data-unit"),
         *("data-nodes", "data-wanted", "data-pending", "data-cpu", "data-memory", "data-cost"),
     }
@@ -96,7 +139,9 @@ class CheckedPage(HTMLParser):
         self.elements[tag] = self.elements.get(tag, 0) + 1
         if tag not in PERMITTED:
             self.problems.append(f"element {tag}")
-        self.problems += [f"attribute {name} of {tag}" for name in found if name not in SAFE_ATTRIBUTES]
+        self.problems += [
+            f"attribute {name} of {tag}" for name in found if name not in SAFE_ATTRIBUTES
+        ]
         if len(attrs) != len(found):
             self.problems.append(f"an attribute of {tag} occurs twice")
         if tag not in VOID:
@@ -129,10 +174,16 @@ class CheckedPage(HTMLParser):
         self.problems += [f"{tag} is not closed" for tag in self._open]
         counts = self.elements
         exactly = {"h1": 1, "main": 1, "script": 2}
-        self.problems += [f"{counts.get(tag, 0)} {tag}" for tag, n in exactly.items() if counts.get(tag, 0) != n]
+        self.problems += [
+            f"{counts.get(tag, 0)} {tag}" for tag, n in exactly.items() if counts.get(tag, 0) != n
+        ]
         if counts.get("table", 0) != counts.get("caption", 0):
             self.problems.append("a table without a caption")
         if self._inputs != self._labels:
             self.problems.append(f"inputs {self._inputs} and labels {self._labels} differ")
-        bad = [link for link in self.links if not link.startswith(("/", "?", "#content", "https://github.com/"))]
+        bad = [
+            link
+            for link in self.links
+            if not link.startswith(("/", "?", "#content", "https://github.com/"))
+        ]
         self.problems += [f"link {link[:60]}" for link in bad]

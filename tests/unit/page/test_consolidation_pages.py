@@ -28,7 +28,9 @@ ROW = Replacement(
     NOW - 90,
     bought_at=NOW - 120,
 )
-NOT_WORTH = Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, saves=0.1, disruption=9.0, score=0.3333, needs=0.5)
+NOT_WORTH = Reason.of(
+    ReasonCode.NOT_WORTH_DISRUPTION, saves=0.1, disruption=9.0, score=0.3333, needs=0.5
+)
 
 
 def with_rows(*rows: Replacement) -> Store:
@@ -82,7 +84,9 @@ def test_failed_replacement_is_not_under_way() -> None:
 def test_node_list_says_why_a_node_is_not_consolidated_beside_why_it_stays() -> None:
     plan = busy_plan()
     assert plan.consolidation is not None
-    report = msgspec.structs.replace(plan.consolidation, verdicts=(NodeVerdict("web-3", NOT_WORTH),))
+    report = msgspec.structs.replace(
+        plan.consolidation, verdicts=(NodeVerdict("web-3", NOT_WORTH),)
+    )
     changed = msgspec.structs.replace(plan, cluster="mine", consolidation=report)
     store = with_policy("clusterapi: {}")
     decided(store, "mine", changed, NOW - 22)

@@ -1,4 +1,6 @@
-"""The page shows evacuations and restarts under way, and replacements that are not for their saving."""
+"""The page shows evacuations and restarts under way, and replacements that
+are not for their saving.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from tests.unit.page.test_consolidation_pages import ROW, progress
 
 def operation(kind: OperationKind, reason: str, step: str) -> Operation:
     target = RemovalTarget("arm-1", "i-1", evict=("d/p", "d/q"))
-    fields: dict[str, Any] = {"targets": (target,), "reason": reason, "step": step, "state": OperationState.WAITING}
+    fields: dict[str, Any] = {
+        "targets": (target,),
+        "reason": reason,
+        "step": step,
+        "state": OperationState.WAITING,
+    }
     return new_operation("x", "prod", "clusterapi", ARM, kind, "p", NOW - 60, **fields)
 
 
@@ -73,7 +80,8 @@ def test_what_is_under_way_says_why_and_how_far_it_is(
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(OperationKind.DELETE_NODES, "interrupted"), (OperationKind.RESTART_NODE, "repair")]
+    ("kind", "reason"),
+    [(OperationKind.DELETE_NODES, "interrupted"), (OperationKind.RESTART_NODE, "repair")],
 )
 def test_every_step_has_words(kind: OperationKind, reason: str) -> None:
     steps = [name for name, _ in definition_of(operation(kind, reason, "")).steps]
@@ -89,6 +97,15 @@ def test_replacement_for_another_reason_than_its_saving_says_why() -> None:
 
 
 def test_restart_in_the_history_is_a_repair() -> None:
-    facts: dict[str, str | int | float | bool] = {"kind": "restart", "state": "succeeded", "targets": "a", "seconds": 9}
+    facts: dict[str, str | int | float | bool] = {
+        "kind": "restart",
+        "state": "succeeded",
+        "targets": "a",
+        "seconds": 9,
+    }
     event = event_of(JournalEntry(NOW, "operation", group="g", facts=facts), {})
-    assert (event.kind, event.text, event.failed) == ("repair", "a was restarted in g, in 9 s", False)
+    assert (event.kind, event.text, event.failed) == (
+        "repair",
+        "a was restarted in g, in 9 s",
+        False,
+    )

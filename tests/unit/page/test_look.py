@@ -1,4 +1,6 @@
-"""The look of the page: contrast of every colour in both schemes, charts, cells, and the files that are served."""
+"""The look of the page: contrast of every colour in both schemes, charts, cells, and
+the files that are served.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from infra.emulators.example_clusters import NOW
 
 def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -27,7 +31,11 @@ def _contrast(one: str, other: str) -> float:
 
 PAIRS = (
     *(("text", ground, 10.0) for ground in ("bg", "card")),
-    *((name, ground, 4.5) for name in ("muted", "info", "ok", "warn", "bad", "orange") for ground in ("bg", "card")),
+    *(
+        (name, ground, 4.5)
+        for name in ("muted", "info", "ok", "warn", "bad", "orange")
+        for ground in ("bg", "card")
+    ),
     *((tone, f"{tone}bg", 4.5) for tone in ("ok", "warn", "bad", "info")),
     *((name, "card", 3.0) for name in ("blue", "ready")),
 )
@@ -53,17 +61,28 @@ UPLOT = {
 
 
 def test_library_of_the_charts_is_the_published_one_with_its_licence() -> None:
-    assert {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in UPLOT} == UPLOT
+    assert {
+        name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in UPLOT
+    } == UPLOT
     assert "The MIT License" in (FOLDER / "uPlot.LICENSE").read_text("utf-8")
-    assert "https://github.com/leeoniya/uPlot (v1.6.32)" in (FOLDER / "uPlot.js").read_text("utf-8")[:200]
+    assert (
+        "https://github.com/leeoniya/uPlot (v1.6.32)"
+        in (FOLDER / "uPlot.js").read_text("utf-8")[:200]
+    )
 
 
 def test_address_of_a_file_has_a_hash_of_its_content() -> None:
     assert sorted(assets()) == ["page.css", "page.js", "uPlot.js"]
     for file in assets().values():
-        assert hashlib.sha256(file.content).hexdigest().startswith(file.name.rpartition(".")[0].rpartition("-")[2])
+        assert (
+            hashlib.sha256(file.content)
+            .hexdigest()
+            .startswith(file.name.rpartition(".")[0].rpartition("-")[2])
+        )
         assert asset(file.name) == file
-    assert [asset(name) for name in ("page.js", "../page.js", "page-0000000000000000.js", "")] == [None] * 4
+    assert [asset(name) for name in ("page.js", "../page.js", "page-0000000000000000.js", "")] == [
+        None
+    ] * 4
 
 
 def point(ago: float, nodes: int = 3, pending: int = 0, every: float = EVERY) -> GaugePoint:
@@ -72,14 +91,18 @@ def point(ago: float, nodes: int = 3, pending: int = 0, every: float = EVERY) ->
 
 
 def test_chart_has_a_gap_where_no_pass_was_made() -> None:
-    drawn = charts.charts(charts.span_of("1h"), [point(at) for at in (500, 11, 10, 2, 0)], (), (), NOW)
+    drawn = charts.charts(
+        charts.span_of("1h"), [point(at) for at in (500, 11, 10, 2, 0)], (), (), NOW
+    )
     assert drawn.columns["nodes"] == "3,3,,,,,,,,3,,3"
     assert drawn.columns["wanted"].replace(",", "") == "4444"
     assert drawn.columns["cost"] == "," * 11
     assert (drawn.begin, drawn.every) == ((NOW // EVERY - 11) * EVERY, EVERY)
 
 
-@pytest.mark.parametrize(("key", "every", "count"), [("1h", EVERY, 12), ("24h", EVERY, 288), ("7d", HOUR, 168)])
+@pytest.mark.parametrize(
+    ("key", "every", "count"), [("1h", EVERY, 12), ("24h", EVERY, 288), ("7d", HOUR, 168)]
+)
 def test_chart_has_the_points_of_its_span(key: str, every: float, count: int) -> None:
     points, hours = ([point(at, every=step) for at in range(400, -1, -1)] for step in (EVERY, HOUR))
     drawn = charts.charts(charts.span_of(key), points, hours, (), NOW)
@@ -105,9 +128,12 @@ def test_table_of_a_chart_has_the_most_waiting_pods_of_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "coming", "least", "most"), [(0, 0, 0, 0), (5, 0, 1, 4), (0, 9, 0, 3), (3, 2, 9, 8), (40, 5, 1, 90)]
+    ("ready", "coming", "least", "most"),
+    [(0, 0, 0, 0), (5, 0, 1, 4), (0, 9, 0, 3), (3, 2, 9, 8), (40, 5, 1, 90)],
 )
-def test_cells_of_a_group_stay_inside_for_any_size(ready: int, coming: int, least: int, most: int) -> None:
+def test_cells_of_a_group_stay_inside_for_any_size(
+    ready: int, coming: int, least: int, most: int
+) -> None:
     cells = charts.cells(ready, coming, least, most)
     assert cells.rectangles
     assert all(0 <= x <= x + width <= charts.CELLS + 0.2 for x, width, _ in cells.rectangles)
@@ -117,7 +143,9 @@ def test_cells_of_a_group_stay_inside_for_any_size(ready: int, coming: int, leas
 
 
 def test_small_group_has_a_cell_for_each_node_that_it_may_have() -> None:
-    assert [kind for _, _, kind in charts.cells(2, 1, 0, 5).rectangles] == ["ready"] * 2 + ["coming"] + ["free"] * 2
+    assert [kind for _, _, kind in charts.cells(2, 1, 0, 5).rectangles] == ["ready"] * 2 + [
+        "coming"
+    ] + ["free"] * 2
 
 
 def test_marks_are_changes_that_ended_well() -> None:
@@ -126,7 +154,9 @@ def test_marks_are_changes_that_ended_well() -> None:
         {"kind": "remove", "state": "succeeded"},
         {"kind": "grow", "state": "failed"},
     )
-    entries = [JournalEntry(at=NOW - 10, kind="operation", group="g", facts=dict(fact)) for fact in facts]
+    entries = [
+        JournalEntry(at=NOW - 10, kind="operation", group="g", facts=dict(fact)) for fact in facts
+    ]
     assert [mark.up for mark in charts.marks_of(entries)] == [True, False]
     drawn = charts.charts(charts.span_of("1h"), (), (), charts.marks_of(entries), NOW + HOUR)
     assert drawn.marks == ()

@@ -26,7 +26,17 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import views
 from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
-from chalicelib.page.render import LONGEST, Links, ago, duration, money, prose, security_headers, shown, time_of
+from chalicelib.page.render import (
+    LONGEST,
+    Links,
+    ago,
+    duration,
+    money,
+    prose,
+    security_headers,
+    shown,
+    time_of,
+)
 from chalicelib.policy.load import digest
 from chalicelib.record.journal import plan_entry
 from chalicelib.record.metrics import key
@@ -80,12 +90,18 @@ HOSTILE = (
 )
 
 
-def get(store: Store, path: str, permitted: frozenset[str] | None = None, **query: str) -> PageAnswer:
+def get(
+    store: Store, path: str, permitted: frozenset[str] | None = None, **query: str
+) -> PageAnswer:
     return seen_with(STRICT, store, path, permitted, **query)
 
 
 def seen_with(
-    deployment: Deployment | None, store: Store, path: str, permitted: frozenset[str] | None = None, **query: str
+    deployment: Deployment | None,
+    store: Store,
+    path: str,
+    permitted: frozenset[str] | None = None,
+    **query: str,
 ) -> PageAnswer:
     """The page of a deployment with these settings; None: they are not known."""
     return respond(store, PageRequest(path, query, permitted), NOW, Links(), deployment)
@@ -116,7 +132,8 @@ def with_policy(providers: str) -> Store:
     """A deployment with one cluster whose policy names a secret outside the cluster's own names."""
     store = MemoryAccount().store("example", clock=lambda: NOW)
     document = (
-        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: mine}\nspec:\n  mode: active\n"
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: mine}\nspec:\n  mode: "
+        "active\n"
         "  kubernetes: {kubeconfigSecret: outscaler/dev/mine/kubeconfig}\n"
         f"  providers: {{{providers}}}\n"
     )
@@ -124,9 +141,14 @@ def with_policy(providers: str) -> Store:
     return store
 
 
-SHARED = "exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: 'https://proxy.example'}"
+SHARED = (
+    "exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: "
+    "'https://proxy.example'}"
+)
 OF_SHARED = Deployment(
-    "outscaler/dev/", frozenset({"outscaler/dev/all/exoscale"}), endpoints=frozenset({"proxy.example"})
+    "outscaler/dev/",
+    frozenset({"outscaler/dev/all/exoscale"}),
+    endpoints=frozenset({"proxy.example"}),
 )
 
 
@@ -142,13 +164,19 @@ def test_policy_is_judged_by_the_settings_of_the_deployment(path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/clusters/mine"])
 def test_what_the_functions_permit_is_not_judged_where_it_is_not_known(path: str) -> None:
     unknown = text(seen_with(None, with_policy(SHARED), path))
-    assert ("no pass yet" in unknown, ">not read<" in unknown, "Not judged here" in unknown) == (True, False, True)
+    assert ("no pass yet" in unknown, ">not read<" in unknown, "Not judged here" in unknown) == (
+        True,
+        False,
+        True,
+    )
     broken = text(seen_with(None, with_policy("exoscale: {zone: nowhere}, nosuch: {}"), path))
     assert ("no pass yet" in broken, ">not read<" in broken) == (False, True)
 
 
 @pytest.mark.parametrize("address", PATHS)
-def test_page_is_well_formed_labelled_and_free_of_inline_scripts(address: str, store: Store) -> None:
+def test_page_is_well_formed_labelled_and_free_of_inline_scripts(
+    address: str, store: Store
+) -> None:
     if "plan=" in address:
         address += f"&at={exact(NOW - 4000)}"
     answer = at_address(store, address)
@@ -183,9 +211,15 @@ def test_cluster_page_says_what_is_wrong_and_what_to_type(store: Store) -> None:
     page = words(get(store, "/clusters/prod"))
     for sentence in (
         "prod 2 pods wait",
-        "Active · last pass 22 s ago, next in 38 s · 20 nodes ready, 5 coming · version 2 of the policy",
+        (
+            "Active · last pass 22 s ago, next in 38 s · 20 nodes ready, 5 coming · version 2 of "
+            "the policy"
+        ),
         "Pods wait since",
-        "No node is removed until 11:11 scale-down is in cooldown (scaleDownDelayAfterAdd, until 11:11)",
+        (
+            "No node is removed until 11:11 scale-down is in cooldown (scaleDownDelayAfterAdd, "
+            "until 11:11)"
+        ),
         "asks for 40 cpu; the largest machine of any group offers 7.75",
         "outscaler explain pod ml/train-huge-0 --cluster prod",
         "sold out in ch-gva-2; next try 11:14",
@@ -206,7 +240,11 @@ def test_cost_is_shown_where_prices_are_known(store: Store) -> None:
 
     def costs(cluster: ClusterDetails) -> list[tuple[str, str]]:
         row = views.cluster_row(cluster.summary, NOW)
-        return [(tile.value, tile.note) for tile in views.tiles(cluster, row, NOW) if tile.title == "Cost an hour"]
+        return [
+            (tile.value, tile.note)
+            for tile in views.tiles(cluster, row, NOW)
+            if tile.title == "Cost an hour"
+        ]
 
     assert [value for value, _ in costs(cluster)] == ["$3.13"]
     unpriced = tuple(msgspec.structs.replace(row, price=None) for row in cluster.groups[:1])
@@ -220,7 +258,10 @@ def test_cost_is_divided_with_savings_and_the_best_moves(store: Store) -> None:
     page = text(get(store, "/clusters/prod"))
     panel = re.sub(r"<[^>]+>", "", page[page.index('id="cost"') : page.index('id="pods"')])
     for sentence in (
-        "$3.30 · $2.31 requested by pods · $0.17 DaemonSets and static pods · $0.099 reserved for the system",
+        (
+            "$3.30 · $2.31 requested by pods · $0.17 DaemonSets and static pods · $0.099 reserved "
+            "for the system"
+        ),
         "$0.33 free, for headroom, rules and minimum sizes · $0.36 free, avoidable at best",
         "at least $2.64 for these pods",
         "Saved $1.24 today, $9.87 in 7 days, $31.40 this month",
@@ -250,13 +291,19 @@ def test_waiting_pods_stand_before_the_groups_and_needs_before_all(store: Store)
 
 
 def test_groups_have_the_names_that_people_know(store: Store) -> None:
-    for path in ("/clusters/prod", "/clusters/prod/pods", "/clusters/prod/nodes", "/clusters/prod/history"):
+    for path in (
+        "/clusters/prod",
+        "/clusters/prod/pods",
+        "/clusters/prod/nodes",
+        "/clusters/prod/history",
+    ):
         page = words(get(store, path))
         assert [group for group in (BATCH, GPU, ARM) if group in page] == [], path
     detail = words(get(store, "/clusters/prod/groups", group=BATCH))
     assert BATCH in detail  # as a detail, to copy
     assert "batch Alibaba ESS · cn-hangzhou-i · ecs.c7.2xlarge · $0.41 an hour" in detail
-    assert get(store, "/clusters/prod/groups", group="batch").status == 200  # a person may type the name
+    # a person may type the name
+    assert get(store, "/clusters/prod/groups", group="batch").status == 200
 
 
 def test_group_row_has_machine_price_size_shares_and_state(store: Store) -> None:
@@ -265,13 +312,17 @@ def test_group_row_has_machine_price_size_shares_and_state(store: Store) -> None
         "batch Alibaba ESS · cn-hangzhou-i ecs.c7.2xlarge "
         "$0.41 an hour · spot 5 ready · 0 to 12 cpu 91% mem 38% leaving" in page
     )
-    assert re.search(r"gpu3\.small \$0\.92 an hour 0 ready · 0 to 4 \S backing off until 11:14", page)
+    assert re.search(
+        r"gpu3\.small \$0\.92 an hour 0 ready · 0 to 4 \S backing off until 11:14", page
+    )
 
 
 def test_group_page_shows_what_the_group_has_taught_or_that_nothing_is_known(store: Store) -> None:
     web = words(get(store, "/clusters/prod/groups", group=WEB))
     assert "ready after 3m15s (p95 4m50s), 2% fail" in web
-    assert "Time from the request until ready median 3m15s, p95 4m50s, p99 6m50s, of 32 joins" in web
+    assert (
+        "Time from the request until ready median 3m15s, p95 4m50s, p99 6m50s, of 32 joins" in web
+    )
     assert "Nodes that do not come 2%: 0.747 failed and 38.341 joined, halved every 7 days" in web
     gpu = words(get(store, "/clusters/prod/groups", group=GPU))
     assert "until ready nothing is known yet: no node has joined whose request is known" in gpu
@@ -311,7 +362,9 @@ def test_history_has_sentences_and_no_dictionaries(store: Store) -> None:
         assert not re.search(r"\b(True|False|None|scaleUps|was_on|gaps \d)\b", page)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("growth", 4), ("removal", 2), ("failed", 1), ("people", 3), ("all", 10)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("growth", 4), ("removal", 2), ("failed", 1), ("people", 3), ("all", 10)]
+)
 def test_history_is_filtered_by_kind(kind: str, count: int, store: Store) -> None:
     page = text(get(store, "/clusters/prod/history", kind=kind))
     events = page[page.index('<ol class="events">') :]
@@ -324,7 +377,9 @@ def test_history_is_filtered_by_group_and_day(store: Store) -> None:
     assert "web grew" not in page
     earlier = words(get(store, "/clusters/prod/history", before=exact(NOW - 86400)))
     assert "web grew from 9 to 11" not in earlier  # it was the day before that
-    assert "web grew from 9 to 11" in words(get(store, "/clusters/prod/history", before=exact(NOW - 190_000)))
+    assert "web grew from 9 to 11" in words(
+        get(store, "/clusters/prod/history", before=exact(NOW - 190_000))
+    )
 
 
 def test_passes_without_a_change_are_folded_away(store: Store) -> None:
@@ -347,7 +402,9 @@ def test_event_leads_to_its_decision_and_to_the_replay(store: Store) -> None:
         "outscaler replay plan-a5 --cluster prod",
     ):
         assert sentence in decision
-    assert get(store, "/clusters/prod/decision", plan="plan-a5", at=exact(NOW - 900_000)).status == 404
+    assert (
+        get(store, "/clusters/prod/decision", plan="plan-a5", at=exact(NOW - 900_000)).status == 404
+    )
     assert get(store, "/clusters/prod/decision", plan="plan-a5", at="now").status == 400
 
 
@@ -356,21 +413,33 @@ def test_pods_have_the_reason_first_and_then_each_group(store: Store) -> None:
     first = page.index("asks for 40 cpu; the largest machine of any group offers 7.75")
     assert first < page.index("Insufficient cpu (needs 40, template offers 7750m)")
     # A group that could help later comes after those that never can.
-    assert page.index("arm Insufficient") < page.index("web Insufficient") < page.index("gpu BackOff")
+    assert (
+        page.index("arm Insufficient") < page.index("web Insufficient") < page.index("gpu BackOff")
+    )
     assert "29 pods, 2 kinds" in page
     assert "No pod waits" in words(get(store, "/clusters/prod/pods", q="nothing"))
 
 
 def test_nodes_have_their_group_machine_share_and_why_they_stay(store: Store) -> None:
     page = words(get(store, "/clusters/prod/nodes", q="web-3"))
-    assert "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)" in page
+    assert (
+        "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)"
+        in page
+    )
 
 
 @pytest.mark.parametrize(
     ("query", "count"),
-    [({}, 20), ({"reason": "BlockedByPod", "q": "batch-1"}, 1), ({"group": ARM}, 2), ({"q": "x"}, 0)],
+    [
+        ({}, 20),
+        ({"reason": "BlockedByPod", "q": "batch-1"}, 1),
+        ({"group": ARM}, 2),
+        ({"q": "x"}, 0),
+    ],
 )
-def test_nodes_are_filtered_by_reason_name_and_group(query: dict[str, str], count: int, store: Store) -> None:
+def test_nodes_are_filtered_by_reason_name_and_group(
+    query: dict[str, str], count: int, store: Store
+) -> None:
     page = text(respond(store, PageRequest("/clusters/prod/nodes", query), NOW, Links(), STRICT))
     assert page.count('<th scope="row">') == count
     assert f"{count} node{'' if count == 1 else 's'}" in page
@@ -388,7 +457,9 @@ def test_tripped_circuit_breaker_needs_a_person() -> None:
     store.memory.save("edge", store.memory.load("edge"), tripped, (), lease)
     store.leases.release(lease, passed_at=NOW - 5)
     page = words(get(store, "/clusters/edge"))
-    assert "a plan would have removed 7 nodes at once; no node is removed until it is released" in page
+    assert (
+        "a plan would have removed 7 nodes at once; no node is removed until it is released" in page
+    )
     assert "outscaler release edge" in page
 
 
@@ -423,7 +494,10 @@ def test_scripts_are_served_for_a_year_under_the_hash_of_their_content(store: St
     assert len(addresses) == 3
     for address in addresses:
         answer = get(store, address)
-        assert (answer.status, answer.headers["Cache-Control"]) == (200, "public, max-age=31536000, immutable")
+        assert (answer.status, answer.headers["Cache-Control"]) == (
+            200,
+            "public, max-age=31536000, immutable",
+        )
         assert answer.headers["Content-Type"].partition(";")[0] in ("text/css", "text/javascript")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert get(store, "/static/page.js").status == get(store, "/static/").status == 404
@@ -466,7 +540,13 @@ def test_headers_permit_only_files_of_the_page_itself(store: Store) -> None:
     headers = get(store, "/").headers
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
     assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["form-action"] == "'self'"
+    assert (
+        policy["script-src"]
+        == policy["style-src"]
+        == policy["connect-src"]
+        == policy["form-action"]
+        == "'self'"
+    )
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
     assert get(store, "/x").headers == headers
@@ -486,12 +566,36 @@ def test_hostile_text_in_every_field_stays_text() -> None:
             notes=(reason,),
             consolidation=ConsolidationReport(
                 "shadow",
-                (Move((words,), (MovePurchase(words, 1, 1.0),), 1.0, 1.0, 1.0, 1.0, 1.0, words, currency=words),),
+                (
+                    Move(
+                        (words,),
+                        (MovePurchase(words, 1, 1.0),),
+                        1.0,
+                        1.0,
+                        1.0,
+                        1.0,
+                        1.0,
+                        words,
+                        currency=words,
+                    ),
+                ),
             ),
         )
-        decided(store, "prod", plan, NOW - 5, failure=PassFailure(words[:50], words[:400], NOW - 9, NOW - 5, 1))
-        store.journal.append("prod", JournalEntry(at=NOW - 1, kind="operation", group=words, facts={"message": words}))
-        for path in (*("", "/nodes", "/pods", "/history"), f"/decision?plan=plan-5be1f0a2d4c6&at={exact(NOW - 50)}"):
+        decided(
+            store,
+            "prod",
+            plan,
+            NOW - 5,
+            failure=PassFailure(words[:50], words[:400], NOW - 9, NOW - 5, 1),
+        )
+        store.journal.append(
+            "prod",
+            JournalEntry(at=NOW - 1, kind="operation", group=words, facts={"message": words}),
+        )
+        for path in (
+            *("", "/nodes", "/pods", "/history"),
+            f"/decision?plan=plan-5be1f0a2d4c6&at={exact(NOW - 50)}",
+        ):
             answer = at_address(store, f"/clusters/prod{path}")
             page = CheckedPage(text(answer))
             assert (answer.status, page.problems) == (200, []), (path, words[:40])
@@ -550,7 +654,9 @@ def test_page_of_a_cluster_is_five_reads_and_small() -> None:
 
 def _reads(account: MemoryAccount, work: Callable[[], object]) -> int:
     seen: list[str] = []
-    account.meta.events.register("provide-client-params.dynamodb.*", lambda **given: seen.append(given["model"].name))
+    account.meta.events.register(
+        "provide-client-params.dynamodb.*", lambda **given: seen.append(given["model"].name)
+    )
     work()
     return len(seen)
 
@@ -591,7 +697,10 @@ def test_links_have_the_group_in_the_query() -> None:
         (ago(NOW + 90, NOW), "in 1 min 30 s"),
         (duration(200_000), "2 d 7 h"),
         (duration(4_000_000), "46 d"),
-        (prose("until 2026-11-18T12:00:00Z, or <b>2026-13-41T99:00:00Z</b> in 5 min", NOW), "until 12:00, or"),
+        (
+            prose("until 2026-11-18T12:00:00Z, or <b>2026-13-41T99:00:00Z</b> in 5 min", NOW),
+            "until 12:00, or",
+        ),
         (prose("<b>", NOW), "&lt;b&gt;"),
         (money(2.3149, "USD"), "$2.31"),
         (money(0.096, "EUR"), "€0.096"),
@@ -604,7 +713,9 @@ def test_times_amounts_and_sentences_are_written_for_people(made: str, says: str
 
 def test_cluster_that_may_not_be_scaled_is_unhealthy() -> None:
     store = example()
-    plan = msgspec.structs.replace(quiet_plan("edge", NOW - 10), health=Health(healthy=False, registered=6, unready=4))
+    plan = msgspec.structs.replace(
+        quiet_plan("edge", NOW - 10), health=Health(healthy=False, registered=6, unready=4)
+    )
     decided(store, "edge", plan, NOW - 5, gauges={key("cluster_safe_to_autoscale"): 0.0})
     page = words(get(store, "/clusters/edge"))
     assert "edge unhealthy" in page
@@ -619,7 +730,10 @@ def test_cluster_that_may_not_be_scaled_is_unhealthy() -> None:
     [
         (
             "/clusters/shop",
-            "Passes no pass is made, since 11:00 Unauthorized: the cluster refuses the token what to do",
+            (
+                "Passes no pass is made, since 11:00 Unauthorized: the cluster refuses the token "
+                "what to do"
+            ),
         ),
         ("/clusters/lab", "lab off Off · last pass never"),
         ("/clusters/edge", "edge ok Shadow, nothing is changed"),

@@ -7,7 +7,13 @@ import pytest
 
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
-from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationStatus, RemovalTarget
+from chalicelib.model.operation import (
+    Operation,
+    OperationKind,
+    OperationSpec,
+    OperationStatus,
+    RemovalTarget,
+)
 from chalicelib.model.overview import SpotOverview
 from chalicelib.model.plan import LifecycleVerdict, Plan, Restart
 from chalicelib.model.policy_permissions import STRICT
@@ -32,7 +38,9 @@ NOTES = (
     Reason.of(ReasonCode.NODE_OVERDUE, node="web-3", since=NOW - 90_000),
     Reason.of(ReasonCode.NO_REPLACEMENT_IN_TIME, node="batch-1", until=NOW + 95, ready=180),
 )
-RISK = InterruptionRisk(2.0, 340.0, NOW - 60, 5, NOW - 25, {"batch-1": InterruptionNotice(NOW - 25, NOW + 95)})
+RISK = InterruptionRisk(
+    2.0, 340.0, NOW - 60, 5, NOW - 25, {"batch-1": InterruptionNotice(NOW - 25, NOW + 95)}
+)
 EVACUATION = Operation(
     OperationSpec(
         "evacuate-1",
@@ -55,10 +63,14 @@ def store_with(plan: Plan, *operations: Operation) -> Store:
     store = with_policy("clusterapi: {}")
     seen = overview()
     groups = tuple(
-        msgspec.structs.replace(group, spot=SpotOverview(0.0, 2.4, 1800.0)) if group.group == BATCH else group
+        msgspec.structs.replace(group, spot=SpotOverview(0.0, 2.4, 1800.0))
+        if group.group == BATCH
+        else group
         for group in seen.groups
     )
-    store.gauge_rings.add("mine", GaugePoint(NOW - 22, 20, 0), msgspec.structs.replace(seen, groups=groups), seen=0.0)
+    store.gauge_rings.add(
+        "mine", GaugePoint(NOW - 22, 20, 0), msgspec.structs.replace(seen, groups=groups), seen=0.0
+    )
     lease = store.leases.acquire("mine", "test", 60.0)
     before = Memory()
     after = Memory(groups={BATCH: GroupMemory(target=5, risk=RISK)})
@@ -70,7 +82,9 @@ def store_with(plan: Plan, *operations: Operation) -> Store:
 
 def due_plan() -> Plan:
     restarts = (Restart("web-4", WEB, "KernelDeadlock=True"),)
-    return msgspec.structs.replace(busy_plan(), lifecycle=LIFECYCLE, notes=NOTES, restarts=restarts, unschedulable=())
+    return msgspec.structs.replace(
+        busy_plan(), lifecycle=LIFECYCLE, notes=NOTES, restarts=restarts, unschedulable=()
+    )
 
 
 def cluster_of(store: Store) -> ClusterDetails:
@@ -93,7 +107,11 @@ def test_a_group_whose_renewal_rests_needs_a_person_who_ends_the_rest() -> None:
         "detail": "differs in the same",
     }
     rest = Reason.of(ReasonCode.RENEWAL_RESTS, **fields)
-    (need,) = (need for need in needs_of(msgspec.structs.replace(due_plan(), notes=(rest,))) if need.note == "it rests")
+    (need,) = (
+        need
+        for need in needs_of(msgspec.structs.replace(due_plan(), notes=(rest,)))
+        if need.note == "it rests"
+    )
     assert "differs in the same" in need.text
     assert need.command.split()[:3] == ["outscaler", "retry", "mine"]
     assert need.command.split()[3:] == ["group", need.subject]
@@ -102,20 +120,32 @@ def test_a_group_whose_renewal_rests_needs_a_person_who_ends_the_rest() -> None:
 def test_announced_and_overdue_nodes_and_groups_too_sick_to_repair_need_a_person() -> None:
     rows = {need.subject: need for need in needs_of(due_plan())}
     assert {"batch-1", "web-3", "arm"} <= rows.keys()
-    assert rows["batch-1"].text == "no new node can be ready before its vendor takes it back; 1 min 35 s left"
-    overdue = "it is older than maxNodeAge and expiryGrace allow: disruption budget always is used up (limit 1)"
+    assert (
+        rows["batch-1"].text
+        == "no new node can be ready before its vendor takes it back; 1 min 35 s left"
+    )
+    overdue = (
+        "it is older than maxNodeAge and expiryGrace allow: disruption budget always is used up "
+        "(limit 1)"
+    )
     assert rows["web-3"].text.startswith(overdue)
     assert rows["web-3"].command == "outscaler explain node web-3 --cluster mine"
     assert rows["arm"].text.startswith("too many nodes of its group are sick to repair any")
     assert (rows["arm"].group, rows["arm"].note) == (ARM, "no repair")
     runbook = (ROOT / "docs" / "runbook.md").read_text("utf-8")
-    anchors = {need.anchor for need in rows.values()} & {"noreplacementintime", "nodeoverdue", "toomanyunhealthy"}
+    anchors = {need.anchor for need in rows.values()} & {
+        "noreplacementintime",
+        "nodeoverdue",
+        "toomanyunhealthy",
+    }
     assert [anchor for anchor in anchors if f'id="{anchor}"' not in runbook] == []
     assert len(anchors) == 3
 
 
 def test_notes_on_many_nodes_are_counted_and_the_announced_ones_come_first() -> None:
-    overdue = [Reason.of(ReasonCode.NODE_OVERDUE, node=f"web-{at}", since=NOW - 9e4) for at in range(7)]
+    overdue = [
+        Reason.of(ReasonCode.NODE_OVERDUE, node=f"web-{at}", since=NOW - 9e4) for at in range(7)
+    ]
     rows = needs_of(msgspec.structs.replace(due_plan(), notes=(*overdue, NOTES[1]), lifecycle=()))
     about_nodes = [need for need in rows if need.page == "nodes"]
     assert about_nodes[0].subject == "batch-1"
@@ -124,7 +154,11 @@ def test_notes_on_many_nodes_are_counted_and_the_announced_ones_come_first() -> 
 
 def test_reported_interruption_without_a_time_needs_a_person_too() -> None:
     note = Reason.of(ReasonCode.INTERRUPTION_REPORTED, node="web-1", signal="taint x")
-    row = next(need for need in needs_of(msgspec.structs.replace(due_plan(), notes=(note,))) if need.subject == "web-1")
+    row = next(
+        need
+        for need in needs_of(msgspec.structs.replace(due_plan(), notes=(note,)))
+        if need.subject == "web-1"
+    )
     assert row.text == "its vendor takes it back, and nothing is done about it"
     assert row.anchor == "interruptionreported"
 
@@ -137,20 +171,29 @@ def test_evacuation_under_way_says_when_the_vendor_takes_the_node() -> None:
 
 def test_spot_nodes_are_a_figure_where_there_are_some() -> None:
     cluster = cluster_of(store_with(due_plan()))
-    shown = {tile.title: tile for tile in tiles(cluster, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)}
+    shown = {
+        tile.title: tile
+        for tile in tiles(cluster, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)
+    }
     spot = shown["Spot nodes ready"]
     assert (spot.value, spot.note, spot.tone) == ("5", "1 notice of vendors", "warn")
     without = msgspec.structs.replace(
         cluster, groups=tuple(msgspec.structs.replace(row, spot=None) for row in cluster.groups)
     )
-    titles = [tile.title for tile in tiles(without, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)]
+    titles = [
+        tile.title
+        for tile in tiles(without, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)
+    ]
     assert "Spot nodes ready" not in titles
     assert "Nodes ready" in titles
 
 
 def test_group_page_shows_the_risk_its_price_and_until_when_the_group_is_avoided() -> None:
     page = words(get(store_with(due_plan()), "/clusters/mine/groups", group=BATCH))
-    assert "2 interruptions in 340 node hours, halved every 7 days; 2 a month is expected of a node" in page
+    assert (
+        "2 interruptions in 340 node hours, halved every 7 days; 2 a month is expected of a node"
+        in page
+    )
     assert "last notice 25 s ago" in page
     assert "Price of the risk" in page
     assert "Avoided until" in page

@@ -1,7 +1,9 @@
-"""Fixture F of the consolidation cases: one pool with groups s, m and l, which cost 0.10, 0.20 and 0.40 an hour.
+"""Fixture F of the consolidation cases: one pool with groups s, m and l, which cost
+0.10, 0.20 and 0.40 an hour.
 
-Nothing but prices and room decides: budgets, surge and parallelism are wide, moves begin at once, new nodes are ready
-at once, all nodes are old and quiet, and unneeded nodes are never removed for being unneeded.
+Nothing but prices and room decides: budgets, surge and parallelism are wide, moves begin at
+once, new nodes are ready at once, all nodes are old and quiet, and unneeded nodes are never
+removed for being unneeded.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ from tests.builders import NOW, ClusterBuilder, cluster, node
 TYPE = "node.kubernetes.io/instance-type"
 Machine = tuple[str, str, float]
 """Cpu, memory and price of an instance type."""
-TYPES: dict[str, Machine] = {"s": ("2", "8Gi", 0.10), "m": ("4", "16Gi", 0.20), "l": ("8", "32Gi", 0.40)}
+TYPES: dict[str, Machine] = {
+    "s": ("2", "8Gi", 0.10),
+    "m": ("4", "16Gi", 0.20),
+    "l": ("8", "32Gi", 0.40),
+}
 PodCounts = Sequence[tuple[int, str, str]]
 """Number, cpu and memory of equal pods."""
 P = ("500m", "2Gi")
@@ -70,8 +76,8 @@ def grouped(
     grows: Iterable[str] | None = None,
     groups: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ClusterBuilder:
-    """The nodes with a group of each type. grows: types of which nodes may be bought, all if not given. groups: further
-    fields of the group of a type."""
+    """The nodes with a group of each type. grows: types of which nodes may be bought, all if not
+    given. groups: further fields of the group of a type."""
     for kind, (cpu, memory, _) in types.items():
         fields: dict[str, Any] = {
             "max": 10,
@@ -108,7 +114,8 @@ def policy(
     more: Mapping[str, Any] | None = None,
     **consolidation: Any,
 ) -> Policy:
-    """The policy of fixture F. more: fields of the policy; consolidation: keys of spec.consolidation."""
+    """The policy of fixture F. more: fields of the policy; consolidation:
+    keys of spec.consolidation."""
     settings: dict[str, Any] = {
         "mode": ConsolidationMode.FULL,
         "confirm_after": 0.0,
@@ -165,7 +172,9 @@ class Result(msgspec.Struct, frozen=True):
     def removed(self) -> list[str]:
         """Nodes that consolidation removes now."""
         return sorted(
-            removal.node for removal in self.plan.removals if removal.reason is DisruptionReason.CONSOLIDATION
+            removal.node
+            for removal in self.plan.removals
+            if removal.reason is DisruptionReason.CONSOLIDATION
         )
 
     @property
@@ -188,11 +197,14 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def sums(self) -> tuple[float, float, float, float]:
-        """What the moves save, their disruption, their gain and their common score, rounded. All nodes that go are of
-        one pool."""
+        """What the moves save, their disruption, their gain and their common score, rounded. All
+        nodes that go are of one pool."""
         moves = self.report.moves
         [pool] = [pool for pool in self.report.pools if pool.pool in {move.pool for move in moves}]
-        saves, disruption = sum(move.saves for move in moves), sum(move.disruption for move in moves)
+        saves, disruption = (
+            sum(move.saves for move in moves),
+            sum(move.disruption for move in moves),
+        )
         score = saves / (pool.price * disruption / pool.disruption)
         gain = sum(move.gain for move in moves)
         return round(saves, 6), round(disruption, 6), round(gain, 6), round(score, 4)
@@ -212,6 +224,9 @@ def decide(
     now: float = NOW,
     **consolidation: Any,
 ) -> Result:
-    """A pass over the cluster. consolidation: keys of spec.consolidation, unless there is a whole policy."""
+    """A pass over the cluster. consolidation: keys of spec.consolidation, unless
+    there is a whole policy."""
     snapshot = build.snapshot() if isinstance(build, ClusterBuilder) else build
-    return Result(*plan_cluster(snapshot, document or policy(**consolidation), memory or Memory(), now, 0))
+    return Result(
+        *plan_cluster(snapshot, document or policy(**consolidation), memory or Memory(), now, 0)
+    )

@@ -1,7 +1,8 @@
-"""Hours of passes of the whole planner over one group, whose nodes come, fall sick and go as the story says.
+"""Hours of passes of the whole planner over one group, whose nodes come, fall sick
+and go as the story says.
 
-Operations end before the next pass, with what their executors remember of it. An evicted pod waits for a node with
-room; a bought node joins after a minute.
+Operations end before the next pass, with what their executors remember of it. An evicted pod waits
+for a node with room; a bought node joins after a minute.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ PODS = 4
 
 
 class StoryNode(msgspec.Struct):
-    """A node. outdated: what its vendor says of it. born: when its vendor says that it was made, 0.0: nothing."""
+    """A node. outdated: what its vendor says of it. born: when its vendor says that
+    it was made, 0.0: nothing."""
 
     name: str
     created: float
@@ -48,8 +50,8 @@ class StoryPod(msgspec.Struct):
 
 
 class DayOfLife:
-    """made: changes each node that joins. sickens: whether a node is sick in this pass, given its pods. scan: seconds
-    between two passes."""
+    """made: changes each node that joins. sickens: whether a node is sick in this pass, given its
+    pods. scan: seconds between two passes."""
 
     def __init__(
         self,
@@ -67,7 +69,9 @@ class DayOfLife:
         self.now, self.memory, self.scan = NOW, Memory(), scan
         self.nodes = {f"old-{at}": StoryNode(f"old-{at}", OLD_NODE) for at in range(nodes)}
         self.pods = [
-            StoryPod(f"{name}-{at}", f"app-{name}", name, OLD_NODE) for name in self.nodes for at in range(PODS)
+            StoryPod(f"{name}-{at}", f"app-{name}", name, OLD_NODE)
+            for name in self.nodes
+            for at in range(PODS)
         ]
         self.joins: list[float] = []
         self.template: dict[str, str] = {}
@@ -96,7 +100,9 @@ class DayOfLife:
             known.sick_since = (known.sick_since or self.now) if sick else 0.0
         plan, memory = plan_cluster(self._build().snapshot(), self.policy, self.memory, self.now, 0)
         self.plan, self.memory = plan, msgspec.structs.replace(memory, operations=())
-        self.said += [(self.now, note.code.value, str(note.params.get("detail", ""))) for note in plan.notes]
+        self.said += [
+            (self.now, note.code.value, str(note.params.get("detail", ""))) for note in plan.notes
+        ]
         for operation in plan.operations:
             self._end(operation)
         self.now += self.scan
@@ -132,16 +138,25 @@ class DayOfLife:
             build.node(known.name, "4", "16Gi", group="g", **fields)
         for pod in self.pods:
             if pod.node:
-                build.running(pod.node, 1, "1", "2Gi", name=pod.name, owner=pod.owner, created=pod.created)
+                build.running(
+                    pod.node, 1, "1", "2Gi", name=pod.name, owner=pod.owner, created=pod.created
+                )
             else:
                 build.pending(1, "1", "2Gi", owner=pod.owner)
         target = len(self.nodes) + len(self.joins)
-        build.group("g", template=node("new", "4", "16Gi", labels=self.template), target=target, **self.fields)
+        build.group(
+            "g",
+            template=node("new", "4", "16Gi", labels=self.template),
+            target=target,
+            **self.fields,
+        )
         [group] = build.groups
         by_name = {known.name: known for known in self.nodes.values()}
         instances = tuple(
             msgspec.structs.replace(
-                instance, outdated=by_name[instance.node].outdated, created=by_name[instance.node].born
+                instance,
+                outdated=by_name[instance.node].outdated,
+                created=by_name[instance.node].born,
             )
             if instance.node in by_name
             else instance
@@ -172,5 +187,7 @@ class DayOfLife:
         of_row = replacement_update(operation, outcome)
         if of_row is not None and spec.replacement in memory.replacements:
             row = of_row(memory.replacements[spec.replacement])
-            memory = msgspec.structs.replace(memory, replacements={**memory.replacements, row.id: row})
+            memory = msgspec.structs.replace(
+                memory, replacements={**memory.replacements, row.id: row}
+            )
         self.memory = memory

@@ -28,9 +28,14 @@ def decided(
     **options: Any,
 ) -> tuple[Plan, Memory]:
     policy = Policy(
-        name="test", mode=Mode.ACTIVE, headroom=headroom, options=msgspec.structs.replace(Options(), **options)
+        name="test",
+        mode=Mode.ACTIVE,
+        headroom=headroom,
+        options=msgspec.structs.replace(Options(), **options),
     )
-    return plan_cluster(build.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
+    return plan_cluster(
+        build.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded
+    )
 
 
 def plan(build: ClusterBuilder, *headroom: Headroom, **more: Any) -> Plan:

@@ -1,8 +1,10 @@
-"""Hours of passes of the whole planner over a cluster whose bought nodes join as real ones do, which is not always as
-their group says: with labels or devices that come late or never, in another zone, with another name, or not at all.
+"""Hours of passes of the whole planner over a cluster whose bought nodes join as real ones do,
+which is not always as their group says: with labels or devices that come late or never, in another
+zone, with another name, or not at all.
 
-Everything is an API object, read by the snapshot's own code. Pods are placed by the scheduler of infra/emulators, which
-shares no code with the planner. Operations succeed at once and change memory as executors do.
+Everything is an API object, read by the snapshot's own code. Pods are placed by the scheduler
+of infra/emulators, which shares no code with the planner. Operations succeed at once and
+change memory as executors do.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def node_object(
     taints: Sequence[Json] = (),
     extended: Mapping[str, str] | None = None,
 ) -> Json:
-    """Return a Node; the story adds its times, identity and conditions. extended: further resources."""
+    """Return a Node; the story adds its times, identity and conditions.
+    extended: further resources."""
     amounts = {"cpu": cpu, "memory": memory, "pods": "110", **(extended or {})}
     return {
         "kind": "Node",
@@ -82,8 +85,8 @@ def node_model(node: Json) -> Node:
 
 
 class Machine(msgspec.Struct):
-    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never. says: what else its vendor
-    says of it, as fields of Instance."""
+    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never. says:
+    what else its vendor says of it, as fields of Instance."""
 
     name: str
     bought_at: float
@@ -92,8 +95,8 @@ class Machine(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """A node group of the story. shape: what its machines are when they join. template: what its vendor says. more:
-    further fields of NodeGroup."""
+    """A node group of the story. shape: what its machines are when they join. template: what its
+    vendor says. more: further fields of NodeGroup."""
 
     id: str
     shape: Shape
@@ -109,12 +112,14 @@ class Group(msgspec.Struct):
 class HourOfJoins:
     """A cluster, played pass by pass.
 
-    objects: everything that does not change by itself (claims, classes, CSINodes …); a test may change the list, and
-    `around` returns objects that depend on the present nodes. bought, removed: (epoch seconds, group, nodes). plans:
-    the plan of each pass. options: of the policy.
+    objects: everything that does not change by itself (claims, classes, CSINodes …); a test may
+    change the list, and `around` returns objects that depend on the present nodes. bought, removed:
+    (epoch seconds, group, nodes). plans: the plan of each pass. options: of the policy.
     """
 
-    def __init__(self, *objects: Json, policy: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, *objects: Json, policy: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
         fields = {"name": "test", "mode": Mode.ACTIVE, **(policy or {})}
         self.policy = Policy(options=msgspec.structs.replace(Options(), **options), **fields)
         self.objects: list[Json] = list(objects)
@@ -143,8 +148,8 @@ class HourOfJoins:
         max: int = 100,  # noqa: A002 - the name of the field
         **more: Any,
     ) -> Group:
-        """Add a group with `size` old nodes `<name>-<n>`. template: the vendor's Node. more: fields of NodeGroup, or of
-        its options."""
+        """Add a group with `size` old nodes `<name>-<n>`. template: the vendor's Node. more: fields
+        of NodeGroup, or of its options."""
         options = {key: more.pop(key) for key in GroupOptions.__struct_fields__ if key in more}
         group = Group(
             name,
@@ -161,9 +166,12 @@ class HourOfJoins:
             self._buy(group, self.now - _OLD, 0.0)
         return group
 
-    def deploy(self, name: str, replicas: int, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> list[str]:
-        """Add pods of a ReplicaSet; pods of removed nodes come back. spec: further fields of the pod's spec; extended:
-        further requests; on: the node on which they run already. Returns their names."""
+    def deploy(
+        self, name: str, replicas: int, cpu: str = "1", memory: str = "1Gi", **spec: Any
+    ) -> list[str]:
+        """Add pods of a ReplicaSet; pods of removed nodes come back. spec: further fields
+        of the pod's spec; extended: further requests; on: the node on which they run
+        already. Returns their names."""
         return [self._add_pod(name, cpu, memory, dict(spec)) for _ in range(replicas)]
 
     # -- time
@@ -199,7 +207,10 @@ class HourOfJoins:
             if pod["spec"].get("nodeName", "") not in {"", *present}:
                 self._evict(pod)
         items = [*self.objects, *self.around(nodes)]
-        around = {field: tuple(item for item in items if item["kind"] == kind) for kind, field in _SURROUNDINGS.items()}
+        around = {
+            field: tuple(item for item in items if item["kind"] == kind)
+            for kind, field in _SURROUNDINGS.items()
+        }
         ready = [node for node in nodes if not _not_ready(node)]
         for decision in schedule_once(ready, self.pods.values(), Surroundings(**around)):
             pod = self.pods[decision.pod.name]
@@ -207,7 +218,10 @@ class HourOfJoins:
                 self._refuse(pod, decision.message)
             else:
                 pod["spec"]["nodeName"] = decision.node
-                pod["status"] = {"phase": "Running", "conditions": [_condition("PodScheduled", "True", self.now)]}
+                pod["status"] = {
+                    "phase": "Running",
+                    "conditions": [_condition("PodScheduled", "True", self.now)],
+                }
 
     # -- what a test asks
 
@@ -263,7 +277,13 @@ class HourOfJoins:
                 "labels": labels,
                 "creationTimestamp": instant(created),
                 "ownerReferences": [
-                    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": owner,
+                        "uid": owner,
+                        "controller": True,
+                    }
                 ],
             },
             "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}], **spec},
@@ -271,7 +291,10 @@ class HourOfJoins:
         }
         if node:
             pod["spec"]["nodeName"] = node
-            pod["status"] = {"phase": "Running", "conditions": [_condition("PodScheduled", "True", created)]}
+            pod["status"] = {
+                "phase": "Running",
+                "conditions": [_condition("PodScheduled", "True", created)],
+            }
         self.pods[name] = pod
         self._templates[name] = template
         return name
@@ -346,7 +369,9 @@ class HourOfJoins:
         handles = {target.handle or target.node for target in operation.spec.targets}
         self.removed.append((self.now, group.id, len(handles)))
         group.machines[:] = [machine for machine in group.machines if machine.name not in handles]
-        for pod in [pod for pod in self.pods.values() if pod["spec"].get("nodeName", "") in handles]:
+        for pod in [
+            pod for pod in self.pods.values() if pod["spec"].get("nodeName", "") in handles
+        ]:
             self._evict(pod)
 
     def _remember(self, operation: Operation) -> None:
@@ -376,7 +401,8 @@ def _condition(kind: str, status: str, changed: float) -> Json:
 
 def _not_ready(node: Json) -> bool:
     return any(
-        condition["type"] == "Ready" and condition["status"] != "True" for condition in node["status"]["conditions"]
+        condition["type"] == "Ready" and condition["status"] != "True"
+        for condition in node["status"]["conditions"]
     )
 
 

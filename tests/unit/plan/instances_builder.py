@@ -1,4 +1,6 @@
-"""Builds groups with instances that have not registered, will never register, or are being deleted."""
+"""Builds groups with instances that have not registered, will never
+register, or are being deleted.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ def with_machines(
     template: Node | None = None,
     **fields: Any,
 ) -> ClusterBuilder:
-    """Group `name` of the nodes built with group=name, plus `absent` unregistered instances `<name>-0` …"""
-    options = {key: fields.pop(key) for key in tuple(fields) if key in GroupOptions.__struct_fields__}
+    """Group `name` of the nodes built with group=name, plus `absent`
+    unregistered instances `<name>-0` …"""
+    options = {
+        key: fields.pop(key) for key in tuple(fields) if key in GroupOptions.__struct_fields__
+    }
     build.group(name, target=target, template=template, options=GroupOptions(**options), **fields)
     made = build.groups[-1]
     start = sum(i.id.startswith(f"test://{name}/m-") for i in made.instances)
@@ -42,19 +47,27 @@ def with_machines(
         for at in range(start, start + absent)
     )
     size = len(made.instances) + absent if target is None else target
-    build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances, *more), target=size)
+    build.groups[-1] = msgspec.structs.replace(
+        made, instances=(*made.instances, *more), target=size
+    )
     return build
 
 
 def anchored() -> ClusterBuilder:
     """A cluster with one ready node that belongs to no group."""
-    return cluster().node("anchor", "64", "256Gi", labels={"node-role.kubernetes.io/control-plane": ""})
+    return cluster().node(
+        "anchor", "64", "256Gi", labels={"node-role.kubernetes.io/control-plane": ""}
+    )
 
 
-def seen(build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | None = None) -> Memory:
+def seen(
+    build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | None = None
+) -> Memory:
     """Memory in which every unregistered instance was first seen that long ago."""
     return Memory(
-        unregistered={i.id: NOW - ago for group in build.groups for i in group.instances if not i.node},
+        unregistered={
+            i.id: NOW - ago for group in build.groups for i in group.instances if not i.node
+        },
         groups=dict(groups or {}),
         first_seen=NOW - 100 * HOUR,
     )
@@ -65,7 +78,9 @@ def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMem
     return GroupMemory(request=ScaleUpRequest(count, NOW - ago, NOW - ago + takes), **more)
 
 
-def operation(kind: OperationKind, group: str = "g", *targets: RemovalTarget, **fields: Any) -> Operation:
+def operation(
+    kind: OperationKind, group: str = "g", *targets: RemovalTarget, **fields: Any
+) -> Operation:
     """An open operation."""
     return new_operation(
         id=f"{kind.value}-{group}",
@@ -81,13 +96,21 @@ def operation(kind: OperationKind, group: str = "g", *targets: RemovalTarget, **
     )
 
 
-def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> ClusterState:
+def world_of(
+    build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any
+) -> ClusterState:
     """The cluster state of one pass, with scale-up requests resolved."""
-    policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
-    return resolve_scale_up_requests(build_cluster_state(build.snapshot(), policy, memory or Memory(), now))
+    policy = Policy(
+        name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options)
+    )
+    return resolve_scale_up_requests(
+        build_cluster_state(build.snapshot(), policy, memory or Memory(), now)
+    )
 
 
-def facts_of(build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any) -> NodeGroupState:
+def facts_of(
+    build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any
+) -> NodeGroupState:
     """The state of one group."""
     return world_of(build, memory, **more).groups[group]
 

@@ -59,10 +59,15 @@ class JoinStory:
         )
 
     def see(
-        self, now: float, *nodes: Node, instances: Sequence[Instance] = (), target: int | None = None, **more: Any
+        self,
+        now: float,
+        *nodes: Node,
+        instances: Sequence[Instance] = (),
+        target: int | None = None,
+        **more: Any,
     ) -> Plan:
-        """Run a pass at NOW + now, with these nodes and instances. instances: those of nodes that it does not name have
-        no creation time."""
+        """Run a pass at NOW + now, with these nodes and instances. instances: those of nodes that
+        it does not name have no creation time."""
         build = cluster()
         build.nodes = [node("other", "8"), *nodes]
         listed = {one.id: one for one in (*(instance(one.name) for one in nodes), *instances)}

@@ -1,4 +1,6 @@
-"""A cluster in which only age, drift and repair move nodes: nodes of group g, each full of pods of its own owner."""
+"""A cluster in which only age, drift and repair move nodes: nodes of group g, each full
+of pods of its own owner.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,11 @@ class LifecyclePass(msgspec.Struct, frozen=True):
     @property
     def held(self) -> dict[str, str]:
         """due node -> the code of what holds it."""
-        return {verdict.node: verdict.held.code.value for verdict in self.plan.lifecycle if verdict.held is not None}
+        return {
+            verdict.node: verdict.held.code.value
+            for verdict in self.plan.lifecycle
+            if verdict.held is not None
+        }
 
     @property
     def notes(self) -> list[str]:
@@ -77,14 +83,22 @@ class LifecyclePass(msgspec.Struct, frozen=True):
 
 
 def decide(
-    build: ClusterBuilder, document: Policy | None = None, memory: Memory | None = None, now: float = NOW
+    build: ClusterBuilder,
+    document: Policy | None = None,
+    memory: Memory | None = None,
+    now: float = NOW,
 ) -> LifecyclePass:
     """A pass over the cluster."""
-    return LifecyclePass(*plan_cluster(build.snapshot(), document or policy(), memory or Memory(), now, 0))
+    return LifecyclePass(
+        *plan_cluster(build.snapshot(), document or policy(), memory or Memory(), now, 0)
+    )
 
 
-def full_nodes(*names: str, group: Mapping[str, Any] | None = None, **fields: Any) -> ClusterBuilder:
-    """Nodes of group g, each full of pods of its own owner. fields: of the nodes; group: of the group."""
+def full_nodes(
+    *names: str, group: Mapping[str, Any] | None = None, **fields: Any
+) -> ClusterBuilder:
+    """Nodes of group g, each full of pods of its own owner. fields: of the
+    nodes; group: of the group."""
     build = cluster()
     for name in names:
         build.node(name, "4", "16Gi", group="g", **{"created": OLD_NODE, **fields}).running(
@@ -104,7 +118,9 @@ def machines(build: ClusterBuilder, **by_node: Mapping[str, Any]) -> ClusterBuil
     return build
 
 
-def sick_since(since: float, key: str = "Ready=False,Unknown", seen: float = NOW - 60.0) -> NodeMemory:
+def sick_since(
+    since: float, key: str = "Ready=False,Unknown", seen: float = NOW - 60.0
+) -> NodeMemory:
     """The memory of a node that is sick since an instant."""
     return NodeMemory(sick={key: SickCondition(since, seen)})
 

@@ -1,4 +1,6 @@
-"""Problems of the consolidation programme: small ones, with their optimum by enumeration, and half-empty clusters."""
+"""Problems of the consolidation programme: small ones, with their optimum by enumeration,
+and half-empty clusters.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,16 @@ def problem(
         fits=everywhere if fits is None else fits,
         price=whole([price for price, _, _ in groups], len(groups)),
         room=whole([room for _, room, _ in groups], len(groups), width),
-        group_fits=np.ones((len(groups), classes), dtype=np.bool_) if group_fits is None else group_fits,
+        group_fits=np.ones((len(groups), classes), dtype=np.bool_)
+        if group_fits is None
+        else group_fits,
         most=whole([most for _, _, most in groups], len(groups)),
         going=whole([going for going, _, _ in limits], len(limits), len(saves)),
         buying=whole([buying for _, buying, _ in limits], len(limits), len(groups)),
         limit=whole([limit for _, _, limit in limits], len(limits)),
-        same_shape=np.zeros((len(groups), len(saves)), dtype=np.bool_) if same_shape is None else same_shape,
+        same_shape=np.zeros((len(groups), len(saves)), dtype=np.bool_)
+        if same_shape is None
+        else same_shape,
     )
 
 
@@ -65,10 +71,17 @@ def random_small(seed: int) -> ConsolidationProblem:
         need=[[1, *chance.integers(0, 5, 2).tolist()] for _ in range(classes)],
         saves=chance.integers(-1, 8, nodes).tolist(),
         pods=chance.choice([0, 0, 1, 1, 2], (nodes, classes)).tolist(),
-        free=[[int(chance.integers(0, 6)), *chance.integers(0, 9, 2).tolist()] for _ in range(nodes + stays)],
+        free=[
+            [int(chance.integers(0, 6)), *chance.integers(0, 9, 2).tolist()]
+            for _ in range(nodes + stays)
+        ],
         extra=chance.choice([0, 0, 0, 1], classes).tolist(),
         groups=[
-            (int(chance.integers(0, 8)), [4, *chance.integers(2, 12, 2).tolist()], int(chance.integers(0, 3)))
+            (
+                int(chance.integers(0, 8)),
+                [4, *chance.integers(2, 12, 2).tolist()],
+                int(chance.integers(0, 3)),
+            )
             for _ in range(groups)
         ],
         limits=[
@@ -89,7 +102,10 @@ def placeable(given: ConsolidationProblem, gone: Sequence[int], bought: Sequence
     """Whether all pods of the nodes that go find whole places, by trying all of them."""
     staying = [at for at in range(len(given.free)) if at not in gone]
     new = [group for group, count in enumerate(bought) for _ in range(count)]
-    rooms = [*(np.maximum(given.free[at], 0) for at in staying), *(given.room[group] for group in new)]
+    rooms = [
+        *(np.maximum(given.free[at], 0) for at in staying),
+        *(given.room[group] for group in new),
+    ]
     fits = [*(given.fits[at] for at in staying), *(given.group_fits[group] for group in new)]
     count = given.extra + given.pods[list(gone)].sum(axis=0)
     pods = [cls for cls in range(len(count)) for _ in range(int(count[cls]))]
@@ -111,16 +127,19 @@ def placeable(given: ConsolidationProblem, gone: Sequence[int], bought: Sequence
 
 
 def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
-    """All plans that keep all limits and pay, the best and simplest first; whether the pods fit is not checked.
+    """All plans that keep all limits and pay, the best and simplest first; whether the
+    pods fit is not checked.
 
-    No more nodes of a group are bought than there are pods, and none that takes no pod, unless a purchase frees room in
-    a limit.
+    No more nodes of a group are bought than there are pods, and none that takes no pod, unless a
+    purchase frees room in a limit.
     """
     nodes, groups = len(given.saves), len(given.price)
     takes = (given.need[None, :, :] <= given.room[:, None, :]).all(axis=2) & given.group_fits
     frees = (given.buying < 0).any(axis=0)
     count = given.extra + given.pods[(given.saves > 0) | (given.going < 0).any(axis=0)].sum(axis=0)
-    most = np.where(frees, given.most, np.minimum(given.most, count.sum()) * (takes & (count > 0)).any(axis=1))
+    most = np.where(
+        frees, given.most, np.minimum(given.most, count.sum()) * (takes & (count > 0)).any(axis=1)
+    )
     found = []
     for size in range(nodes + 1):
         for gone in combinations(range(nodes), size):
@@ -128,18 +147,25 @@ def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
                 gain = int(given.saves[list(gone)].sum()) - sum(
                     int(p) * n for p, n in zip(given.price, bought, strict=True)
                 )
-                used = given.going[:, list(gone)].sum(axis=1) + (given.buying * whole(bought, groups)).sum(axis=1)
-                clash = any(given.same_shape[g, n] for g in range(groups) if bought[g] for n in gone)
+                used = given.going[:, list(gone)].sum(axis=1) + (
+                    given.buying * whole(bought, groups)
+                ).sum(axis=1)
+                clash = any(
+                    given.same_shape[g, n] for g in range(groups) if bought[g] for n in gone
+                )
                 if gain > 0 and (used <= given.limit).all() and not clash:
                     found.append(Proposal(gone, bought, gain))
-    yield from sorted(found, key=lambda p: (-p.gain, len(p.gone), sum(p.bought), sum(p.gone), p.gone, p.bought))
+    yield from sorted(
+        found, key=lambda p: (-p.gain, len(p.gone), sum(p.bought), sum(p.gone), p.gone, p.bought)
+    )
 
 
 def optimum(given: ConsolidationProblem, cuts: Sequence[Proposal] = ()) -> Proposal | None:
     """The best and simplest plan, by enumeration."""
     for plan in plans(given):
         cut = any(
-            set(cut.gone) <= set(plan.gone) and all(a <= b for a, b in zip(plan.bought, cut.bought, strict=True))
+            set(cut.gone) <= set(plan.gone)
+            and all(a <= b for a, b in zip(plan.bought, cut.bought, strict=True))
             for cut in cuts
         )
         if not cut and placeable(given, plan.gone, plan.bought):
@@ -147,26 +173,40 @@ def optimum(given: ConsolidationProblem, cuts: Sequence[Proposal] = ()) -> Propo
     return None
 
 
-_SHAPES = whole([[110, 4000, 16384], [110, 8000, 32768], [110, 8000, 65536], [110, 16000, 65536]], 4, 3)
+_SHAPES = whole(
+    [[110, 4000, 16384], [110, 8000, 32768], [110, 8000, 65536], [110, 16000, 65536]], 4, 3
+)
 _PRICES = whole([200_000, 380_000, 460_000, 740_000], 4)
 _ZONES = 3
 
 
 def half_empty(
-    seed: int, nodes: int, classes: int = 60, *, filled: float = 0.5, stays: float = 0.0, old: float = 1.0
+    seed: int,
+    nodes: int,
+    classes: int = 60,
+    *,
+    filled: float = 0.5,
+    stays: float = 0.0,
+    old: float = 1.0,
 ) -> ConsolidationProblem:
-    """Nodes of four shapes in three zones, each filled with random pods to about a share of its cpu; some classes are
-    bound to a zone or a shape. stays: share of nodes that stay. old: times the price of today's nodes of two shapes."""
+    """Nodes of four shapes in three zones, each filled with random pods to about a share of its
+    cpu; some classes are bound to a zone or a shape. stays: share of nodes that stay. old: times
+    the price of today's nodes of two shapes."""
     chance = np.random.default_rng(seed)
     cpu = chance.choice(
-        [100, 200, 250, 500, 750, 1000, 1500, 2000], classes, p=[0.2, 0.15, 0.15, 0.2, 0.1, 0.1, 0.05, 0.05]
+        [100, 200, 250, 500, 750, 1000, 1500, 2000],
+        classes,
+        p=[0.2, 0.15, 0.15, 0.2, 0.1, 0.1, 0.05, 0.05],
     )
     memory = cpu * chance.choice([1, 2, 4, 8], classes, p=[0.2, 0.3, 0.35, 0.15])
     need: Ints = np.stack([np.ones_like(cpu), cpu, memory], axis=1).astype(np.int64)
     zone = np.where(chance.random(classes) < 0.2, chance.integers(0, _ZONES, classes), -1)
     shape = np.where(chance.random(classes) < 0.1, chance.integers(0, len(_SHAPES), classes), -1)
     shapes, zones = chance.integers(0, len(_SHAPES), nodes), chance.integers(0, _ZONES, nodes)
-    group_shapes, group_zones = np.repeat(np.arange(len(_SHAPES)), _ZONES), np.tile(np.arange(_ZONES), len(_SHAPES))
+    group_shapes, group_zones = (
+        np.repeat(np.arange(len(_SHAPES)), _ZONES),
+        np.tile(np.arange(_ZONES), len(_SHAPES)),
+    )
 
     def suits(some_shapes: Ints, some_zones: Ints) -> Bools:
         suited: Bools = (zone < 0) | (zone == some_zones[:, None])
@@ -194,13 +234,14 @@ def half_empty(
         limits=[([1] * going, [0] * len(group_shapes), going)],
         fits=fits,
         group_fits=suits(group_shapes, group_zones),
-        same_shape=(group_shapes[:, None] == shapes[None, :going]) & ((old == 1) | (shapes[:going] >= 2)),
+        same_shape=(group_shapes[:, None] == shapes[None, :going])
+        & ((old == 1) | (shapes[:going] >= 2)),
     )
 
 
 def first_fit_removals(given: ConsolidationProblem) -> int:
-    """The gain of removing nodes one by one, those that bring most per pod first, into the first nodes with room.
-    Limits are not looked at, and nothing is bought."""
+    """The gain of removing nodes one by one, those that bring most per pod first, into the first
+    nodes with room. Limits are not looked at, and nothing is bought."""
     nodes, free = len(given.saves), np.maximum(given.free, 0)
     takers: Bools = np.zeros(len(free), dtype=np.bool_)
     open_: Bools = np.ones(len(free), dtype=np.bool_)

@@ -1,4 +1,6 @@
-"""A cluster with an old node `a` of group m and a group s of which nodes are bought; rows and judges for it."""
+"""A cluster with an old node `a` of group m and a group s of which nodes are
+bought; rows and judges for it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,23 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, Memory, PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.memory import (
+    GroupMemory,
+    Memory,
+    PurchasedNodes,
+    Replacement,
+    ReplacementState,
+)
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import Consolidation, ConsolidationMode, DisruptionBudget, Mode, NodeLimit, Options, Policy
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    DisruptionBudget,
+    Mode,
+    NodeLimit,
+    Options,
+    Policy,
+)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
@@ -30,13 +46,19 @@ FULL = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(share=1.0)
 
 
 def machines(*old: str, new: int = 0, ready: bool = True, **fields: Any) -> ClusterBuilder:
-    """Nodes of group m with two pods each, and new ones s-0, s-1 … of group s, created since the purchase. fields: of
-    the new nodes."""
+    """Nodes of group m with two pods each, and new ones s-0, s-1 … of group s, created since the
+    purchase. fields: of the new nodes."""
     build = cluster()
     for name in old:
         build.node(name, "4", "16Gi", group="m").running(name, 2, "500m", "2Gi")
     for at in range(new):
-        build.node(f"s-{at}", "2", "8Gi", group="s", **{"created": BOUGHT + 60.0 + at, "ready": ready, **fields})
+        build.node(
+            f"s-{at}",
+            "2",
+            "8Gi",
+            group="s",
+            **{"created": BOUGHT + 60.0 + at, "ready": ready, **fields},
+        )
     build.group("m", min=0, max=10)
     return build.group("s", min=0, max=10, template=node("s", "2", "8Gi", group="s"))
 
@@ -67,7 +89,11 @@ def draining(*nodes: str, **fields: Any) -> Replacement:
     """A row of which the first node is being removed."""
     bought = (PurchasedNodes("s", 1, COST, GROW, ("s-0",)),)
     removals = {name: f"remove-{name}" for name in nodes[:1]}
-    return replacement(*nodes, state=ReplacementState.DRAINING, **{"purchases": bought, "removals": removals, **fields})
+    return replacement(
+        *nodes,
+        state=ReplacementState.DRAINING,
+        **{"purchases": bought, "removals": removals, **fields},
+    )
 
 
 def purchase_operation(**fields: Any) -> Operation:
@@ -103,8 +129,8 @@ Verdict = Callable[[Sequence[str]], Reason | None]
 
 
 class FakeJudge:
-    """Says yes to every move, unless `refuses` has a reason. It notes what it was asked, and the nodes that were open
-    in the simulated cluster."""
+    """Says yes to every move, unless `refuses` has a reason. It notes what it was asked, and the
+    nodes that were open in the simulated cluster."""
 
     def __init__(self, refuses: Verdict | None = None) -> None:
         self._refuses = refuses or (lambda _: None)
@@ -127,18 +153,26 @@ class FakeJudge:
         purchases = {purchase.group: purchase.nodes for purchase in row.purchases}
         return self._refuses(row.nodes) or self.move(row.nodes, row.cost, purchases)
 
-    def move(self, nodes: Sequence[str], cost: int, purchases: dict[str, int] | None = None) -> JudgedMove:
+    def move(
+        self, nodes: Sequence[str], cost: int, purchases: dict[str, int] | None = None
+    ) -> JudgedMove:
         """A move of these nodes, whose pods go to the newest node."""
         state = self.state
         assert state is not None
         by_name = {n.name: n for n in state.snapshot.nodes}
-        target = max((n for n in state.snapshot.nodes if n.name not in nodes), key=lambda n: n.created, default=None)
+        target = max(
+            (n for n in state.snapshot.nodes if n.name not in nodes),
+            key=lambda n: n.created,
+            default=None,
+        )
         removals = []
         for name in nodes:
             keys = tuple(pod.key for pod in state.occupancy.on(name))
             places = dict.fromkeys(keys, target.name if target is not None else "")
             removals.append(SimulatedRemoval(by_name[name], state.group_of[name], keys, places))
-        return JudgedMove(tuple(removals), purchases or {}, PRICE * len(nodes), cost, 3.0, 50_000, 1.0, "m")
+        return JudgedMove(
+            tuple(removals), purchases or {}, PRICE * len(nodes), cost, 3.0, 50_000, 1.0, "m"
+        )
 
 
 class Turn(msgspec.Struct):
@@ -184,7 +218,8 @@ def turn(
     propose: Sequence[str] = (),
     **options: Any,
 ) -> Turn:
-    """Advance these rows by one pass. judged: False: there is no judge. propose: nodes of a move that is wanted now."""
+    """Advance these rows by one pass. judged: False: there is no judge. propose: nodes of a
+    move that is wanted now."""
     chosen = judge or FakeJudge()
     options = {"scale_down_delay_after_add": 0.0, "max_drain_parallelism": 5, **options}
     document = Policy(
@@ -194,7 +229,11 @@ def turn(
         consolidation=consolidation,
         **{"disruption_budgets": (ALL,), **(policy or {})},
     )
-    memory = Memory(replacements={row.id: row for row in rows}, operations=tuple(operations), groups=groups or {})
+    memory = Memory(
+        replacements={row.id: row for row in rows},
+        operations=tuple(operations),
+        groups=groups or {},
+    )
     state = build_cluster_state(build.snapshot(), document, memory, now)
     simulated = build_simulated(state, (), ResourceColumns(state.snapshot.classes))
     chosen.state, chosen.simulated = state, simulated

@@ -1,5 +1,5 @@
-"""Builds removal candidates for the selection without any simulation: empty nodes (e…) and drained nodes (d…) of
-groups."""
+"""Builds removal candidates for the selection without any simulation: empty nodes (e…) and
+drained nodes (d…) of groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ DRAINS = 5  # max-drain-parallelism in upstream's cases
 
 
 class Picked(NamedTuple):
-    """What one draw from the budgets of a pass answers, and the pass's pause and circuit breaker after it."""
+    """What one draw from the budgets of a pass answers, and the pass's pause and
+    circuit breaker after it."""
 
     chosen: tuple[SimulatedRemoval, ...]
     refused: dict[str, Reason]
@@ -53,8 +54,8 @@ class SelectionBuilderPool:
         waits_for: str = "",
         **group: Any,
     ) -> SelectionBuilderPool:
-        """Adds a group with that many empty candidates, drains of that many pods each, and nodes that are not
-        candidates."""
+        """Adds a group with that many empty candidates, drains of that many pods each, and nodes
+        that are not candidates."""
         nodes = [
             f"{name}-{kind}{at:02d}"
             for kind, count in (("e", empty), ("d", drain), ("o", others))
@@ -66,13 +67,18 @@ class SelectionBuilderPool:
         by_name = {each.name: each for each in self.build.nodes}
         for each in nodes[: empty + drain]:
             evict = tuple(f"default/{each}-{at}" for at in range(pods)) if "-d" in each else ()
-            self.candidates.append(SimulatedRemoval(by_name[each], name, evict, {}, waits_for, risky))
+            self.candidates.append(
+                SimulatedRemoval(by_name[each], name, evict, {}, waits_for, risky)
+            )
         return self
 
     def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:
-        """Adds removals in flight, one operation per node; the nodes need not be registered any more."""
+        """Adds removals in flight, one operation per node; the nodes need
+        not be registered any more."""
         for each in nodes:
-            target = RemovalTarget(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
+            target = RemovalTarget(
+                each, f"test://{group}/{each}", evict=("default/x",) if drained else ()
+            )
             self.operations.append(
                 new_operation(
                     id=f"remove-{each}",
@@ -98,7 +104,8 @@ class SelectionBuilderPool:
         budgets: Sequence[DisruptionBudget] = (),
         **options: Any,
     ) -> ClusterState:
-        """Returns the cluster state of the pass. options: override upstream's defaults, with five parallel drains."""
+        """Returns the cluster state of the pass. options: override upstream's defaults,
+        with five parallel drains."""
         known = memory or Memory()
         options = {"max_drain_parallelism": DRAINS, **options}
         policy = Policy(

@@ -90,18 +90,29 @@ def claim(
 
 
 def volume(
-    name: str, labels: Json | None = None, meta: Json | None = None, status: Json | None = None, **spec: Any
+    name: str,
+    labels: Json | None = None,
+    meta: Json | None = None,
+    status: Json | None = None,
+    **spec: Any,
 ) -> Json:
     """A PersistentVolume."""
     return {
         "kind": "PersistentVolume",
         "metadata": {"name": name, "labels": labels or {}, **(meta or {})},
-        "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", **spec},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            **spec,
+        },
         "status": status or {},
     }
 
 
-def storage_class(name: str = "fast", provisioner: str = DRIVER, waits: bool = True, **more: Any) -> Json:
+def storage_class(
+    name: str = "fast", provisioner: str = DRIVER, waits: bool = True, **more: Any
+) -> Json:
     """A StorageClass that waits for the first consumer, or not."""
     return {
         "kind": "StorageClass",
@@ -126,7 +137,9 @@ def affinity(key: str, *values: str) -> Json:
     return {
         "nodeAffinity": {
             "required": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+                ]
             }
         }
     }
@@ -141,9 +154,13 @@ NO_PROVISIONER = storage_class(provisioner="kubernetes.io/no-provisioner")
 PUBLISHES = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
 
 
-def left(capacity: str | None, zone: str | None = None, largest: str | None = None, of: str = "fast") -> Json:
+def left(
+    capacity: str | None, zone: str | None = None, largest: str | None = None, of: str = "fast"
+) -> Json:
     """A CSIStorageCapacity; zone None: no node matches, empty: all nodes match."""
-    topology = {} if zone is None else {"nodeTopology": {"matchLabels": {ZONE: zone}} if zone else {}}
+    topology = (
+        {} if zone is None else {"nodeTopology": {"matchLabels": {ZONE: zone}} if zone else {}}
+    )
     amounts = {"capacity": capacity, "maximumVolumeSize": largest}
     return {
         "kind": "CSIStorageCapacity",
@@ -172,7 +189,10 @@ class StorageObjectsCluster:
         """Nodes on which the pod's volumes allow it to run, attach limits aside."""
         if self.volumes.nowhere(self.cls):
             return set()
-        return {self.table.nodes[row].name for row in self.volumes.mask(self.cls, self.table).nonzero()[0].tolist()}
+        return {
+            self.table.nodes[row].name
+            for row in self.volumes.mask(self.cls, self.table).nonzero()[0].tolist()
+        }
 
     def why(self, name: str) -> tuple[Reason, ...]:
         """The reasons against a node."""

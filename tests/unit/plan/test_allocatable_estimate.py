@@ -18,7 +18,9 @@ GIB = 2**30
 def bare(**amounts: int) -> Node:
     """A template that only has a capacity."""
     return node(
-        "t", capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts}, allocatable={}
+        "t",
+        capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts},
+        allocatable={},
     )
 
 
@@ -30,7 +32,12 @@ def kubelet(millicores: int = 4000, **allocatable: int) -> Node:
 
 def test_kubelet_defaults_are_reserved_where_only_the_capacity_is_known() -> None:
     found = of(cluster().group("g", template=bare())).node.allocatable
-    assert found == {"cpu": 4000, "memory": 8 * GIB - 100 * 2**20, "ephemeral-storage": 90, "pods": 110}
+    assert found == {
+        "cpu": 4000,
+        "memory": 8 * GIB - 100 * 2**20,
+        "ephemeral-storage": 90,
+        "pods": 110,
+    }
 
 
 def test_huge_pages_reduce_the_memory_of_a_template() -> None:
@@ -46,7 +53,9 @@ def test_allocatable_of_a_template_is_not_changed() -> None:
 
 def test_learnt_node_of_the_group_gives_the_reservation_even_after_it_expired() -> None:
     build = cluster().group("g", template=bare(**{"example.com/fpga": 2}))
-    old = LearntTemplate(kubelet(**{"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 150}), NOW - 7200)
+    old = LearntTemplate(
+        kubelet(**{"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 150}), NOW - 7200
+    )
     found = of(build, old, node_info_cache_expire_time=3600)
     assert found.source == "provider"
     assert found.node.allocatable == {
@@ -62,7 +71,9 @@ def test_newly_joined_node_gives_the_kubelets_reservation() -> None:
     build = cluster()
     build.nodes.append(
         msgspec.structs.replace(
-            kubelet(memory=6 * GIB), provider_id="test://g/n", conditions=node("n", ready_since=NOW - 30).conditions
+            kubelet(memory=6 * GIB),
+            provider_id="test://g/n",
+            conditions=node("n", ready_since=NOW - 30).conditions,
         )
     )
     found = of(build.group("g", template=bare()))

@@ -1,4 +1,6 @@
-"""A plan waits while a scheduler still refuses pods, buys for refused pods alone, and never waits for long."""
+"""A plan waits while a scheduler still refuses pods, buys for refused pods alone,
+and never waits for long.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,26 @@ def burst(
     build: ClusterBuilder | None = None,
     **more: Any,
 ) -> ClusterBuilder:
-    """A group without nodes, pods that a scheduler has refused, and pods that it has not looked at. more: of the pods'
-    class, or of the unseen pods."""
+    """A group without nodes, pods that a scheduler has refused, and pods that it has not looked at.
+    more: of the pods' class, or of the unseen pods."""
     if build is None:
-        build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
+        build = (
+            cluster()
+            .node("n", "1")
+            .running("n", 1, "1")
+            .group("g", template=node("t", "4", "64Gi"), target=0)
+        )
     pod_fields = {key: more.pop(key) for key in ("nominated", "deleted") if key in more}
     began = len(build.pods)
     build.pending(refused, "1", created=NOW - age, scheduler=scheduler)
-    build.pods[began:] = [msgspec.structs.replace(pod, refused_at=refused_at) for pod in build.pods[began:]]
+    build.pods[began:] = [
+        msgspec.structs.replace(pod, refused_at=refused_at) for pod in build.pods[began:]
+    ]
     began = len(build.pods)
     build.pending(unseen, "1", created=NOW - age, scheduler=scheduler, **more)
-    build.pods[began:] = [msgspec.structs.replace(pod, **UNSEEN, **pod_fields) for pod in build.pods[began:]]
+    build.pods[began:] = [
+        msgspec.structs.replace(pod, **UNSEEN, **pod_fields) for pod in build.pods[began:]
+    ]
     return build
 
 
@@ -59,13 +70,17 @@ def waits(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -
 
 def wait_of(plan: Plan) -> Reason | None:
     """The reason of the pods that wait for the scheduler."""
-    reasons = [pods.reason for pods in plan.ignored if pods.reason.code is ReasonCode.WAITING_FOR_SCHEDULER]
+    reasons = [
+        pods.reason for pods in plan.ignored if pods.reason.code is ReasonCode.WAITING_FOR_SCHEDULER
+    ]
     return reasons[0] if reasons else None
 
 
 def purchase(age: float, **more: Any) -> Operation:
     """An open purchase that was planned so many seconds ago."""
-    spec = OperationSpec("o", "test", "test", "g", OperationKind.SCALE_UP, "p", NOW - age, 0, 9, **more)
+    spec = OperationSpec(
+        "o", "test", "test", "g", OperationKind.SCALE_UP, "p", NOW - age, 0, 9, **more
+    )
     return Operation(spec, OperationStatus())
 
 
@@ -82,7 +97,8 @@ def test_plan_waits_while_a_scheduler_still_refuses_pods() -> None:
         "left": 1.0,
     }
     assert sentence(reason) == (
-        "waiting a moment for the scheduler (default-scheduler has refused 100 pending pods and not looked at 50 yet; "
+        "waiting a moment for the scheduler (default-scheduler has refused 100 pending pods and "
+        "not looked at 50 yet; "
         "at most 5s more)"
     )
 
@@ -114,7 +130,9 @@ def test_nodes_are_bought_for_refused_pods_alone() -> None:
         pytest.param({"scale_up_delay": "5m"}, False, id="delayed"),
     ],
 )
-def test_plan_waits_only_for_pods_that_may_soon_be_pending(change: dict[str, Any], *, expected: bool) -> None:
+def test_plan_waits_only_for_pods_that_may_soon_be_pending(
+    change: dict[str, Any], *, expected: bool
+) -> None:
     assert waits(burst(**change)) is expected
 
 
@@ -136,7 +154,11 @@ def test_pods_of_bypassed_or_excluded_schedulers_are_not_waited_for() -> None:
     assert waits(burst(), bypassed_scheduler_names=("default-scheduler",)) is False
     alone = burst(unseen=0)
     assert (
-        waits(burst(refused=10, scheduler=GANGS, build=alone), allowed_scheduler_names=("default-scheduler",)) is False
+        waits(
+            burst(refused=10, scheduler=GANGS, build=alone),
+            allowed_scheduler_names=("default-scheduler",),
+        )
+        is False
     )
 
 
@@ -156,10 +178,14 @@ def test_refusals_without_a_pause_are_one_burst() -> None:
         pytest.param(Memory(), False, id="nothing-was-bought"),
         pytest.param(Memory(operations=(purchase(4.0),)), True, id="planned"),
         pytest.param(Memory(last_scale_up=NOW - 2.5), True, id="carried-out"),
-        pytest.param(Memory(operations=(purchase(4.0, replacement="r"),)), False, id="for-a-replacement"),
+        pytest.param(
+            Memory(operations=(purchase(4.0, replacement="r"),)), False, id="for-a-replacement"
+        ),
     ],
 )
-def test_what_is_refused_after_a_purchase_gets_a_time_of_its_own(memory: Memory, *, expected: bool) -> None:
+def test_what_is_refused_after_a_purchase_gets_a_time_of_its_own(
+    memory: Memory, *, expected: bool
+) -> None:
     build = burst(unseen=0, refused_at=NOW - 12.0)
     build = burst(refused=90, unseen=2, refused_at=NOW - 3.0, build=build)
     plan = build.plan(memory)
@@ -169,7 +195,11 @@ def test_what_is_refused_after_a_purchase_gets_a_time_of_its_own(memory: Memory,
 def test_note_says_what_a_report_does_not_wait_for() -> None:
     plan, _ = plan_cluster(burst().snapshot(), Policy(name="test"), Memory(), NOW, 0, wait=False)
     assert growth(plan) == {"g": (25, 100)}
-    assert [note.params["unseen"] for note in plan.notes if note.code is ReasonCode.WAITING_FOR_SCHEDULER] == [50]
+    assert [
+        note.params["unseen"]
+        for note in plan.notes
+        if note.code is ReasonCode.WAITING_FOR_SCHEDULER
+    ] == [50]
     assert plan.waits_for_pods == 0.0
 
 
@@ -177,9 +207,9 @@ def test_note_says_what_a_report_does_not_wait_for() -> None:
 
 
 class Stream:
-    """So many pods are created together every period of seconds, and looked at some seconds later; a pass when pods are
-    created, when they are refused, and when a wait ends. Nodes are there as soon as they are bought. delays: seconds
-    from each refusal to the purchase."""
+    """So many pods are created together every period of seconds, and looked at some seconds later;
+    a pass when pods are created, when they are refused, and when a wait ends. Nodes are there as
+    soon as they are bought. delays: seconds from each refusal to the purchase."""
 
     def __init__(self, looked_at_after: float, period: float, together: int) -> None:
         self._after, self._period, self._together = looked_at_after, period, together
@@ -200,7 +230,12 @@ class Stream:
 
     def _pass(self, now: float) -> float:
         """Run a pass, and return for how long it waits."""
-        build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
+        build = (
+            cluster()
+            .node("n", "1")
+            .running("n", 1, "1")
+            .group("g", template=node("t", "4", "64Gi"), target=0)
+        )
         refused = [at for at in self._created if at + self._after <= now]
         for at in self._created:
             build.pending(1, "1", created=at)
@@ -225,12 +260,17 @@ def test_constant_stream_of_pods_delays_no_pod_for_long(
 ) -> None:
     stream = Stream(looked_at_after, period, together)
     stream.play(seconds)
-    assert len(stream.delays) > (seconds - REFUSAL_WAIT - looked_at_after) / period * together - together
+    assert (
+        len(stream.delays)
+        > (seconds - REFUSAL_WAIT - looked_at_after) / period * together - together
+    )
     assert max(stream.delays) <= REFUSAL_WAIT + 1.0
 
 
 def test_pods_that_no_scheduler_looks_at_delay_no_others() -> None:
     build = burst(refused=0, unseen=300, age=30.0, scheduler="dead")
     for wait in (1.0, 5.0, 9.0, 60.0):
-        assert growth(burst(unseen=0, refused_at=NOW - 1.0, build=build).plan(now=NOW + wait)) == {"g": (25, 100)}
+        assert growth(burst(unseen=0, refused_at=NOW - 1.0, build=build).plan(now=NOW + wait)) == {
+            "g": (25, 100)
+        }
         build.pods = [pod for pod in build.pods if not pod.refused_at]

@@ -56,27 +56,43 @@ def test_success_between_failures_does_not_shorten_the_next_backoff() -> None:
     build = cluster().node("n", group="g").group("g")
     known = Memory(
         groups={
-            "g": GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840), backoff=fail(None, NOW - 100, OPTIONS))
+            "g": GroupMemory(
+                request=ScaleUpRequest(1, NOW - 60, NOW + 840),
+                backoff=fail(None, NOW - 100, OPTIONS),
+            )
         }
     )
     after = build.decide(known)[1].groups["g"]
     assert after.request is None, "what was asked for has come"
     assert after.backoff == fail(None, NOW - 100, OPTIONS)
-    assert fail(after.backoff, NOW, OPTIONS).duration == fail(first, 100.0, OPTIONS).duration == 120.0
+    assert (
+        fail(after.backoff, NOW, OPTIONS).duration == fail(first, 100.0, OPTIONS).duration == 120.0
+    )
 
 
 def test_backoff_of_two_groups_is_independent_and_one_pass_is_one_step() -> None:
     build = with_machines(with_machines(anchored(), "a", 3, error=STOCK), "b", 1)
     known = Memory(groups={"a": asked(3, 60), "b": asked(1, 60)})
     after = build.decide(known)[1].groups
-    assert after["a"].backoff == fail(None, NOW, Options(), "OutOfStock", "OUT_OF_QUOTA", "none left")
+    assert after["a"].backoff == fail(
+        None, NOW, Options(), "OutOfStock", "OUT_OF_QUOTA", "none left"
+    )
     assert after["b"].backoff is None
 
 
 @pytest.mark.parametrize(("until", "grows"), [(NOW, False), (NOW - 1, True)])
-def test_backed_off_group_is_skipped_with_its_error_and_the_next_group_is_used(until: float, grows: bool) -> None:
-    build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "2", "64Gi")).pending(1, "1")
-    failed = Backoff(duration=300, until=until, last_failed=NOW - 300, cls="OutOfStock", message="sold out")
+def test_backed_off_group_is_skipped_with_its_error_and_the_next_group_is_used(
+    until: float, grows: bool
+) -> None:
+    build = (
+        cluster()
+        .group("a", template=node("t", "2"))
+        .group("b", template=node("t", "2", "64Gi"))
+        .pending(1, "1")
+    )
+    failed = Backoff(
+        duration=300, until=until, last_failed=NOW - 300, cls="OutOfStock", message="sold out"
+    )
     plan = build.plan(Memory(groups={"a": GroupMemory(backoff=failed)}))
     assert growth(plan) == ({"a": (1, 1)} if grows else {"b": (1, 1)})
     if not grows:

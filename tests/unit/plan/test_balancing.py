@@ -29,18 +29,25 @@ def alike(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -
     """Returns the groups similar to the first one built."""
     world = world_of(build, memory, **options)
     best, *others = world.groups.values()
-    return [facts.id for facts in Likeness(world.snapshot.classes, world.options).similar(best, others)]
+    return [
+        facts.id for facts in Likeness(world.snapshot.classes, world.options).similar(best, others)
+    ]
 
 
 def pair(left: Node, right: Node, **options: Any) -> bool:
-    return bool(alike(cluster().group("ng1", template=left).group("ng2", template=right), **options))
+    return bool(
+        alike(cluster().group("ng1", template=left).group("ng2", template=right), **options)
+    )
 
 
 def sized(name: str, **amounts: int) -> Node:
-    """A template of 1000/2000 with these changes; alloc_cpu and alloc_memory change only allocatable."""
+    """A template of 1000/2000 with these changes; alloc_cpu and alloc_memory
+    change only allocatable."""
     capacity = {"cpu": 1000, "memory": 2000, "pods": 110}
     capacity |= {key: amount for key, amount in amounts.items() if not key.startswith("alloc_")}
-    allocatable = capacity | {key[6:]: amount for key, amount in amounts.items() if key.startswith("alloc_")}
+    allocatable = capacity | {
+        key[6:]: amount for key, amount in amounts.items() if key.startswith("alloc_")
+    }
     return node(name, capacity=capacity, allocatable=allocatable)
 
 
@@ -55,17 +62,45 @@ def sized(name: str, **amounts: int) -> Node:
         pytest.param({"alloc_cpu": 1000}, {"alloc_cpu": 500}, False, id="B4-allocatable-1000-500"),
         pytest.param({}, {"nvidia.com/gpu": 1}, False, id="B4-gpu-on-one-side"),
         pytest.param({"nvidia.com/gpu": 1}, {}, False, id="B4-gpu-on-the-other-side"),
-        pytest.param({"memory": 16116152 * KI}, {"memory": 15944120 * KI}, True, id="B5-16116152-15944120"),
-        pytest.param({"memory": 16116152 * KI}, {"memory": 16438475 * KI}, False, id="B5-16116152-16438475"),
-        pytest.param({"memory": 259970052 * KI}, {"memory": 257217528 * KI}, True, id="B5-259970052-257217528"),
-        pytest.param({"memory": 259970052 * KI}, {"memory": 265169453 * KI}, False, id="B5-259970052-265169453"),
+        pytest.param(
+            {"memory": 16116152 * KI}, {"memory": 15944120 * KI}, True, id="B5-16116152-15944120"
+        ),
+        pytest.param(
+            {"memory": 16116152 * KI}, {"memory": 16438475 * KI}, False, id="B5-16116152-16438475"
+        ),
+        pytest.param(
+            {"memory": 259970052 * KI},
+            {"memory": 257217528 * KI},
+            True,
+            id="B5-259970052-257217528",
+        ),
+        pytest.param(
+            {"memory": 259970052 * KI},
+            {"memory": 265169453 * KI},
+            False,
+            id="B5-259970052-265169453",
+        ),
         pytest.param({"memory": 1000}, {"memory": 985}, True, id="exactly-the-ratio-of-the-larger"),
-        pytest.param({"memory": 1000}, {"memory": 984}, False, id="just-over-the-ratio-of-the-larger"),
-        pytest.param({"alloc_cpu": 950}, {"alloc_cpu": 1000}, True, id="allocatable-exactly-5-percent-of-the-larger"),
-        pytest.param({"alloc_cpu": 949}, {"alloc_cpu": 1000}, False, id="allocatable-over-5-percent-of-the-larger"),
+        pytest.param(
+            {"memory": 1000}, {"memory": 984}, False, id="just-over-the-ratio-of-the-larger"
+        ),
+        pytest.param(
+            {"alloc_cpu": 950},
+            {"alloc_cpu": 1000},
+            True,
+            id="allocatable-exactly-5-percent-of-the-larger",
+        ),
+        pytest.param(
+            {"alloc_cpu": 949},
+            {"alloc_cpu": 1000},
+            False,
+            id="allocatable-over-5-percent-of-the-larger",
+        ),
     ],
 )
-def test_similarity_compares_resource_amounts(left: dict[str, int], right: dict[str, int], similar: bool) -> None:
+def test_similarity_compares_resource_amounts(
+    left: dict[str, int], right: dict[str, int], similar: bool
+) -> None:
     assert pair(sized("t", **left), sized("t", **right)) is similar
 
 
@@ -88,15 +123,26 @@ def test_resource_that_only_one_group_has_makes_groups_dissimilar() -> None:
             {"memory": 940, "alloc_memory": 900},
             id="memory",
         ),
-        pytest.param("max_allocatable_difference_ratio", {"alloc_cpu": 1000}, {"alloc_cpu": 940}, id="allocatable"),
+        pytest.param(
+            "max_allocatable_difference_ratio",
+            {"alloc_cpu": 1000},
+            {"alloc_cpu": 940},
+            id="allocatable",
+        ),
     ],
 )
-def test_similarity_ratios_are_configurable(option: str, left: dict[str, int], right: dict[str, int]) -> None:
+def test_similarity_ratios_are_configurable(
+    option: str, left: dict[str, int], right: dict[str, int]
+) -> None:
     assert not pair(sized("t", **left), sized("t", **right))
-    assert pair(sized("t", **left), sized("t", **right), **{option: 0.1, "max_free_difference_ratio": 0.1})
+    assert pair(
+        sized("t", **left), sized("t", **right), **{option: 0.1, "max_free_difference_ratio": 0.1}
+    )
 
 
-def loaded(left: tuple[int, int], right: tuple[int, int], right_cpu: int = 1000, **options: Any) -> bool:
+def loaded(
+    left: tuple[int, int], right: tuple[int, int], right_cpu: int = 1000, **options: Any
+) -> bool:
     """Two groups of 1000/2000, each with its own DaemonSet that requests that much."""
     build = cluster()
     for name, (cpu, memory) in (("ng1", left), ("ng2", right)):
@@ -104,7 +150,9 @@ def loaded(left: tuple[int, int], right: tuple[int, int], right_cpu: int = 1000,
     tell = {"ng1": {"agent": "ng1"}, "ng2": {"agent": "ng2"}}
     for name, cpu in (("ng1", 1000), ("ng2", right_cpu)):
         model = sized(name, alloc_cpu=cpu)
-        build.group(name, template=msgspec.structs.replace(model, labels={**model.labels, **tell[name]}))
+        build.group(
+            name, template=msgspec.structs.replace(model, labels={**model.labels, **tell[name]})
+        )
     return bool(alike(build, balancing_ignore_label=("agent",), **options))
 
 
@@ -122,7 +170,10 @@ def test_similarity_counts_what_a_daemonset_requests_and_the_node_lacks() -> Non
         for name, amount in (("ng1", left), ("ng2", right)):
             build.daemonset(name, extra={"example.com/port": amount}, node_selector={"agent": name})
             model = sized(name)
-            build.group(name, template=msgspec.structs.replace(model, labels={**model.labels, "agent": name}))
+            build.group(
+                name,
+                template=msgspec.structs.replace(model, labels={**model.labels, "agent": name}),
+            )
         return alike(build, balancing_ignore_label=("agent",))
 
     assert pair_with(20, 21)
@@ -146,14 +197,40 @@ def test_equal_free_room_does_not_make_groups_with_unlike_allocatable_similar() 
             True,
             id="B7-ignored-by-option",
         ),
-        pytest.param({"kubernetes.io/hostname": "a"}, {"kubernetes.io/hostname": "b"}, {}, True, id="B7-hostname"),
         pytest.param(
-            {"topology.kubernetes.io/zone": "a"}, {"topology.kubernetes.io/zone": "b"}, {}, True, id="B7-zone"
+            {"kubernetes.io/hostname": "a"},
+            {"kubernetes.io/hostname": "b"},
+            {},
+            True,
+            id="B7-hostname",
         ),
-        pytest.param({"topology.kubernetes.io/region": "a"}, {}, {}, True, id="B7-region-missing-on-one-side"),
-        pytest.param({"beta.kubernetes.io/fluentd-ds-ready": "true"}, {}, {}, True, id="B7-fluentd-ds-ready"),
-        pytest.param({"kops.k8s.io/instancegroup": "a"}, {"kops.k8s.io/instancegroup": "b"}, {}, True, id="B7-kops"),
-        pytest.param({"topology.diskplugin.csi.alibabacloud.com/zone": "a"}, {}, {}, True, id="seed-alibaba-csi-zone"),
+        pytest.param(
+            {"topology.kubernetes.io/zone": "a"},
+            {"topology.kubernetes.io/zone": "b"},
+            {},
+            True,
+            id="B7-zone",
+        ),
+        pytest.param(
+            {"topology.kubernetes.io/region": "a"}, {}, {}, True, id="B7-region-missing-on-one-side"
+        ),
+        pytest.param(
+            {"beta.kubernetes.io/fluentd-ds-ready": "true"}, {}, {}, True, id="B7-fluentd-ds-ready"
+        ),
+        pytest.param(
+            {"kops.k8s.io/instancegroup": "a"},
+            {"kops.k8s.io/instancegroup": "b"},
+            {},
+            True,
+            id="B7-kops",
+        ),
+        pytest.param(
+            {"topology.diskplugin.csi.alibabacloud.com/zone": "a"},
+            {},
+            {},
+            True,
+            id="seed-alibaba-csi-zone",
+        ),
         pytest.param(
             {"topology.ebs.csi.aws.com/zone": "a"},
             {"topology.ebs.csi.aws.com/zone": "b"},
@@ -162,7 +239,9 @@ def test_equal_free_room_does_not_make_groups_with_unlike_allocatable_similar() 
             id="seed-aws-csi-zone",
         ),
         pytest.param({"agentpool": "a"}, {"agentpool": "b"}, {}, True, id="seed-azure-pool"),
-        pytest.param({"ibm-cloud.kubernetes.io/worker-id": "a"}, {}, {}, True, id="seed-ibm-worker"),
+        pytest.param(
+            {"ibm-cloud.kubernetes.io/worker-id": "a"}, {}, {}, True, id="seed-ibm-worker"
+        ),
         pytest.param(
             {"pool": "x", "disk": "ssd"},
             {"pool": "x", "disk": "hdd"},
@@ -170,8 +249,16 @@ def test_equal_free_room_does_not_make_groups_with_unlike_allocatable_similar() 
             True,
             id="balancing-label-equal",
         ),
-        pytest.param({"pool": "x"}, {"pool": "y"}, {"balancing_label": ("pool",)}, False, id="balancing-label-unequal"),
-        pytest.param({}, {}, {"balancing_label": ("pool",)}, False, id="balancing-label-on-neither"),
+        pytest.param(
+            {"pool": "x"},
+            {"pool": "y"},
+            {"balancing_label": ("pool",)},
+            False,
+            id="balancing-label-unequal",
+        ),
+        pytest.param(
+            {}, {}, {"balancing_label": ("pool",)}, False, id="balancing-label-on-neither"
+        ),
         pytest.param(
             {"pool": "x", "tier": "1"},
             {"pool": "x"},
@@ -244,7 +331,11 @@ def test_zone_and_provider_labels_do_not_make_groups_dissimilar(label: str) -> N
 )
 def test_labels_that_describe_the_node_make_groups_dissimilar(label: str) -> None:
     assert not pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
-    assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}), balancing_ignore_label=(label,))
+    assert pair(
+        node("t", labels={label: "a"}),
+        node("t", labels={label: "b"}),
+        balancing_ignore_label=(label,),
+    )
 
 
 def test_balancing_label_alone_decides_similarity_whatever_the_size() -> None:
@@ -259,8 +350,18 @@ def test_similarity_ignores_taints() -> None:
 
 def test_zero_or_max_group_is_similar_to_no_group() -> None:
     atomic = GroupOptions(zero_or_max=True)
-    assert alike(cluster().group("a", template=node("t")).group("b", template=node("t"), options=atomic)) == []
-    assert alike(cluster().group("a", template=node("t"), options=atomic).group("b", template=node("t"))) == []
+    assert (
+        alike(
+            cluster().group("a", template=node("t")).group("b", template=node("t"), options=atomic)
+        )
+        == []
+    )
+    assert (
+        alike(
+            cluster().group("a", template=node("t"), options=atomic).group("b", template=node("t"))
+        )
+        == []
+    )
 
 
 def test_balancing_skips_a_similar_group_that_the_pods_do_not_fit() -> None:
@@ -272,7 +373,9 @@ def test_balancing_skips_a_similar_group_that_the_pods_do_not_fit() -> None:
         assert facts.template is not None
         return untolerated((), facts.template.node.taints) is None
 
-    found = Likeness((), world.options).similar(world.groups["n1"], tuple(world.groups.values()), takes)
+    found = Likeness((), world.options).similar(
+        world.groups["n1"], tuple(world.groups.values()), takes
+    )
     assert [facts.id for facts in found] == ["n3"]
 
 
@@ -331,7 +434,9 @@ NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
         pytest.param([], 3, [], id="no-group"),
     ],
 )
-def test_balancing_never_exceeds_a_group_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
+def test_balancing_never_exceeds_a_group_maximum(
+    groups: list[tuple[int, int]], total: int, after: list[int]
+) -> None:
     assert split(total, groups) == after
 
 
@@ -339,11 +444,17 @@ def test_balancing_never_exceeds_a_group_maximum(groups: list[tuple[int, int]], 
     ("sizes", "free"),
     [
         pytest.param([(10, 20), (5, 10), (50, 100), (3, 5)], 67, id="E13-all-have-room"),
-        pytest.param([(10, 5), (5, 10), (11, 10), (5, 0)], 5, id="E13-those-over-their-maximum-take-nothing-away"),
+        pytest.param(
+            [(10, 5), (5, 10), (11, 10), (5, 0)],
+            5,
+            id="E13-those-over-their-maximum-take-nothing-away",
+        ),
         pytest.param([(10, 5), (5, 5), (11, 10)], 0, id="E13-no-room"),
     ],
 )
-def test_balancing_counts_free_capacity_of_similar_groups(sizes: list[tuple[int, int]], free: int) -> None:
+def test_balancing_counts_free_capacity_of_similar_groups(
+    sizes: list[tuple[int, int]], free: int
+) -> None:
     assert free_capacity(sizes) == free
 
 
@@ -358,19 +469,34 @@ def spread(
             build.node(f"{group}-{at}", group=group, labels=labels, extra={"nvidia.com/gpu": 1})
         build.group(group, max=10)
     limited = tuple((kind, 0, most) for kind, most in limits.items())
-    world = world_of(build, balancing_ignore_label=("cluster-api/accelerator",), gpu_total=limited, **options)
+    world = world_of(
+        build, balancing_ignore_label=("cluster-api/accelerator",), gpu_total=limited, **options
+    )
     best, *others = world.groups.values()
     similar = Likeness(world.snapshot.classes, world.options).similar(best, others)
     assert len(similar) == len(others)
-    return sizes | {group: sizes[group] + more for group, more in balance(total, best, similar, ResourceLimiter(world))}
+    return sizes | {
+        group: sizes[group] + more
+        for group, more in balance(total, best, similar, ResourceLimiter(world))
+    }
 
 
 @pytest.mark.parametrize(
     ("sizes", "kinds", "limits", "after"),
     [
-        pytest.param((1, 1, 1), "aba", {"b": 2}, (3, 2, 3), id="B8-what-ng2-loses-is-not-given-to-others"),
-        pytest.param((1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"),
-        pytest.param((1, 2, 2), "aaa", {"a": 6}, (2, 2, 2), id="B9-a-shared-limit-leaves-one-for-the-smallest"),
+        pytest.param(
+            (1, 1, 1), "aba", {"b": 2}, (3, 2, 3), id="B8-what-ng2-loses-is-not-given-to-others"
+        ),
+        pytest.param(
+            (1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"
+        ),
+        pytest.param(
+            (1, 2, 2),
+            "aaa",
+            {"a": 6},
+            (2, 2, 2),
+            id="B9-a-shared-limit-leaves-one-for-the-smallest",
+        ),
         pytest.param((1, 1, 2), "abb", {"b": 4}, (4, 2, 2), id="B9-two-share-a-limit"),
     ],
 )
@@ -378,13 +504,19 @@ def test_balancing_caps_each_groups_share_in_turn(
     sizes: tuple[int, ...], kinds: str, limits: dict[str, int], after: tuple[int, ...]
 ) -> None:
     names = ("ng1", "ng2", "ng3")
-    found = spread(6, dict(zip(names, sizes, strict=True)), dict(zip(names, kinds, strict=True)), limits)
+    found = spread(
+        6, dict(zip(names, sizes, strict=True)), dict(zip(names, kinds, strict=True)), limits
+    )
     assert tuple(found.values()) == after
 
 
 def test_max_nodes_total_caps_the_increase_before_it_is_distributed() -> None:
     assert spread(
-        6, {"ng1": 1, "ng2": 1, "ng3": 1}, dict.fromkeys(("ng1", "ng2", "ng3"), "a"), {}, max_nodes_total=5
+        6,
+        {"ng1": 1, "ng2": 1, "ng3": 1},
+        dict.fromkeys(("ng1", "ng2", "ng3"), "a"),
+        {},
+        max_nodes_total=5,
     ) == {"ng1": 2, "ng2": 2, "ng3": 1}
 
 
@@ -396,7 +528,9 @@ def test_nodes_already_planned_in_this_pass_count_as_group_size() -> None:
 
 
 def test_balancing_alone_uses_up_no_limits() -> None:
-    world = world_of(cluster().group("a", template=node("t")).group("b", template=node("t")), max_nodes_total=4)
+    world = world_of(
+        cluster().group("a", template=node("t")).group("b", template=node("t")), max_nodes_total=4
+    )
     ledger = ResourceLimiter(world)
     assert dict(balance(9, world.groups["a"], [world.groups["b"]], ledger)) == {"a": 2, "b": 2}
     assert ledger.allowance(world.groups["a"], 0).nodes == 4
@@ -407,4 +541,6 @@ def test_zero_or_max_group_is_never_balanced_or_cut() -> None:
     build.group("b", template=node("t"))
     for most, expected in ((3, [("a", 3)]), (2, [])):
         world = world_of(build, max_nodes_total=most)
-        assert balance(3, world.groups["a"], [world.groups["b"]], ResourceLimiter(world)) == expected
+        assert (
+            balance(3, world.groups["a"], [world.groups["b"]], ResourceLimiter(world)) == expected
+        )

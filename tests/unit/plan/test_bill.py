@@ -1,4 +1,6 @@
-"""The bill: every hour of a node's resource is in one row, and the rows are what is paid (docs/bill.md)."""
+"""The bill: every hour of a node's resource is in one row, and the rows are
+what is paid (docs/bill.md).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_price_of_a_node_is_divided_by_the_rates_of_the_price_list() -> None:
     # A core is as dear as 8 GiB: 4 cores and 16 GiB are 4 and 2 parts.
     assert checked(only(builder)).parts.workload == 133_333
     rates = NodePrices(cpu=0.02, memory=0.02)  # 0.08 for the cores, 0.32 for the memory
-    assert checked(only(builder, prices=rates)).parts == CostParts(paid=400_000, workload=80_000, avoidable=320_000)
+    assert checked(only(builder, prices=rates)).parts == CostParts(
+        paid=400_000, workload=80_000, avoidable=320_000
+    )
 
 
 def test_rows_are_what_is_paid_to_the_millionth() -> None:
@@ -91,7 +95,9 @@ def test_rows_are_what_is_paid_to_the_millionth() -> None:
                 cpu, memory = lot.choice(("1", "3", "7", "0")), lot.choice(("3Gi", "7Gi", "0"))
                 taints = [Taint(TO_BE_DELETED, "NoSchedule")] if lot.random() < 0.2 else []
                 extra = amounts(gpu=1) if lot.random() < 0.2 else {}
-                builder.node(f"{group}-{at}", cpu, memory, group=f"g{group}", taints=taints, extra=extra)
+                builder.node(
+                    f"{group}-{at}", cpu, memory, group=f"g{group}", taints=taints, extra=extra
+                )
                 for _ in range(lot.randint(0, 4)):
                     builder.running(
                         f"{group}-{at}",
@@ -102,7 +108,9 @@ def test_rows_are_what_is_paid_to_the_millionth() -> None:
                         namespace=f"n{lot.randint(0, 3)}",
                         kind=lot.choice(("ReplicaSet", "DaemonSet")),
                     )
-            builder.group(f"g{group}", min=lot.randint(0, 3), price=lot.choice((0.0, 0.1, 0.333333, 1.7)))
+            builder.group(
+                f"g{group}", min=lot.randint(0, 3), price=lot.choice((0.0, 0.1, 0.333333, 1.7))
+            )
         bill = billed(builder, headroom=(Headroom("h", pods=2, cpu=300, memory=2**28),))
         for part in bill.bills if bill is not None else ():
             checked(part)
@@ -126,9 +134,13 @@ def test_daemonsets_and_the_system_have_rows_of_their_own() -> None:
     builder.node("n", "4", "16Gi", group="g", allocatable=amounts(cpu="3", memory="12Gi", pods=110))
     builder.group("g", price=0.4)
     builder.running("n", 1, "1", "4Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
-    builder.running("n", 1, "1", "4Gi", owner="proxy", kind="Node", namespace="kube-system", mirror=True)
+    builder.running(
+        "n", 1, "1", "4Gi", owner="proxy", kind="Node", namespace="kube-system", mirror=True
+    )
     bill = checked(only(builder))
-    assert bill.parts == CostParts(paid=400_000, daemonsets=200_000, overhead=100_000, avoidable=100_000)
+    assert bill.parts == CostParts(
+        paid=400_000, daemonsets=200_000, overhead=100_000, avoidable=100_000
+    )
     assert bill.namespaces == ()
 
 
@@ -136,7 +148,11 @@ def test_daemonsets_and_the_system_have_rows_of_their_own() -> None:
 
 
 def _overcommitted() -> ClusterBuilder:
-    return fixture("m", m=1).running("m-0", 1, "8", "8Gi", namespace="a").running("m-0", 1, "8", "8Gi", namespace="b")
+    return (
+        fixture("m", m=1)
+        .running("m-0", 1, "8", "8Gi", namespace="a")
+        .running("m-0", 1, "8", "8Gi", namespace="b")
+    )
 
 
 def _draining() -> ClusterBuilder:
@@ -157,7 +173,11 @@ def _without_node(*instances: Instance) -> Callable[[], ClusterBuilder]:
 
 PITFALLS: dict[str, tuple[Callable[[], ClusterBuilder], CostParts, int]] = {
     "requests above what there is": (_overcommitted, CostParts(paid=200_000, workload=200_000), 1),
-    "a node that is being drained": (_draining, CostParts(paid=200_000, workload=100_000, unusable=100_000), 0),
+    "a node that is being drained": (
+        _draining,
+        CostParts(paid=200_000, workload=100_000, unusable=100_000),
+        0,
+    ),
     "an instance that boots": (
         _without_node(Instance("i-1", InstanceState.CREATING)),
         CostParts(paid=400_000, avoidable=200_000, unusable=200_000),
@@ -240,7 +260,9 @@ def test_owner_is_the_top_level_controller_where_it_is_known() -> None:
     builder.running("m-0", 1, "1", "4Gi", owner="job-1", kind="Job", namespace="shop")
     builder.running("m-0", 1, "1", "4Gi", owner=None, namespace="shop")
     builder.controllers.append(
-        Controller("ReplicaSet", "shop", "web-5d", owner=Owner("Deployment", "web", "uid-web", "apps/v1"))
+        Controller(
+            "ReplicaSet", "shop", "web-5d", owner=Owner("Deployment", "web", "uid-web", "apps/v1")
+        )
     )
     names = [row.name for row in checked(only(builder)).owners]
     assert names == ["shop/(no controller)", "shop/Deployment/web", "shop/Job/job-1"]
@@ -251,14 +273,20 @@ def test_names_beyond_the_first_are_one_row() -> None:
     for at in range(MOST_ROWS + 3):
         builder.running("n", 1, "1", "4Gi", owner=f"o{at:03}", namespace=f"n{at:03}")
     bill = checked(only(builder))
-    assert (len(bill.namespaces), bill.namespaces[-1].name, bill.namespaces[-1].names) == (MOST_ROWS + 1, "", 3)
+    assert (len(bill.namespaces), bill.namespaces[-1].name, bill.namespaces[-1].names) == (
+        MOST_ROWS + 1,
+        "",
+        3,
+    )
     assert bill.namespaces[-1].workload == 30_000
 
 
 def test_idle_of_a_namespace_is_by_what_it_requests_of_each_resource() -> None:
     # Half of the cores is free, of which `cores` has all the requests; no memory is free.
     builder = ClusterBuilder().node("n", "8", "64Gi", group="g").group("g", price=1.6)
-    builder.running("n", 1, "4", namespace="cores", owner="a").running("n", 1, 0, "64Gi", namespace="bytes", owner="b")
+    builder.running("n", 1, "4", namespace="cores", owner="a").running(
+        "n", 1, 0, "64Gi", namespace="bytes", owner="b"
+    )
     rows = {row.name: (row.workload, row.idle) for row in checked(only(builder)).namespaces}
     assert rows == {"cores": (400_000, 400_000), "bytes": (800_000, 0)}
 
@@ -290,11 +318,15 @@ def test_headroom_is_wanted_as_far_as_there_is_room() -> None:
     entry = Headroom("h", pods=2, cpu=1000, memory=4 * 2**30)
     assert wanted(fixture("m", m=1), headroom=(entry,)) == 100_000
     assert wanted(fixture("m", m=1), headroom=(msgspec.structs.replace(entry, pods=9),)) == 200_000
-    assert wanted(fixture("m", m=1), headroom=(msgspec.structs.replace(entry, groups=("other",)),)) == 0
+    assert (
+        wanted(fixture("m", m=1), headroom=(msgspec.structs.replace(entry, groups=("other",)),))
+        == 0
+    )
 
 
 def test_rule_wants_room_above_the_requests() -> None:
-    # 2 of 4 cores are requested; below 80% of allocatable they need 2.5: half a core of 0.20 · 4/6 / 4.
+    # 2 of 4 cores are requested; below 80% of allocatable they need 2.5: half
+    # a core of 0.20 · 4/6 / 4.
     rule = Rule("busy", ("m",), metric=Metric.CPU, above=80)
     assert wanted(two_halves(), rules=(rule,)) == 16_667
 
@@ -320,10 +352,15 @@ def test_lower_bound_is_that_of_split_nodes_and_pods() -> None:
 
 def test_lower_bound_keeps_pods_on_nodes_that_they_fit() -> None:
     builder = ClusterBuilder()
-    builder.node("d-0", "4", "16Gi", group="dear", labels={"kind": "dear"}).node("c-0", "4", "16Gi", group="cheap")
+    builder.node("d-0", "4", "16Gi", group="dear", labels={"kind": "dear"}).node(
+        "c-0", "4", "16Gi", group="cheap"
+    )
     builder.group("dear", price=1.0).group("cheap", price=0.1)
-    builder.running("d-0", 1, "2", "8Gi", node_selector={"kind": "dear"}).running("c-0", 1, "2", "8Gi")
-    assert only(builder).bound == 550_000  # half a dear node for the one pod, and its other half for the other
+    builder.running("d-0", 1, "2", "8Gi", node_selector={"kind": "dear"}).running(
+        "c-0", 1, "2", "8Gi"
+    )
+    # half a dear node for the one pod, and its other half for the other
+    assert only(builder).bound == 550_000
 
 
 def test_lower_bound_counts_minimum_sizes_daemonsets_and_nodes_that_stay() -> None:
@@ -355,7 +392,12 @@ def test_lower_bound_of_a_large_programme_is_unknown(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("total", "shares", "whole"),
-    [(10, (3.3, 3.3, 3.4), [3, 3, 4]), (2, (0.5, 0.5, 1.0), [1, 0, 1]), (0, (), []), (3, (2.0, 2.0), [2, 1])],
+    [
+        (10, (3.3, 3.3, 3.4), [3, 3, 4]),
+        (2, (0.5, 0.5, 1.0), [1, 0, 1]),
+        (0, (), []),
+        (3, (2.0, 2.0), [2, 1]),
+    ],
 )
 def test_rounded_shares_add_up(total: int, shares: tuple[float, ...], whole: list[int]) -> None:
     assert apportioned(total, shares) == whole
@@ -369,9 +411,15 @@ TYPE = "node.kubernetes.io/instance-type"
 def on_spot(price: float = 0.06, *, spot_type: str = "m", demand: float = 0.20) -> ClusterBuilder:
     """Two nodes of a spot group and one on demand."""
     builder = ClusterBuilder()
-    for name, group, kind in (("s-0", "sp", spot_type), ("s-1", "sp", spot_type), ("o-0", "od", "m")):
+    for name, group, kind in (
+        ("s-0", "sp", spot_type),
+        ("s-1", "sp", spot_type),
+        ("o-0", "od", "m"),
+    ):
         builder.node(name, "4", "16Gi", group=group, labels={TYPE: kind})
-    builder.group("sp", spot=True, price=price, template=node("t-s", "4", "16Gi", labels={TYPE: spot_type}))
+    builder.group(
+        "sp", spot=True, price=price, template=node("t-s", "4", "16Gi", labels={TYPE: spot_type})
+    )
     return builder.group("od", price=demand, template=node("t-o", "4", "16Gi", labels={TYPE: "m"}))
 
 
@@ -391,7 +439,9 @@ def test_spot_saves_what_the_same_type_costs_more_on_demand() -> None:
 
 def test_listed_prices_of_both_kinds_are_compared() -> None:
     prices = NodePrices(instance_types={"m": 0.30}, spot={"m": 0.05})
-    assert only(on_spot(0.0, demand=0.0), spot=Spot(), prices=prices).spot == SpotCost(2, 2, 500_000)
+    assert only(on_spot(0.0, demand=0.0), spot=Spot(), prices=prices).spot == SpotCost(
+        2, 2, 500_000
+    )
 
 
 def test_node_whose_price_is_known_in_one_way_only_is_not_compared() -> None:

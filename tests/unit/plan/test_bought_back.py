@@ -1,7 +1,7 @@
 """Removals that were bought back are not repeated at once (tests/faults, seed 4730).
 
-Each test plays passes: a node is drained, the scheduler places its pods in another way than the planner, and a pod of
-`web` remains without a place.
+Each test plays passes: a node is drained, the scheduler places its pods in another way than the
+planner, and a pod of `web` remains without a place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ import pytest
 
 from chalicelib.model.memory import HOUR, DrainedOwner, GroupMemory, Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodePrices, Options, Policy
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    Mode,
+    NodePrices,
+    Options,
+    Policy,
+)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays
@@ -20,16 +27,22 @@ from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays
 WEB, TINY = "default/ReplicaSet/web", "default/ReplicaSet/tiny"
 CPU = "1900m"
 EMPTY = Memory()
-UNNEEDED: dict[str, Any] = {"scale_down_utilization_threshold": 0.8, "scale_down_delay_after_add": 0.0}
+UNNEEDED: dict[str, Any] = {
+    "scale_down_utilization_threshold": 0.8,
+    "scale_down_delay_after_add": 0.0,
+}
 
 
 def _world(pods: dict[str, tuple[int, int]], *, waiting: int = 0) -> ClusterBuilder:
-    """A cluster. pods: node -> its pods of `web` and of `tiny`. waiting: pods of `web` without a node."""
+    """A cluster. pods: node -> its pods of `web` and of `tiny`. waiting: pods
+    of `web` without a node."""
     build = cluster()
     for name, (web, tiny) in pods.items():
         build.node(name, CPU, group="g")
         build.running(name, web, "700m", owner="web").running(name, tiny, "250m", owner="tiny")
-    return build.pending(waiting, "700m", owner="web").group("g", template=node("t", CPU, group="g"))
+    return build.pending(waiting, "700m", owner="web").group(
+        "g", template=node("t", CPU, group="g")
+    )
 
 
 def _before() -> ClusterBuilder:
@@ -86,7 +99,9 @@ def test_nodes_without_pods_of_that_owner_still_go() -> None:
     build = _world({"c": (1, 0), "tiny": (0, 1), "empty": (0, 0)}).node("elsewhere", "64")
 
     def goes(memory: Memory) -> set[str]:
-        plan, _ = build.decide(memory, now=NOW + 300, unneeded=9999.0, max_drain_parallelism=9, **UNNEEDED)
+        plan, _ = build.decide(
+            memory, now=NOW + 300, unneeded=9999.0, max_drain_parallelism=9, **UNNEEDED
+        )
         return {removal.node for removal in plan.removals}
 
     assert goes(EMPTY) == {"c", "tiny", "empty"}
@@ -97,14 +112,24 @@ def test_nodes_without_pods_of_that_owner_still_go() -> None:
 
 def test_consolidation_moves_no_pods_of_that_owner_either() -> None:
     build = _world({"c": (1, 0), "tiny": (0, 1)}).node("elsewhere", "64")
-    settings = Consolidation(ConsolidationMode.REMOVE, quiet_time=0.0, min_node_age=0.0, confirm_after=0.0)
+    settings = Consolidation(
+        ConsolidationMode.REMOVE, quiet_time=0.0, min_node_age=0.0, confirm_after=0.0
+    )
     options = Options(scale_down_utilization_threshold=0.0, max_drain_parallelism=9)
-    policy = Policy("test", mode=Mode.ACTIVE, options=options, prices=NodePrices(cpu=1.0), consolidation=settings)
+    policy = Policy(
+        "test",
+        mode=Mode.ACTIVE,
+        options=options,
+        prices=NodePrices(cpu=1.0),
+        consolidation=settings,
+    )
 
     def consolidated(memory: Memory) -> tuple[set[str], dict[str, str]]:
         plan, _ = plan_cluster(build.snapshot(), policy, memory, NOW + 300, 0)
         assert plan.consolidation is not None
-        verdicts = {verdict.node: verdict.reason.code.value for verdict in plan.consolidation.verdicts}
+        verdicts = {
+            verdict.node: verdict.reason.code.value for verdict in plan.consolidation.verdicts
+        }
         return {removal.node for removal in plan.removals}, verdicts
 
     assert consolidated(EMPTY)[0] == {"c"}, "the budget of one node"
@@ -115,20 +140,28 @@ def test_consolidation_moves_no_pods_of_that_owner_either() -> None:
 @pytest.mark.parametrize(
     ("build", "after"),
     [
-        pytest.param(_world({"a": (2, 0), "b": (1, 3), "c": (1, 3)}, waiting=1), 60.0, id="the-node-is-still-there"),
+        pytest.param(
+            _world({"a": (2, 0), "b": (1, 3), "c": (1, 3)}, waiting=1),
+            60.0,
+            id="the-node-is-still-there",
+        ),
         pytest.param(_after(waiting=2), 60.0, id="the-owner-has-more-pods-than-before"),
         pytest.param(_after(), 1800.0, id="half-an-hour-later"),
         pytest.param(_after(), -1800.0, id="by-a-wrong-clock"),
     ],
 )
-def test_growth_that_does_not_undo_a_drain_delays_no_removal(build: ClusterBuilder, after: float) -> None:
+def test_growth_that_does_not_undo_a_drain_delays_no_removal(
+    build: ClusterBuilder, after: float
+) -> None:
     plan, memory = _pass(build, _drained(), NOW + after)
     assert growth(plan)["g"][0] >= 1
     assert not any(drained.until for drained in memory.groups["g"].drained.values())
 
 
 def test_growth_smaller_than_the_removals_before_it_delays_none() -> None:
-    memory = Memory(groups={"g": GroupMemory(drained={WEB: DrainedOwner(NOW - 60, ("x", "y", "z"), 0, 4)})})
+    memory = Memory(
+        groups={"g": GroupMemory(drained={WEB: DrainedOwner(NOW - 60, ("x", "y", "z"), 0, 4)})}
+    )
     waits = list[float]()
     for minute in range(3):
         _, memory = _pass(_after(), memory, NOW + 60 * minute)

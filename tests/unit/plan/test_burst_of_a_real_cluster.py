@@ -1,5 +1,5 @@
-"""The pods of a burst on a real cluster, refused over thirteen seconds: how many plans buy, how many nodes, and what
-these cost an hour."""
+"""The pods of a burst on a real cluster, refused over thirteen seconds: how many plans buy, how
+many nodes, and what these cost an hour."""
 
 from __future__ import annotations
 
@@ -23,22 +23,32 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 START = 1_795_898_886.0  # the instant of the capture
 MOST_NODES = 52
 MOST_AN_HOUR = 14.0
-# What the machines of the capture cost an hour was not captured. These prices are deduced from what is known of that
-# day: 44 m.4 and 7 c.8 cost 13.7, and 56 nodes cost 15.64. Among prices that are a sum of cores (in steps of 0.005) and
-# of GiB (in steps of 0.0005), only 0.045 a core and 0.004 a GiB fit both.
-PRICES = {"m.4": 4 * 0.045 + 16 * 0.004, "c.8": 8 * 0.045 + 16 * 0.004, "l.8": 8 * 0.045 + 32 * 0.004}
+# What the machines of the capture cost an hour was not captured. These prices are deduced from what
+# is known of that day: 44 m.4 and 7 c.8 cost 13.7, and 56 nodes cost 15.64. Among prices that are a
+# sum of cores (in steps of 0.005) and of GiB (in steps of 0.0005), only 0.045 a core and 0.004 a
+# GiB fit both.
+PRICES = {
+    "m.4": 4 * 0.045 + 16 * 0.004,
+    "c.8": 8 * 0.045 + 16 * 0.004,
+    "l.8": 8 * 0.045 + 32 * 0.004,
+}
 OPERATION = 1.5  # seconds until a purchase is carried out
 POLICY = Policy(name="burst", mode=Mode.ACTIVE, options=Options(expander=("least-waste",)))
 
 
 class Burst:
-    """Passes over the captured cluster while its scheduler refuses the pods one after the other. purchases: seconds of
-    each plan that buys, and its nodes. an_hour: the price an hour of all that is bought."""
+    """Passes over the captured cluster while its scheduler refuses the pods one after the
+    other. purchases: seconds of each plan that buys, and its nodes. an_hour: the price an
+    hour of all that is bought."""
 
     def __init__(self, lasts: float) -> None:
         snapshot = read(BURST, node_groups=None, cluster="burst", taken_at=START)
-        waiting = sorted((pod for pod in snapshot.pods if not pod.node), key=lambda pod: (pod.created, pod.name))
-        self._refused_at = {pod.key: START + lasts * at / len(waiting) for at, pod in enumerate(waiting)}
+        waiting = sorted(
+            (pod for pod in snapshot.pods if not pod.node), key=lambda pod: (pod.created, pod.name)
+        )
+        self._refused_at = {
+            pod.key: START + lasts * at / len(waiting) for at, pod in enumerate(waiting)
+        }
         self._snapshot, self._memory = snapshot, Memory()
         self.purchases: list[tuple[float, int]] = []
         self.an_hour = 0.0
@@ -69,16 +79,21 @@ class Burst:
 
     def _buy(self, plan: Plan, now: float) -> None:
         sizes = {operation.spec.group: operation.spec.to_size for operation in plan.operations}
-        bought = sum(operation.spec.to_size - operation.spec.from_size for operation in plan.operations)
+        bought = sum(
+            operation.spec.to_size - operation.spec.from_size for operation in plan.operations
+        )
         if bought:
             self.purchases.append((now - START, bought))
             self.an_hour += sum(self._price(operation) for operation in plan.operations)
         groups = tuple(
-            msgspec.structs.replace(group, target=sizes.get(group.id, group.target)) for group in self._snapshot.groups
+            msgspec.structs.replace(group, target=sizes.get(group.id, group.target))
+            for group in self._snapshot.groups
         )
         self._snapshot = msgspec.structs.replace(self._snapshot, groups=groups)
         for operation in plan.operations:
-            of_group, of_cluster = memory_updates(operation, Succeeded(), POLICY.options, now + OPERATION)
+            of_group, of_cluster = memory_updates(
+                operation, Succeeded(), POLICY.options, now + OPERATION
+            )
             assert of_group is not None
             group = operation.spec.group
             changed = {**self._memory.groups, group: of_group(self._memory.groups[group])}
@@ -88,7 +103,9 @@ class Burst:
 
     def _price(self, operation: Operation) -> float:
         """Return what the nodes of a purchase cost an hour."""
-        template = next(group.template for group in self._snapshot.groups if group.id == operation.spec.group)
+        template = next(
+            group.template for group in self._snapshot.groups if group.id == operation.spec.group
+        )
         assert template is not None
         count = operation.spec.to_size - operation.spec.from_size
         return count * PRICES[template.labels[INSTANCE_TYPE]]

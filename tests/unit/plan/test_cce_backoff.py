@@ -12,15 +12,26 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.backoff import FLAT, fail, in_backoff
 from chalicelib.providers import errors
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, verdict
-from tests.unit.plan.instances_builder import STOCK, anchored, asked, facts_of, repaired, seen, with_machines
+from tests.unit.plan.instances_builder import (
+    STOCK,
+    anchored,
+    asked,
+    facts_of,
+    repaired,
+    seen,
+    with_machines,
+)
 
 POOL = Pool("p", "pool-a", max=50)
 BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installed")
 GONE = ("OutOfStock", "QuotaExceeded")
 
 
-def _after(*failures: str, record: Backoff | None = None, now: float = 0.0) -> tuple[list[float], Backoff]:
-    """Minutes of backoff after failures of these classes, each one second after the previous backoff ended."""
+def _after(
+    *failures: str, record: Backoff | None = None, now: float = 0.0
+) -> tuple[list[float], Backoff]:
+    """Minutes of backoff after failures of these classes, each one second after
+    the previous backoff ended."""
     lengths = []
     for cls in failures:
         record = fail(record, now, Options(), cls)
@@ -36,9 +47,13 @@ def test_CCE_A9_1_backoff_lasts_five_ten_twenty_and_at_most_thirty_minutes(cls: 
 
 
 @pytest.mark.parametrize("error", [STOCK, InstanceError("QuotaExceeded", "Quota", "enough")])
-def test_CCE_A9_1_another_pool_scales_up_in_the_same_pass_until_all_are_backed_off(error: InstanceError) -> None:
+def test_CCE_A9_1_another_pool_scales_up_in_the_same_pass_until_all_are_backed_off(
+    error: InstanceError,
+) -> None:
     build = with_machines(anchored(), "a", 1, error=error, template=node("t", "2"), pool=POOL)
-    build.group("b", template=node("t", "2"), pool=Pool("q", max=9)).pending(2, "1", node_selector={})
+    build.group("b", template=node("t", "2"), pool=Pool("q", max=9)).pending(
+        2, "1", node_selector={}
+    )
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     known = Memory(groups={"a": asked(1, 60)})
     plan, after = build.decide(known)
@@ -47,7 +62,9 @@ def test_CCE_A9_1_another_pool_scales_up_in_the_same_pass_until_all_are_backed_o
     cooling = {name: GroupMemory(backoff=after.groups["a"].backoff) for name in ("a", "b")}
     nothing = build.plan(Memory(groups=cooling))
     assert growth(nothing) == {}
-    assert {reasons[0].code for reasons in verdict(nothing).reasons.values()} == {ReasonCode.GROUP_BACKOFF}
+    assert {reasons[0].code for reasons in verdict(nothing).reasons.values()} == {
+        ReasonCode.GROUP_BACKOFF
+    }
 
 
 def test_CCE_A9_2_failed_installation_backs_off_five_minutes_each_time() -> None:
@@ -55,7 +72,13 @@ def test_CCE_A9_2_failed_installation_backs_off_five_minutes_each_time() -> None
 
 
 def test_CCE_A9_2_failed_installation_ends_a_sequence_of_stock_failures() -> None:
-    assert _after("OutOfStock", "OutOfStock", "InstallFailed", "OutOfStock", "OutOfStock")[0] == [5, 10, 5, 5, 10]
+    assert _after("OutOfStock", "OutOfStock", "InstallFailed", "OutOfStock", "OutOfStock")[0] == [
+        5,
+        10,
+        5,
+        5,
+        10,
+    ]
 
 
 def test_CCE_A9_2_failed_installation_never_shortens_an_active_backoff() -> None:
@@ -84,7 +107,8 @@ def test_CCE_A9_2_broken_instance_is_deleted_and_its_pods_go_to_another_group() 
 
 
 def _installing(ago: float) -> tuple[ClusterBuilder, Memory]:
-    """An instance of a was requested that long ago and has not joined; b could also serve the pod."""
+    """An instance of a was requested that long ago and has not joined; b
+    could also serve the pod."""
     build = with_machines(anchored(), "a", 1, template=node("t", "2"), pool=POOL)
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     build.group("b", template=node("t", "2"), pool=Pool("q", max=9)).pending(1, "1")
@@ -109,13 +133,16 @@ def test_CCE_A9_4_three_hours_without_a_failure_reset_the_backoff() -> None:
 
 
 def test_CCE_A9_4_simultaneous_failures_count_once() -> None:
-    mine = facts_of(with_machines(anchored(), "g", 4, error=STOCK), Memory(groups={"g": asked(4, 60)})).memory
+    mine = facts_of(
+        with_machines(anchored(), "g", 4, error=STOCK), Memory(groups={"g": asked(4, 60)})
+    ).memory
     assert mine.backoff is not None
     assert (mine.backoff.duration, mine.backoff.attempt) == (300, 1)
 
 
 def _came(pool: Pool | None, failed_ago: float) -> Backoff | None:
-    """Remaining backoff of a third failure after an instance requested five minutes ago has become a node."""
+    """Remaining backoff of a third failure after an instance requested five
+    minutes ago has become a node."""
     build = cluster().node("n", group="g").group("g", pool=pool)
     failed = Backoff(1200, NOW - failed_ago + 1200, NOW - failed_ago, "OutOfStock", attempt=3)
     known = GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 300, NOW + 600), backoff=failed)
@@ -123,8 +150,8 @@ def _came(pool: Pool | None, failed_ago: float) -> Backoff | None:
 
 
 def test_CCE_A9_4_success_resets_the_backoff_of_a_pools_group() -> None:
-    """Applies to groups of a vendor's pool. Other groups follow upstream: the history resets after three hours,
-    regardless of successes."""
+    """Applies to groups of a vendor's pool. Other groups follow upstream: the history resets after
+    three hours, regardless of successes."""
     assert _came(POOL, 2000) is None
     assert _came(None, 2000) is not None
 
@@ -135,7 +162,9 @@ def test_CCE_A9_4_partly_failed_request_is_not_a_success() -> None:
 
 
 def test_CCE_A9_5_backoff_of_one_flavour_in_one_zone_leaves_its_pool_usable() -> None:
-    build = with_machines(anchored(), "a", 1, error=STOCK, template=node("t", "2", zone="a"), pool=POOL, rank=1)
+    build = with_machines(
+        anchored(), "a", 1, error=STOCK, template=node("t", "2", zone="a"), pool=POOL, rank=1
+    )
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     build.group("b", template=node("t", "2", zone="b"), pool=POOL, rank=1).pending(2, "1")
     plan, after = build.decide(Memory(groups={"a": asked(1, 60)}))

@@ -1,4 +1,6 @@
-"""Pools of several flavours: shared bounds, ranks, zones, and labels that new nodes do not promise."""
+"""Pools of several flavours: shared bounds, ranks, zones, and labels that
+new nodes do not promise.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ def _flavours(pool: Pool | None = POOL, **fields: dict[str, Any]) -> ClusterBuil
 def test_CCE_A6_1_all_groups_of_a_pool_together_stay_below_its_maximum(
     pool: Pool, sizes: tuple[int, int], new: int
 ) -> None:
-    build = _zones({"a": sizes[0], "b": sizes[1]}, a={"pool": pool, "max": 6}, b={"pool": pool, "max": 6, "rank": 1})
+    build = _zones(
+        {"a": sizes[0], "b": sizes[1]},
+        a={"pool": pool, "max": 6},
+        b={"pool": pool, "max": 6, "rank": 1},
+    )
     plan = build.pending(9, "1").plan()
     assert sum(_new(plan).values()) == new
     if new < 9:
@@ -66,12 +72,16 @@ def test_CCE_A6_1_all_groups_of_a_pool_together_stay_below_its_maximum(
 
 def test_CCE_A6_1_another_pool_has_its_own_bounds() -> None:
     build = _flavours(Pool("p", max=3), a={})
-    build.group("other", template=node("t", "1"), pool=Pool("q", max=4)).group("lone", template=node("t", "1"), max=2)
+    build.group("other", template=node("t", "1"), pool=Pool("q", max=4)).group(
+        "lone", template=node("t", "1"), max=2
+    )
     assert _new(build.pending(20, "1").plan()) == {"a": 3, "other": 4, "lone": 2}
 
 
 def test_CCE_A6_1_balancing_with_another_pool_respects_both_maximums() -> None:
-    build = _flavours(Pool("p", max=3), a={}, b={}).group("c", template=node("t", "1"), pool=Pool("q", max=4))
+    build = _flavours(Pool("p", max=3), a={}, b={}).group(
+        "c", template=node("t", "1"), pool=Pool("q", max=4)
+    )
     new = _new(build.pending(20, "1").plan(balance_similar_node_groups=True))
     assert (new["a"] + new["b"], new["c"]) == (3, 4)
 
@@ -128,7 +138,10 @@ def test_CCE_A6_1_leaving_nodes_do_not_count_towards_pool_bounds() -> None:
 def test_CCE_A6_1_no_plan_exceeds_pool_bounds() -> None:
     for seed in range(60):
         rng = random.Random(seed)
-        pools = [Pool(f"p{at}", max=rng.choice([-1, 0, 3, 7]), elsewhere=rng.randint(0, 2)) for at in range(2)]
+        pools = [
+            Pool(f"p{at}", max=rng.choice([-1, 0, 3, 7]), elsewhere=rng.randint(0, 2))
+            for at in range(2)
+        ]
         build = cluster()
         for at in range(rng.randint(1, 5)):
             for number in range(rng.randint(0, 3)):
@@ -162,15 +175,21 @@ def test_operation_names_the_pool_it_changes() -> None:
     grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
     assert {each.spec.group: each.spec.pool for each in grown.operations} == {"a": "p", "lone": ""}
     removed = _idle(POOL, a=1, b=0).plan(unneeded=7200)
-    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(OperationKind.DELETE_NODES, "p")]
+    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [
+        (OperationKind.DELETE_NODES, "p")
+    ]
 
 
 # -- ranks and priorities
 
 
 @pytest.mark.parametrize("chain", [WASTE, PRIORITY, ("random",), ("most-pods",), ("least-nodes",)])
-def test_CCE_A6_3_preferred_flavour_of_a_pool_wins_with_every_expander(chain: tuple[str, ...]) -> None:
-    build = _flavours(a={"rank": 5, "template": node("t", "3")}, b={"rank": 0, "template": node("t", "2")})
+def test_CCE_A6_3_preferred_flavour_of_a_pool_wins_with_every_expander(
+    chain: tuple[str, ...],
+) -> None:
+    build = _flavours(
+        a={"rank": 5, "template": node("t", "3")}, b={"rank": 0, "template": node("t", "2")}
+    )
     build.pending(2, "1")
     assert _new(build.plan(expander=chain)) == {"a": 1}
 
@@ -192,14 +211,18 @@ def test_CCE_A6_3_ranks_are_not_compared_between_pools() -> None:
 
 
 @pytest.mark.parametrize(("first", "second", "chosen"), [(10, 5, "a"), (5, 10, "b"), (-1, 0, "b")])
-def test_CCE_A6_4_pool_of_the_higher_priority_scales_up(first: int, second: int, chosen: str) -> None:
+def test_CCE_A6_4_pool_of_the_higher_priority_scales_up(
+    first: int, second: int, chosen: str
+) -> None:
     build = cluster().group("a", template=node("t", "4"), pool=Pool("p", max=9), priority=first)
     build.group("b", template=node("t", "4"), pool=Pool("q", max=9), priority=second)
     assert _new(build.pending(1, "1").plan(expander=PRIORITY)) == {chosen: 1}
 
 
 def test_CCE_A6_5_priority_precedes_rank_and_rank_precedes_waste() -> None:
-    build = cluster().group("a", template=node("t", "8"), pool=Pool("p", max=9), priority=10, rank=1)
+    build = cluster().group(
+        "a", template=node("t", "8"), pool=Pool("p", max=9), priority=10, rank=1
+    )
     build.group("b", template=node("t", "4"), pool=Pool("p", max=9), priority=10, rank=0)
     build.group("c", template=node("t", "1"), pool=Pool("q", max=9), priority=5, rank=9)
     chain = ("priority", "least-waste", "random")
@@ -235,17 +258,25 @@ def test_CCE_A6_5_least_waste_decides_among_equal_flavours() -> None:
         (("priority", "least-waste", "random"), 9, {"b": 2}),
     ],
 )
-def test_CCE_A6_6_add_on_expanders_are_available(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
+def test_CCE_A6_6_add_on_expanders_are_available(
+    chain: tuple[str, ...], most: int, chosen: dict[str, int]
+) -> None:
     """`priority-ratio` is only meant for rescheduling and is not supported."""
-    build = cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
+    build = (
+        cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
+    )
     assert _new(build.pending(2, "1").plan(expander=chain)) == chosen
 
 
 def test_CCE_A1_3_no_feature_needs_a_version_of_the_vendors_add_on() -> None:
-    """The add-on introduced flavour ranks, even zones and per-pool conditions in different versions. Here they all
-    apply, also to clusters that never had the add-on."""
+    """The add-on introduced flavour ranks, even zones and per-pool conditions in different
+    versions. Here they all apply, also to clusters that never had the add-on."""
     own = GroupOptions(scale_down_utilization_threshold=0.9)
-    build = _zones({"a": 2, "b": 0, "c": 0}, c={"rank": 9, "max": 1}).node("old", group="d").running("old", 1, "800m")
+    build = (
+        _zones({"a": 2, "b": 0, "c": 0}, c={"rank": 9, "max": 1})
+        .node("old", group="d")
+        .running("old", 1, "800m")
+    )
     build.group("d", pool=Pool("q"), options=own, max=1).pending(5, "1")
     plan = build.plan()
     assert _new(plan) == {"a": 1, "b": 3, "c": 1}
@@ -258,10 +289,15 @@ def test_CCE_11_next_flavour_and_then_the_next_pool_are_used_when_sold_out() -> 
         pool = Pool("x" if name != "y" else "y", max=9)
         build.group(name, template=node("t", "2"), pool=pool, priority=priority, rank=rank)
     build.pending(2, "1")
-    seen = [_new(build.plan(_failed(*names), expander=PRIORITY)) for names in ((), ("x1",), ("x1", "x2"))]
+    seen = [
+        _new(build.plan(_failed(*names), expander=PRIORITY))
+        for names in ((), ("x1",), ("x1", "x2"))
+    ]
     assert seen == [{"x1": 1}, {"x2": 1}, {"y": 1}]
     none = build.plan(_failed("x1", "x2", "y"), expander=PRIORITY)
-    assert {reasons[0].code for reasons in verdict(none).reasons.values()} == {ReasonCode.GROUP_BACKOFF}
+    assert {reasons[0].code for reasons in verdict(none).reasons.values()} == {
+        ReasonCode.GROUP_BACKOFF
+    }
 
 
 # -- zones
@@ -272,8 +308,12 @@ def _zones(sizes: dict[str, int], **fields: dict[str, Any]) -> ClusterBuilder:
     build = cluster()
     for name, size in sizes.items():
         for number in range(size):
-            build.node(f"{name}-{number}", zone=name, group=name).running(f"{name}-{number}", 1, "1")
-        build.group(name, **{"template": node("t", "1", zone=name), "pool": POOL, **fields.get(name, {})})
+            build.node(f"{name}-{number}", zone=name, group=name).running(
+                f"{name}-{number}", 1, "1"
+            )
+        build.group(
+            name, **{"template": node("t", "1", zone=name), "pool": POOL, **fields.get(name, {})}
+        )
     return build
 
 
@@ -321,7 +361,9 @@ def test_CCE_A6_7_groups_of_different_machine_sizes_are_not_balanced() -> None:
         ("400m", None, True),
     ],
 )
-def test_CCE_A6_8_pool_threshold_overrides_the_clusters(used: str, own: float | None, candidate: bool) -> None:
+def test_CCE_A6_8_pool_threshold_overrides_the_clusters(
+    used: str, own: float | None, candidate: bool
+) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").running("n", 1, used)
     build.group("g", pool=POOL, options=GroupOptions(scale_down_utilization_threshold=own))
     assert (stays(build.plan()).get("n") == "NotUnderutilized") is not candidate
@@ -336,15 +378,23 @@ def test_CCE_A6_8_pool_threshold_overrides_the_clusters(used: str, own: float | 
         (None, 61.0, False),
     ],
 )
-def test_CCE_A6_8_pool_unneeded_time_overrides_the_clusters(own: float | None, age: float, goes: bool) -> None:
-    build = cluster().node("n", group="g").group("g", options=GroupOptions(scale_down_unneeded_time=own), pool=POOL)
+def test_CCE_A6_8_pool_unneeded_time_overrides_the_clusters(
+    own: float | None, age: float, goes: bool
+) -> None:
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g", options=GroupOptions(scale_down_unneeded_time=own), pool=POOL)
+    )
     assert bool(build.plan(unneeded=age).removals) is goes
 
 
 @pytest.mark.parametrize(("age", "goes"), [(899.0, False), (900.0, True)])
 def test_CCE_A6_2_a_node_stays_for_its_pools_cooldown(age: float, goes: bool) -> None:
     build = cluster().node("n", group="g", created=NOW - age, ready_since=NOW - age)
-    build.node("old", group="g").group("g", pool=POOL, options=GroupOptions(scale_down_cooldown=900.0))
+    build.node("old", group="g").group(
+        "g", pool=POOL, options=GroupOptions(scale_down_cooldown=900.0)
+    )
     plan = build.plan(unneeded=7200)
     assert {removal.node for removal in plan.removals} == ({"n", "old"} if goes else {"old"})
 

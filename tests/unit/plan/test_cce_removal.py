@@ -24,7 +24,11 @@ IDLE = Memory(nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)}
 
 
 def _one(
-    used: str | int = 0, memory: str | int = 0, *, options: GroupOptions | None = None, **fields: Any
+    used: str | int = 0,
+    memory: str | int = 0,
+    *,
+    options: GroupOptions | None = None,
+    **fields: Any,
 ) -> ClusterBuilder:
     """Node n of a pool, with 1 cpu and 4Gi; its pods have room on another node."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g", **fields)
@@ -41,7 +45,9 @@ def _one(
         ("499m", "2047Mi", True),
     ],
 )
-def test_CCE_A8_1_cpu_and_memory_rates_must_both_be_under_the_threshold(cpu: str, memory: str, goes: bool) -> None:
+def test_CCE_A8_1_cpu_and_memory_rates_must_both_be_under_the_threshold(
+    cpu: str, memory: str, goes: bool
+) -> None:
     assert bool(_one(cpu, memory).plan(IDLE).removals) is goes
 
 
@@ -54,7 +60,9 @@ def test_CCE_A8_1_interruption_restarts_the_unneeded_time() -> None:
 
 
 @pytest.mark.parametrize(("ago", "code"), [(1199.0, "NotUnreadyLongEnough"), (1201.0, "")])
-def test_CCE_A8_2_a_node_that_is_not_ready_is_removed_after_twenty_minutes(ago: float, code: str) -> None:
+def test_CCE_A8_2_a_node_that_is_not_ready_is_removed_after_twenty_minutes(
+    ago: float, code: str
+) -> None:
     known = Memory(nodes={"n": NodeMemory(unneeded_since=NOW - ago, confirmed_at=NOW - 10)})
     plan = _one(ready=False, ready_since=NOW - ago).plan(known)
     assert stays(plan).get("n", "") == code
@@ -62,7 +70,12 @@ def test_CCE_A8_2_a_node_that_is_not_ready_is_removed_after_twenty_minutes(ago: 
 
 
 def _full() -> ClusterBuilder:
-    build = cluster().node("home", "1", "4Gi").running("home", 1, "900m", owner="other").node("n", group="g")
+    build = (
+        cluster()
+        .node("home", "1", "4Gi")
+        .running("home", 1, "900m", owner="other")
+        .node("n", group="g")
+    )
     return build.group("g", pool=POOL).running("n", 1, "300m")
 
 
@@ -71,16 +84,24 @@ def _full() -> ClusterBuilder:
     [
         pytest.param(_full, "NoPlaceToMovePods", id="1-no-room-elsewhere"),
         pytest.param(
-            lambda: _one(annotations={SCALE_DOWN_DISABLED: "true"}), "ScaleDownDisabledAnnotation", id="2-protected"
+            lambda: _one(annotations={SCALE_DOWN_DISABLED: "true"}),
+            "ScaleDownDisabledAnnotation",
+            id="2-protected",
         ),
         pytest.param(
             lambda: _one("100m").running("n", 1, "10m", owner="kept", safe_to_evict="false"),
             "BlockedByPod",
             id="3-not-to-be-moved",
         ),
-        pytest.param(lambda: _one("100m").budget("b", 0, having(app="rs")), "BlockedByPod", id="4-a-disruption-budget"),
         pytest.param(
-            lambda: _one().running("n", 1, "10m", owner="dns", namespace="kube-system", created=NOW - 600),
+            lambda: _one("100m").budget("b", 0, having(app="rs")),
+            "BlockedByPod",
+            id="4-a-disruption-budget",
+        ),
+        pytest.param(
+            lambda: _one().running(
+                "n", 1, "10m", owner="dns", namespace="kube-system", created=NOW - 600
+            ),
             "BlockedByPod",
             id="5-a-pod-of-the-system-in-its-first-hour",
         ),
@@ -89,7 +110,9 @@ def _full() -> ClusterBuilder:
             "BlockedByPod",
             id="6-a-third-partys-controller",
         ),
-        pytest.param(lambda: _one().running("n", 1, "10m", owner=None), "BlockedByPod", id="no-controller"),
+        pytest.param(
+            lambda: _one().running("n", 1, "10m", owner=None), "BlockedByPod", id="no-controller"
+        ),
         pytest.param(
             lambda: _one().running("n", 1, "10m", node_selector={"kubernetes.io/hostname": "n"}),
             "NoPlaceToMovePods",
@@ -97,19 +120,26 @@ def _full() -> ClusterBuilder:
         ),
     ],
 )
-def test_CCE_A8_3_protected_and_unmovable_nodes_stay(made: Callable[[], ClusterBuilder], code: str) -> None:
+def test_CCE_A8_3_protected_and_unmovable_nodes_stay(
+    made: Callable[[], ClusterBuilder], code: str
+) -> None:
     plan = made().plan(IDLE)
     assert (stays(plan)["n"], plan.removals) == (code, ())
 
 
 def test_CCE_A8_3_option_lets_custom_controller_pods_not_block_a_node() -> None:
     build = _one().running("n", 1, "10m", owner="own", kind="CloneSet")
-    assert [each.node for each in build.plan(IDLE, skip_nodes_with_custom_controller_pods=False).removals] == ["n"]
+    assert [
+        each.node
+        for each in build.plan(IDLE, skip_nodes_with_custom_controller_pods=False).removals
+    ] == ["n"]
 
 
 def test_CCE_A8_3_node_protected_by_the_provider_stays() -> None:
     build = _one()
-    held = tuple(msgspec.structs.replace(each, held="it is locked") for each in build.groups[0].instances)
+    held = tuple(
+        msgspec.structs.replace(each, held="it is locked") for each in build.groups[0].instances
+    )
     build.groups[0] = msgspec.structs.replace(build.groups[0], instances=held)
     assert stays(build.plan(IDLE))["n"] == "UnexpectedError"
 
@@ -121,7 +151,9 @@ def test_CCE_A8_3_node_protected_by_the_provider_stays() -> None:
         (POOL, 1, "NodeGroupMinSizeReached"),
     ],
 )
-def test_CCE_A8_3_minimums_of_pool_and_flavour_are_respected(pool: Pool, least: int, code: str) -> None:
+def test_CCE_A8_3_minimums_of_pool_and_flavour_are_respected(
+    pool: Pool, least: int, code: str
+) -> None:
     plan = cluster().node("n", group="g").group("g", min=least, pool=pool).plan(IDLE)
     assert stays(plan) == {"n": code}
 
@@ -159,7 +191,11 @@ def test_CCE_A8_5_removal_candidate_has_the_soft_taint_first() -> None:
         ({"last_scale_down": NOW - 599}, {"scale_down_delay_after_delete": 600.0}, 1.0),
         ({"last_scale_down_failure": NOW - 179}, {}, 1.0),
         (
-            {"last_scale_up": NOW - 600, "last_scale_down": NOW - 600, "last_scale_down_failure": NOW - 180},
+            {
+                "last_scale_up": NOW - 600,
+                "last_scale_down": NOW - 600,
+                "last_scale_down_failure": NOW - 180,
+            },
             {"scale_down_delay_after_delete": 600.0},
             0.0,
         ),
@@ -190,7 +226,9 @@ def test_CCE_A8_7_zero_cooldown_after_scale_up_lets_removals_continue() -> None:
 def test_CCE_A8_8_node_goes_after_its_pools_and_the_clusters_cooldowns(
     age: float, grown: float, code: ReasonCode | None
 ) -> None:
-    pool = Candidates().group("p", 1, node={"created": NOW - age}, options=GroupOptions(scale_down_cooldown=900.0))
+    pool = Candidates().group(
+        "p", 1, node={"created": NOW - age}, options=GroupOptions(scale_down_cooldown=900.0)
+    )
     picked = pool.pick(Memory(last_scale_up=grown), scale_down_unneeded_time=0.0)
     assert (why(picked), len(goes(picked))) == (({code}, 0) if code else (set(), 1))
 
@@ -200,7 +238,9 @@ def test_CCE_A8_8_scale_up_waits_for_no_cooldown() -> None:
         cluster()
         .node("n", group="g", created=NOW - 5)
         .running("n", 1, "1")
-        .group("g", pool=POOL, template=node("t", "1"), options=GroupOptions(scale_down_cooldown=900.0))
+        .group(
+            "g", pool=POOL, template=node("t", "1"), options=GroupOptions(scale_down_cooldown=900.0)
+        )
     )
     quiet = Memory(last_scale_up=NOW - 1, last_scale_down=NOW - 1, last_scale_down_failure=NOW - 1)
     assert growth(build.pending(1, "1").plan(quiet)) == {"g": (1, 1)}
@@ -215,13 +255,17 @@ def test_CCE_A8_8_scale_up_waits_for_no_cooldown() -> None:
 )
 def test_CCE_A8_9_no_rule_removes_anything(rule: Rule) -> None:
     snapshot = _one("700m").snapshot()
-    plan, _ = plan_cluster(snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(rule,)), IDLE, NOW, 0)
+    plan, _ = plan_cluster(
+        snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(rule,)), IDLE, NOW, 0
+    )
     assert (plan.removals, plan.repairs) == ((), ())
     assert stays(plan)["n"] == "NotUnderutilized"
     for value in (-1, 0):
         less, _ = plan_cluster(
             snapshot,
-            Policy(name="test", mode=Mode.ACTIVE, rules=(msgspec.structs.replace(rule, add=value),)),
+            Policy(
+                name="test", mode=Mode.ACTIVE, rules=(msgspec.structs.replace(rule, add=value),)
+            ),
             IDLE,
             NOW,
             0,

@@ -30,7 +30,10 @@ def plan_of(
     **options: Any,
 ) -> Plan:
     policy = Policy(
-        "test", options=msgspec.structs.replace(Options(), **options), scale_up=scale_up or ScaleUp(), rules=rules
+        "test",
+        options=msgspec.structs.replace(Options(), **options),
+        scale_up=scale_up or ScaleUp(),
+        rules=rules,
     )
     return plan_cluster(build.snapshot(), policy, memory or Memory(), NOW, 0)[0]
 
@@ -69,18 +72,27 @@ def test_CCE_A1_1_removals_continue_and_the_future_node_of_a_pod_stays() -> None
 def test_CCE_A1_1_rules_and_pods_trigger_scale_ups_independently() -> None:
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60, add=2)
     build = cluster(nodes=2, used="3")
-    assert [(up.to_size, up.rules) for up in plan_of(build, ONLY_RULES, (rule,)).scale_ups] == [(4, ("busy",))]
+    assert [(up.to_size, up.rules) for up in plan_of(build, ONLY_RULES, (rule,)).scale_ups] == [
+        (4, ("busy",))
+    ]
     off = msgspec.structs.replace(ScaleUp(), rules=False)
     assert plan_of(build, off, (rule,)).scale_ups == ()
     assert [up.rules for up in plan_of(build.pending(1, "3"), off, (rule,)).scale_ups] == [()]
 
 
 PINNED: list[tuple[str, dict[str, Any]]] = [
-    ("by its name", {"required_affinity": (NodeTerm(fields=(Requirement("metadata.name", "In", ("n00",)),)),)}),
+    (
+        "by its name",
+        {"required_affinity": (NodeTerm(fields=(Requirement("metadata.name", "In", ("n00",)),)),)},
+    ),
     ("by its label", {"node_selector": {"kubernetes.io/hostname": "n00"}}),
     (
         "by affinity to its label",
-        {"required_affinity": (NodeTerm(expressions=(Requirement("kubernetes.io/hostname", "In", ("n00",)),)),)},
+        {
+            "required_affinity": (
+                NodeTerm(expressions=(Requirement("kubernetes.io/hostname", "In", ("n00",)),)),
+            )
+        },
     ),
 ]
 
@@ -100,9 +112,12 @@ def test_CCE_A1_2_pod_that_names_its_node_is_not_pending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "unready", "stops"), [(10, 5, True), (4, 2, False), (10, 4, False), (7, 3, False), (8, 4, True)]
+    ("nodes", "unready", "stops"),
+    [(10, 5, True), (4, 2, False), (10, 4, False), (7, 3, False), (8, 4, True)],
 )
-def test_CCE_16_too_many_unready_nodes_stop_all_scaling(nodes: int, unready: int, *, stops: bool) -> None:
+def test_CCE_16_too_many_unready_nodes_stop_all_scaling(
+    nodes: int, unready: int, *, stops: bool
+) -> None:
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60, add=2)
     plan = plan_of(cluster(nodes=nodes, unready=unready, used="3").pending(2, "3"), rules=(rule,))
     assert plan.health.healthy is not stops
@@ -125,7 +140,9 @@ def test_CCE_A10_tainted_nodes_count_as_unready_and_cause_a_warning() -> None:
     for at in range(8):
         build.node(f"n{at}", "4", group="g", taints=(Taint(key, "NoSchedule"),) if at < 4 else ())
     plan = plan_of(build.group("g", max=50, template=node("t", "4")).pending(9, "3"))
-    assert avoided(plan, ReasonCode.AVOID_TAINT) == [{"node": f"n{at}", "taint": key} for at in range(4)]
+    assert avoided(plan, ReasonCode.AVOID_TAINT) == [
+        {"node": f"n{at}", "taint": key} for at in range(4)
+    ]
     assert not plan.health.healthy, "such taints alone trip the guard"
     assert plan.scale_ups == ()
 
@@ -140,7 +157,9 @@ def test_CCE_A10_few_warnings_are_given_and_none_for_a_clean_cluster() -> None:
 
 @pytest.mark.parametrize("said", ["true", "false"])
 def test_CCE_A10_eviction_annotation_on_daemonset_pods_causes_a_warning(said: str) -> None:
-    build = cluster().running("n00", 2, "1", owner="agent", kind="DaemonSet", enable_ds_eviction=said)
+    build = cluster().running(
+        "n00", 2, "1", owner="agent", kind="DaemonSet", enable_ds_eviction=said
+    )
     build.running("n00", 1, "1", enable_ds_eviction=said)
     assert build.classes[0].owner == Owner("DaemonSet", "agent", "uid-agent")
     assert [params["pod"] for params in avoided(plan_of(build), ReasonCode.AVOID_ANNOTATION)] == [

@@ -8,9 +8,21 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import ReasonCode
-from tests.unit.plan.hour_of_joins import HOUR, MINUTE, HourOfJoins, Json, node_model, node_object, taint
+from tests.unit.plan.hour_of_joins import (
+    HOUR,
+    MINUTE,
+    HourOfJoins,
+    Json,
+    node_model,
+    node_object,
+    taint,
+)
 
-ZONE, ARCH, TYPE = "topology.kubernetes.io/zone", "kubernetes.io/arch", "node.kubernetes.io/instance-type"
+ZONE, ARCH, TYPE = (
+    "topology.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+)
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 PLAIN: dict[str, str] = {ZONE: "a", OLD_ZONE: "a", ARCH: "amd64", TYPE: "m.large"}
 LEARNT = {"rack": "r7"}  # on the nodes, and in no vendor's template
@@ -35,15 +47,21 @@ BUYS = [
     pytest.param(of(), of({TYPE: "m.huge"}, **LARGE), {"cpu": "12"}, id="larger-type"),
     pytest.param(of(), of(**LARGE), {"cpu": "12"}, id="larger-without-a-type"),
     pytest.param(of(), of({ZONE: "b"}), {"nodeSelector": {ZONE: "b"}}, id="other-zone"),
-    pytest.param(of(), of({ZONE: "b"}), {"nodeSelector": {OLD_ZONE: "b"}}, id="other-zone-by-its-old-name"),
-    pytest.param(of(), of({ARCH: "arm64"}), {"nodeSelector": {ARCH: "arm64"}}, id="other-architecture"),
+    pytest.param(
+        of(), of({ZONE: "b"}), {"nodeSelector": {OLD_ZONE: "b"}}, id="other-zone-by-its-old-name"
+    ),
+    pytest.param(
+        of(), of({ARCH: "arm64"}), {"nodeSelector": {ARCH: "arm64"}}, id="other-architecture"
+    ),
 ]
 BUYS_NOT = [
     pytest.param(of(), of(taints=[taint("new")]), {}, id="taint-put-on"),
     pytest.param(of({"pool": "x"}), of(), select(pool="x"), id="label-taken-off"),
     pytest.param(of(**LARGE), of({TYPE: "m.small"}, **SMALL), {"cpu": "12"}, id="smaller-type"),
     pytest.param(of(), of({ZONE: "b"}), {"nodeSelector": {ZONE: "a"}}, id="out-of-the-zone"),
-    pytest.param(of(), of({ARCH: "arm64"}), {"nodeSelector": {ARCH: "amd64"}}, id="out-of-the-architecture"),
+    pytest.param(
+        of(), of({ARCH: "arm64"}), {"nodeSelector": {ARCH: "amd64"}}, id="out-of-the-architecture"
+    ),
 ]
 
 
@@ -62,7 +80,8 @@ def shaped(template: Json) -> Any:
 
 
 def emptied(before: Json, *, old_row: bool = False) -> HourOfJoins:
-    """A group that had a node and has none any more. old_row: as an earlier release remembers it."""
+    """A group that had a node and has none any more. old_row: as an earlier release remembers
+    it."""
     story = HourOfJoins()
     story.group("g", shaped(before), size=1, template=before)
     story.play(2 * MINUTE)
@@ -82,7 +101,9 @@ def changed(story: HourOfJoins, now: Json) -> None:
 
 
 @pytest.mark.parametrize(("before", "now", "spec"), BUYS)
-def test_empty_group_that_fits_since_a_change_gets_a_node(before: Json, now: Json, spec: dict[str, Any]) -> None:
+def test_empty_group_that_fits_since_a_change_gets_a_node(
+    before: Json, now: Json, spec: dict[str, Any]
+) -> None:
     story = emptied(before)
     story.deploy("web", 1, **dict(spec))
     story.play(5 * MINUTE)
@@ -93,7 +114,9 @@ def test_empty_group_that_fits_since_a_change_gets_a_node(before: Json, now: Jso
 
 
 @pytest.mark.parametrize(("before", "now", "spec"), BUYS_NOT)
-def test_empty_group_that_fits_no_more_since_a_change_gets_none(before: Json, now: Json, spec: dict[str, Any]) -> None:
+def test_empty_group_that_fits_no_more_since_a_change_gets_none(
+    before: Json, now: Json, spec: dict[str, Any]
+) -> None:
     story = emptied(before)
     changed(story, now)
     story.deploy("web", 1, **dict(spec))
@@ -167,7 +190,9 @@ def test_settled_old_node_of_a_changed_group_is_named_in_a_note() -> None:
     story.groups["g"].template = node_model(of({"pool": "x"}, taints=[taint("new")]))
     story.play(2 * MINUTE)
     notes = [note for note in story.plans[-1].notes if note.code is ReasonCode.TEMPLATE_OUTDATED]
-    assert [note.params for note in notes] == [{"group": "g", "differences": "label pool, taint new"}]
+    assert [note.params for note in notes] == [
+        {"group": "g", "differences": "label pool, taint new"}
+    ]
 
 
 def test_change_that_came_while_an_old_node_was_there_counts_once_it_has_gone() -> None:

@@ -1,4 +1,6 @@
-"""Cluster API data about nodes that do not exist yet, as used by the planner: attach limits, devices, GPUs, taints."""
+"""Cluster API data about nodes that do not exist yet, as used by the planner: attach
+limits, devices, GPUs, taints.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ GPU = "nvidia.com/gpu"
 
 def claims_of_a_stateful_set(build: ClusterBuilder, count: int) -> None:
     """Pods data-0 … with one claim each, as created by a StatefulSet."""
-    claims = tuple(Claim("default", f"data-{at}", storage_class="fast", request=2**30) for at in range(count))
+    claims = tuple(
+        Claim("default", f"data-{at}", storage_class="fast", request=2**30) for at in range(count)
+    )
     for claim in claims:
         build.pending(
             1,
@@ -40,7 +44,13 @@ def claims_of_a_stateful_set(build: ClusterBuilder, count: int) -> None:
 def a_volume_per_pod(build: ClusterBuilder, count: int, *csi_nodes: CSINode) -> ClusterBuilder:
     """Pods of one class, each with its own volume."""
     template = Claim("", "", storage_class="fast", request=2**30)
-    build.pending(count, "100m", owner="db", kind="StatefulSet", volumes=(Volume("v", "ephemeral", template=template),))
+    build.pending(
+        count,
+        "100m",
+        owner="db",
+        kind="StatefulSet",
+        volumes=(Volume("v", "ephemeral", template=template),),
+    )
     build.more["storage"] = Storage(classes=(FAST,), csi_nodes=csi_nodes)
     return build
 
@@ -59,7 +69,9 @@ def empty_group(**more: Any) -> ClusterBuilder:
         pytest.param({"efs.csi.aws.com": 1}, 1, id="another-driver"),
     ],
 )
-def test_new_node_attaches_as_many_volumes_as_its_annotation_allows(volumes: dict[str, int], nodes: int) -> None:
+def test_new_node_attaches_as_many_volumes_as_its_annotation_allows(
+    volumes: dict[str, int], nodes: int
+) -> None:
     build = empty_group(template_volumes=volumes)
     assert growth(a_volume_per_pod(build, 50).plan()) == {"g": (nodes, 50)}
 
@@ -92,7 +104,9 @@ def test_live_node_without_driver_report_gives_no_attach_limit() -> None:
 
 
 def test_pod_with_a_device_claim_is_reported_as_not_simulated() -> None:
-    build = empty_group(template_devices={"gpu.nvidia.com": 2}).pending(1, "1", resource_claims=("gpu",))
+    build = empty_group(template_devices={"gpu.nvidia.com": 2}).pending(
+        1, "1", resource_claims=("gpu",)
+    )
     plan = build.plan()
     assert growth(plan) == {}
     assert words(plan) == {"g": ["NotSimulated(resource claims)"]}
@@ -124,7 +138,10 @@ def test_node_with_a_gpu_label_is_ready_once_its_gpu_is_allocatable(
 
 def test_shared_gpu_resource_makes_a_gpu_node_ready() -> None:
     assert is_ready(
-        node("n", labels={"aliyun.accelerator/nvidia_name": "t4"}, extra={"aliyun.com/gpu-mem": 15}), Options()
+        node(
+            "n", labels={"aliyun.accelerator/nvidia_name": "t4"}, extra={"aliyun.com/gpu-mem": 15}
+        ),
+        Options(),
     )
 
 
@@ -144,7 +161,9 @@ def test_gpu_total_limits_gpus_of_a_template_with_the_gpu_label(label: str) -> N
 def test_gpu_node_still_installing_its_driver_counts_towards_gpu_total() -> None:
     label = {"cluster-api/accelerator": "t4"}
     build = cluster().node("young", "8", group="g", labels=label, created=NOW - 60)
-    build.group("g", template=node("t", "8", labels=label, extra={GPU: 1})).pending(3, "1", extra={GPU: 1})
+    build.group("g", template=node("t", "8", labels=label, extra={GPU: 1})).pending(
+        3, "1", extra={GPU: 1}
+    )
     assert growth(build.plan(gpu_total=(("t4", 0, 2),))) == {"g": (1, 1)}
 
 
@@ -167,5 +186,10 @@ def test_template_drops_temporary_cluster_api_taints(key: str) -> None:
     effect = "PreferNoSchedule" if key == OUTDATED else "NoSchedule"
     template = cluster().group("g", template=tainted("t", key)).pending(2, "1")
     assert growth(template.plan()) == {"g": (1, 2)}
-    real = cluster().node("n", "2", group="g", taints=[Taint(key, effect)]).running("n", 1, "2").group("g")
+    real = (
+        cluster()
+        .node("n", "2", group="g", taints=[Taint(key, effect)])
+        .running("n", 1, "2")
+        .group("g")
+    )
     assert growth(real.pending(2, "1").plan()) == {"g": (1, 2)}

@@ -1,5 +1,5 @@
-"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day, confirmation (fixture
-F)."""
+"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day,
+confirmation (fixture F)."""
 
 from __future__ import annotations
 
@@ -63,14 +63,23 @@ def test_cons_16_young_node_stays_and_takes_pods(age: float, until: float | None
         return
     assert (result.goes, result.codes) == (["b", "c"], {"a": "NodeTooYoung"})
     assert result.reasons["a"].params == {"until": until}
-    assert {place for removal in result.plan.removals for place in removal.destinations.values()} == {"a"}
+    assert {
+        place for removal in result.plan.removals for place in removal.destinations.values()
+    } == {"a"}
 
 
 @pytest.mark.parametrize(
     ("born", "until"),
-    [(NOW - 1800.0, None), (NOW - 1799.0, NOW + 1.0), (NOW - 60.0, NOW + 1740.0), (NOW + 60.0, NOW + 1740.0)],
+    [
+        (NOW - 1800.0, None),
+        (NOW - 1799.0, NOW + 1.0),
+        (NOW - 60.0, NOW + 1740.0),
+        (NOW + 60.0, NOW + 1740.0),
+    ],
 )
-def test_young_node_object_of_an_old_machine_is_consolidated(born: float, until: float | None) -> None:
+def test_young_node_object_of_an_old_machine_is_consolidated(
+    born: float, until: float | None
+) -> None:
     nodes = three_halves()
     build = machines({"a": nodes["a"]}, created=NOW - 60.0)
     build = grouped(machines({name: nodes[name] for name in "bc"}, build=build))
@@ -83,7 +92,8 @@ def test_young_node_object_of_an_old_machine_is_consolidated(born: float, until:
 def _born(group: NodeGroup, node: str, born: float) -> NodeGroup:
     """The group with that birth of the machine of one node."""
     instances = (
-        msgspec.structs.replace(machine, born=born) if machine.node == node else machine for machine in group.instances
+        msgspec.structs.replace(machine, born=born) if machine.node == node else machine
+        for machine in group.instances
     )
     return msgspec.structs.replace(group, instances=tuple(instances))
 
@@ -98,7 +108,16 @@ def _halves(*, newest: Mapping[str, float], **more: Any) -> ClusterBuilder:
 
 def test_cons_17_node_is_quiet_if_no_pod_has_come_for_the_quiet_time() -> None:
     build = _halves(newest={"a": NOW - 599.0})
-    build.running("b", 1, "100m", "10Mi", owner="agent", kind="DaemonSet", namespace="kube-system", created=NOW - 60.0)
+    build.running(
+        "b",
+        1,
+        "100m",
+        "10Mi",
+        owner="agent",
+        kind="DaemonSet",
+        namespace="kube-system",
+        created=NOW - 60.0,
+    )
     result = decide(grouped(build))
     assert (result.codes, result.reasons["a"].params) == ({"a": "NotQuiet"}, {"until": NOW + 1.0})
     assert result.goes == ["b", "c"]
@@ -106,7 +125,8 @@ def test_cons_17_node_is_quiet_if_no_pod_has_come_for_the_quiet_time() -> None:
 
 @pytest.mark.parametrize("change", ["comes", "leaves"])
 def test_cons_17_old_pod_that_comes_or_goes_ends_the_quiet(change: str) -> None:
-    """The pod has been pending for long, so only what the last pass saw tells when the node's pods changed."""
+    """The pod has been pending for long, so only what the last pass saw tells when
+    the node's pods changed."""
     with_it, without = _halves(newest={}), _halves(newest={})
     without.pods = [pod for at, pod in enumerate(without.pods) if at != 3]
     first, second = (without, with_it) if change == "comes" else (with_it, without)
@@ -122,7 +142,9 @@ def test_cons_17_old_pod_that_comes_or_goes_ends_the_quiet(change: str) -> None:
 def test_cons_18_node_that_is_not_quiet_takes_the_pods_of_others() -> None:
     result = decide(grouped(_halves(newest={"b": NOW - 60.0, "c": NOW - 60.0})))
     assert (result.removed, result.codes) == (["a"], {"b": "NotQuiet", "c": "NotQuiet"})
-    assert {place for removal in result.plan.removals for place in removal.destinations.values()} <= {"b", "c"}
+    assert {
+        place for removal in result.plan.removals for place in removal.destinations.values()
+    } <= {"b", "c"}
 
 
 @pytest.mark.parametrize(
@@ -151,12 +173,23 @@ def test_cons_19_pod_protects_its_node_for_as_long_as_it_says(
 
 @pytest.mark.parametrize(
     ("value", "warned"),
-    [("abc", "abc"), ("2 hours", "2 hours"), ("x" * 99, "x" * 40), ("true", ""), ("2h", ""), ("false", "")],
+    [
+        ("abc", "abc"),
+        ("2 hours", "2 hours"),
+        ("x" * 99, "x" * 40),
+        ("true", ""),
+        ("2h", ""),
+        ("false", ""),
+    ],
 )
 def test_cons_19_annotation_of_a_pod_that_is_ignored_is_a_warning(value: str, warned: str) -> None:
     build = machines({"a": ("m", pods(1)), "b": ("m", pods(2))})
     build.running("a", 1, *P, do_not_disrupt=value, pod={"started": NOW - 7140.0})
-    notes = [note.params for note in decide(grouped(build)).plan.notes if note.code is ReasonCode.BAD_PROTECTION]
+    notes = [
+        note.params
+        for note in decide(grouped(build)).plan.notes
+        if note.code is ReasonCode.BAD_PROTECTION
+    ]
     assert notes == ([{"pod": "default/r-00003", "value": warned}] if warned else [])
 
 
@@ -167,18 +200,31 @@ def test_cons_19_nobody_is_warned_while_consolidation_is_off() -> None:
     assert ReasonCode.BAD_PROTECTION not in {note.code for note in notes}
 
 
-@pytest.mark.parametrize(("value", "goes"), [("true", ["b", "c"]), ("2h", ["a", "b"]), ("True", ["a", "b"])])
+@pytest.mark.parametrize(
+    ("value", "goes"), [("true", ["b", "c"]), ("2h", ["a", "b"]), ("True", ["a", "b"])]
+)
 def test_cons_19_only_the_word_true_protects_a_node(value: str, goes: list[str]) -> None:
     nodes = three_halves()
     build = machines({})
-    build.node("a", "4", "16Gi", group="m", labels={TYPE: "m"}, annotations={"karpenter.sh/do-not-disrupt": value})
+    build.node(
+        "a",
+        "4",
+        "16Gi",
+        group="m",
+        labels={TYPE: "m"},
+        annotations={"karpenter.sh/do-not-disrupt": value},
+    )
     build.running("a", 2, *P)
     result = decide(grouped(machines({name: nodes[name] for name in "bc"}, build=build)))
     assert (result.goes, result.codes.get("a")) == (goes, None if "a" in goes else "DoNotDisrupt")
 
 
 def test_cons_40_move_that_needs_a_lucky_order_is_not_made() -> None:
-    types: dict[str, Machine] = {"x": ("4", "8Gi", 0.20), "y": ("8", "8Gi", 0.30), "z": ("8", "8Gi", 0.30)}
+    types: dict[str, Machine] = {
+        "x": ("4", "8Gi", 0.20),
+        "y": ("8", "8Gi", 0.30),
+        "z": ("8", "8Gi", 0.30),
+    }
     nodes: dict[str, tuple[str, PodCounts]] = {
         "a": ("x", ((1, "2", "1Gi"), (1, "1", "1Gi"))),
         "y": ("y", ((12, "500m", "100Mi"),)),
@@ -192,7 +238,9 @@ def test_cons_40_move_that_needs_a_lucky_order_is_not_made() -> None:
 
 def _moved(*, times: int, oldest: float) -> Memory:
     moves = ((NOW - oldest, 1), *((NOW - 3600.0 - at, 1) for at in range(times - 1)))
-    return Memory(consolidation=ConsolidationMemory(moves={"default/ReplicaSet/web": tuple(sorted(moves))}))
+    return Memory(
+        consolidation=ConsolidationMemory(moves={"default/ReplicaSet/web": tuple(sorted(moves))})
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,13 +255,20 @@ def _moved(*, times: int, oldest: float) -> Memory:
 def test_cons_41_pods_of_an_owner_are_moved_a_limited_number_of_times_a_day(
     times: int, oldest: float, most: int, goes: list[str]
 ) -> None:
-    build = machines({"a": ("m", pods(1)), "b": ("m", pods(2)), "c": ("m", pods(2)), "full": ("m", pods(6))})
+    build = machines(
+        {"a": ("m", pods(1)), "b": ("m", pods(2)), "c": ("m", pods(2)), "full": ("m", pods(6))}
+    )
     build.running("a", 1, *P, owner="web").running("full", 2, *P, owner="web")
-    result = decide(grouped(build), policy(moves_per_pod_per_day=most), _moved(times=times, oldest=oldest))
+    result = decide(
+        grouped(build), policy(moves_per_pod_per_day=most), _moved(times=times, oldest=oldest)
+    )
     assert result.goes == goes
     if "a" not in goes:
         assert result.codes["a"] == "PodMovedRecently"
-        assert result.reasons["a"].params == {"owner": "default/ReplicaSet/web", "until": NOW + 3600.0}
+        assert result.reasons["a"].params == {
+            "owner": "default/ReplicaSet/web",
+            "until": NOW + 3600.0,
+        }
 
 
 def test_cons_41_moves_of_a_pass_count_in_the_next_ones() -> None:
@@ -222,7 +277,8 @@ def test_cons_41_moves_of_a_pass_count_in_the_next_ones() -> None:
 
 
 def _at(seconds: float, price: float, memory: Memory | None) -> Result:
-    """CONS_3 with a price of s that gives the score (0.20 - price) / 0.10, so many seconds later."""
+    """CONS_3 with a price of s that gives the score (0.20 - price) / 0.10, so many seconds
+    later."""
     types: dict[str, Machine] = {"s": ("2", "8Gi", price), "m": ("4", "16Gi", 0.20)}
     document = policy(types, confirm_after=60.0, price_settle_time=0.0)
     return decide(fixture(one_beside_a_full_one(), types), document, memory, now=NOW + seconds)
@@ -259,15 +315,20 @@ def test_proposed_purchase_does_not_use_up_the_surge_of_its_own_pool() -> None:
 
 
 def _removal(seconds: float, dear: float, memory: Memory | None) -> Result:
-    """A node m whose pods fit into a node of this price, so that its score is 0.20 * 16 / (3 * (0.20 + dear))."""
+    """A node m whose pods fit into a node of this price, so that its score is 0.20 *
+    16 / (3 * (0.20 + dear))."""
     types: dict[str, Machine] = {"m": ("4", "16Gi", 0.20), "d": ("8", "32Gi", dear)}
     nodes: dict[str, tuple[str, PodCounts]] = {"a": ("m", pods(2)), "d": ("d", pods(12))}
-    document = policy(types, confirm_after=60.0, price_settle_time=0.0, mode=ConsolidationMode.REMOVE)
+    document = policy(
+        types, confirm_after=60.0, price_settle_time=0.0, mode=ConsolidationMode.REMOVE
+    )
     return decide(fixture(nodes, types), document, memory, now=NOW + seconds)
 
 
 @pytest.mark.parametrize(
-    ("second", "begun"), [(2.40, 60.0), (2.53, 120.0)], ids=["0.41 is enough to go on", "0.39 begins anew"]
+    ("second", "begun"),
+    [(2.40, 60.0), (2.53, 120.0)],
+    ids=["0.41 is enough to go on", "0.39 begins anew"],
 )
 def test_cons_42_removal_begins_if_a_later_pass_still_wants_it(second: float, begun: float) -> None:
     first = _removal(0.0, 0.50, None)
@@ -282,17 +343,23 @@ def test_cons_42_removal_begins_if_a_later_pass_still_wants_it(second: float, be
 
 
 def _billed(unit: float, k: float) -> Result:
-    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are left, and a group t at
-    0.216."""
+    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are
+    left, and a group t at 0.216."""
     types: dict[str, Machine] = {"h": ("4", "16Gi", 0.24), "t": ("2", "8Gi", 0.216)}
     build = machines({"a": ("h", pods(1))}, types, created=NOW - 7200.0 - 600.0)
     machines({"b": ("h", ((35, "110m", "100Mi"),))}, types, build=build)
     groups = {"h": {"billed_per": unit}}
-    return decide(grouped(build, types, grows=["t"], groups=groups), policy(types, aggressiveness=k))
+    return decide(
+        grouped(build, types, grows=["t"], groups=groups), policy(types, aggressiveness=k)
+    )
 
 
-@pytest.mark.parametrize(("unit", "k", "gain"), [(3600.0, 2.0, 0.003035), (1.0, 2.0, 0.011368), (1.0, 1.5, 0.007157)])
-def test_cons_44_unused_paid_time_is_taken_off_what_a_move_brings(unit: float, k: float, gain: float) -> None:
+@pytest.mark.parametrize(
+    ("unit", "k", "gain"), [(3600.0, 2.0, 0.003035), (1.0, 2.0, 0.011368), (1.0, 1.5, 0.007157)]
+)
+def test_cons_44_unused_paid_time_is_taken_off_what_a_move_brings(
+    unit: float, k: float, gain: float
+) -> None:
     result = _billed(unit, k)
     assert (result.goes, result.sums[:3]) == (["a"], (0.024, 2.0, gain))
 
@@ -319,7 +386,10 @@ def test_cons_60_search_that_found_nothing_is_not_repeated_for_five_minutes() ->
         assert (result.report.gap, result.memory.consolidation.searched_at) == (None, NOW)
         assert result.reasons == first.reasons
     again = decide(_no_room(), None, result.memory, now=NOW + 300.0)
-    assert (again.report.gap, again.memory.consolidation.searched_at) == (first.report.gap, NOW + 300.0)
+    assert (again.report.gap, again.memory.consolidation.searched_at) == (
+        first.report.gap,
+        NOW + 300.0,
+    )
 
 
 def _cheaper() -> Result:
@@ -342,7 +412,9 @@ def test_cons_60_new_price_is_searched_at_once() -> None:
     ],
     ids=["pod", "node", "pod that has gone"],
 )
-def test_cons_60_change_of_pods_or_nodes_is_searched_at_once(change: Callable[[ClusterBuilder], object]) -> None:
+def test_cons_60_change_of_pods_or_nodes_is_searched_at_once(
+    change: Callable[[ClusterBuilder], object],
+) -> None:
     document = policy(quiet_time=0.0)
     memory = decide(_no_room(), document).memory
     build = _no_room()
@@ -360,6 +432,8 @@ def test_cons_60_new_policy_is_searched_at_once() -> None:
 def test_search_that_was_cut_off_is_not_taken_for_one_that_found_nothing() -> None:
     build, ticks = fixture({"a": ("m", pods(8)), "b": ("m", pods(8))}), count(0.0, 100.0)
     document = policy()
-    _, cut_off = plan_cluster(build.snapshot(), document, Memory(), NOW, 0, clock=lambda: next(ticks))
+    _, cut_off = plan_cluster(
+        build.snapshot(), document, Memory(), NOW, 0, clock=lambda: next(ticks)
+    )
     _, complete = plan_cluster(build.snapshot(), document, Memory(), NOW, 0)
     assert (cut_off.consolidation.digest, bool(complete.consolidation.digest)) == ("", True)

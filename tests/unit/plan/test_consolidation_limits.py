@@ -1,5 +1,5 @@
-"""What limits a consolidation beside prices and room: budgets, sizes, totals, headroom, rules, pending pods (fixture
-F)."""
+"""What limits a consolidation beside prices and room: budgets, sizes, totals, headroom, rules,
+pending pods (fixture F)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ def test_cons_20_nodes_whose_pods_share_a_disruption_do_not_go_together() -> Non
         build.running(name, 1, *P, owner="db")
     build.budget("db", 1, having(app="db"))
     result = decide(grouped(build))
-    assert (result.goes, result.removed, result.sums) == (["a", "c"], ["a", "c"], (0.40, 6.0, 0.20, 1.0))
+    assert (result.goes, result.removed, result.sums) == (
+        ["a", "c"],
+        ["a", "c"],
+        (0.40, 6.0, 0.20, 1.0),
+    )
     assert result.codes == {"b": "BlockedByPod"}
     assert result.reasons["b"].params["rule"] == "NotEnoughPdb"
     assert str(result.reasons["b"].params["budget"]).endswith("db")
@@ -69,7 +73,9 @@ def test_cons_20_nodes_whose_pods_share_a_disruption_do_not_go_together() -> Non
 
 def test_cons_21_pod_under_two_disruption_budgets_keeps_its_node() -> None:
     build = machines({"a": ("m", pods(1)), "b": ("m", pods(2)), "c": ("m", pods(2))})
-    build.running("a", 1, *P, owner="db").budget("one", 5, having(app="db")).budget("two", 5, having(app="db"))
+    build.running("a", 1, *P, owner="db").budget("one", 5, having(app="db")).budget(
+        "two", 5, having(app="db")
+    )
     result = decide(grouped(build))
     assert (result.goes, result.codes) == (["b", "c"], {"a": "BlockedByPod"})
     assert result.reasons["a"].params["rule"] == "NotEnoughPdb"
@@ -85,12 +91,18 @@ def test_cons_22_priority_and_deletion_cost_change_the_disruption_of_a_pod() -> 
     ):
         build.running("a", 1, *P, **more)
     # Such a low priority would make the pod expendable.
-    [pool] = decide(grouped(build), policy(options={"expendable_pods_priority_cutoff": -(10**9)})).report.pools
+    [pool] = decide(
+        grouped(build), policy(options={"expendable_pods_priority_cutoff": -(10**9)})
+    ).report.pools
     assert pool.disruption == 13.0
 
 
-@pytest.mark.parametrize("more", [{"deletion_cost": "2147483647"}, {"deletion_cost": "-2147483648"}, {"priority": 999}])
-def test_costs_of_one_tenants_pods_do_not_change_what_other_nodes_are_worth(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "more", [{"deletion_cost": "2147483647"}, {"deletion_cost": "-2147483648"}, {"priority": 999}]
+)
+def test_costs_of_one_tenants_pods_do_not_change_what_other_nodes_are_worth(
+    more: dict[str, Any],
+) -> None:
     def rate(**costs: Any) -> float:
         build = machines({"a": ("m", pods(1)), "b": ("m", ())})
         build.running("b", 4, *P, namespace="tenant", **costs)
@@ -101,7 +113,21 @@ def test_costs_of_one_tenants_pods_do_not_change_what_other_nodes_are_worth(more
 
 
 @pytest.mark.parametrize(
-    "deletion_cost", ["", "-", "--5", "5-", "+5", "1e3", "\u0661", "2147483648", "-2147483649", "9" * 5000, " 7", "x"]
+    "deletion_cost",
+    [
+        "",
+        "-",
+        "--5",
+        "5-",
+        "+5",
+        "1e3",
+        "\u0661",
+        "2147483648",
+        "-2147483649",
+        "9" * 5000,
+        " 7",
+        "x",
+    ],
 )
 def test_deletion_cost_that_is_no_32_bit_integer_counts_as_none(deletion_cost: str) -> None:
     build = machines({"a": ("m", ())})
@@ -114,9 +140,13 @@ def test_deletion_cost_that_is_no_32_bit_integer_counts_as_none(deletion_cost: s
 def test_cons_27_group_keeps_its_minimum(least: int, goes: list[str]) -> None:
     result = decide(fixture(three_halves(), grows=["m"], groups={"m": {"min": least}}))
     assert (result.goes, result.removed) == (goes, goes)
-    assert result.codes == dict.fromkeys([name for name in "abc" if name not in goes], "NodeGroupMinSizeReached")
+    assert result.codes == dict.fromkeys(
+        [name for name in "abc" if name not in goes], "NodeGroupMinSizeReached"
+    )
     if not goes:
-        assert [reason.params for reason in result.reasons.values()] == [{"min": 3, "target": 3}] * 3
+        assert [reason.params for reason in result.reasons.values()] == [
+            {"min": 3, "target": 3}
+        ] * 3
 
 
 def test_cons_28_pool_without_room_for_one_more_node_is_not_bought_for() -> None:
@@ -151,17 +181,30 @@ def test_cons_31_nodes_removed_within_the_hour_leave_less_room() -> None:
     memory = Memory(breaker=BreakerState(removals=((NOW - 1800.0, 4, 8),)))
     result = decide(fixture(three_halves()), document, memory)
     assert (result.removed, result.codes["b"]) == (["a"], "MaxDisruption")
-    assert result.reasons["b"].params == {"what": "nodes per hour", "limit": 5, "until": NOW + 1800.0}
+    assert result.reasons["b"].params == {
+        "what": "nodes per hour",
+        "limit": 5,
+        "until": NOW + 1800.0,
+    }
 
 
 def test_cons_32_the_better_of_two_nodes_goes_if_the_hour_has_room_for_one() -> None:
-    build = machines({"a": ("m", ((7, "250m", "1Gi"),)), "b": ("m", ((5, "250m", "1Gi"),)), "x": ("l", ())})
+    build = machines(
+        {"a": ("m", ((7, "250m", "1Gi"),)), "b": ("m", ((5, "250m", "1Gi"),)), "x": ("l", ())}
+    )
     build.running("x", 4, *P, do_not_disrupt="true")
     document = policy(more={"max_disruption": MaxDisruption(pods_per_hour=10)})
     result = decide(grouped(build), document)
-    assert (result.rate, result.removed, result.sums[:3]) == (0.021053, ["b"], (0.20, 6.0, 0.073684))
+    assert (result.rate, result.removed, result.sums[:3]) == (
+        0.021053,
+        ["b"],
+        (0.20, 6.0, 0.073684),
+    )
     assert (result.codes["a"], result.codes["x"]) == ("MaxDisruption", "DoNotDisrupt")
-    assert (result.reasons["a"].params["what"], result.reasons["a"].params["limit"]) == ("pods per hour", 10)
+    assert (result.reasons["a"].params["what"], result.reasons["a"].params["limit"]) == (
+        "pods per hour",
+        10,
+    )
 
 
 def test_cons_33_headroom_keeps_the_node_that_it_needs() -> None:
@@ -183,7 +226,11 @@ def test_cons_34_metric_rule_keeps_the_node_that_it_would_buy_again() -> None:
 def test_cons_35_pool_is_left_alone_while_one_of_its_pods_has_no_place() -> None:
     build = machines(three_halves()).pending(1, "1", "2Gi")
     result = decide(grouped(build))
-    assert (result.report.moves, result.plan.removals, result.plan.fits_existing) == ((), (), ("default/p-00006",))
+    assert (result.report.moves, result.plan.removals, result.plan.fits_existing) == (
+        (),
+        (),
+        ("default/p-00006",),
+    )
     assert result.codes == dict.fromkeys("abc", "PromisedToPendingPods")
     assert {reason.params["pod"] for reason in result.reasons.values()} == {"default/p-00006"}
 
@@ -216,7 +263,8 @@ def test_limits_that_are_exceeded_already_do_not_stop_other_pools() -> None:
 
 
 def _components(saves: Mapping[str, float]) -> Result:
-    """For each name a pool with a node of that name that one cheaper node can replace. saves: part of its price."""
+    """For each name a pool with a node of that name that one cheaper node can replace.
+    saves: part of its price."""
     build = machines({})
     prices: dict[str, Machine] = {}
     for name, part in saves.items():
@@ -226,7 +274,12 @@ def _components(saves: Mapping[str, float]) -> Result:
             build.node(member, "4", "16Gi", group=old, labels={TYPE: old, **place})
             build.running(member, count, cpu, "100Mi", node_selector=place)
         build.group(old, max=2, pool=Pool(name))
-        build.group(new, max=10, pool=Pool(name), template=node(new, "2", "8Gi", labels={TYPE: new, **place}))
+        build.group(
+            new,
+            max=10,
+            pool=Pool(name),
+            template=node(new, "2", "8Gi", labels={TYPE: new, **place}),
+        )
     return decide(build, policy(prices))
 
 
@@ -248,10 +301,14 @@ def test_cons_59_component_that_saves_too_little_leaves_the_others_as_they_are()
         (("unknown",), False),
     ],
 )
-def test_groups_may_be_named_by_the_last_part_of_their_id(groups: tuple[str, ...], considered: bool) -> None:
+def test_groups_may_be_named_by_the_last_part_of_their_id(
+    groups: tuple[str, ...], considered: bool
+) -> None:
     build = cluster()
     for name, group in (("a", "workers"), ("b", "others")):
-        build.node(name, "4", "16Gi", group=f"MachineDeployment/default/{group}", labels={TYPE: "m"})
+        build.node(
+            name, "4", "16Gi", group=f"MachineDeployment/default/{group}", labels={TYPE: "m"}
+        )
         build.running(name, 2, "500m", "2Gi")
     for group in ("workers", "others"):
         build.group(f"MachineDeployment/default/{group}", max=10)
@@ -262,7 +319,11 @@ def test_groups_may_be_named_by_the_last_part_of_their_id(groups: tuple[str, ...
 @pytest.mark.parametrize(
     ("mode", "gaps", "warned"),
     [
-        (ConsolidationMode.FULL, (), [("disruption budget night", "nope"), ("consolidation.groups", "lost")]),
+        (
+            ConsolidationMode.FULL,
+            (),
+            [("disruption budget night", "nope"), ("consolidation.groups", "lost")],
+        ),
         (ConsolidationMode.OFF, (), [("disruption budget night", "nope")]),
         (ConsolidationMode.FULL, ("provider/exoscale",), []),
     ],
@@ -274,7 +335,11 @@ def test_name_that_no_pool_has_is_a_warning(
     document = policy(mode=mode, groups=("m", "lost"), more={"disruption_budgets": (budget,)})
     build = fixture(three_halves())
     build.more["gaps"] = tuple(MissingData(kind, "no answer") for kind in gaps)
-    notes = [note.params for note in decide(build, document).plan.notes if note.code is ReasonCode.POOL_UNKNOWN]
+    notes = [
+        note.params
+        for note in decide(build, document).plan.notes
+        if note.code is ReasonCode.POOL_UNKNOWN
+    ]
     assert [(note["where"], note["name"]) for note in notes] == warned
 
 
@@ -282,7 +347,10 @@ def test_name_in_node_lifecycle_or_spot_that_no_pool_has_is_a_warning() -> None:
     rule = RepairRule("KernelDeadlock", 600.0, groups=("m", "lost"))
     document = policy(
         mode=ConsolidationMode.OFF,
-        more={"node_lifecycle": NodeLifecycle(groups=("old", "m"), repair=(rule,)), "spot": Spot(groups=("cheap",))},
+        more={
+            "node_lifecycle": NodeLifecycle(groups=("old", "m"), repair=(rule,)),
+            "spot": Spot(groups=("cheap",)),
+        },
     )
     plan = decide(fixture(three_halves()), document).plan
     notes = [note.params for note in plan.notes if note.code is ReasonCode.POOL_UNKNOWN]
@@ -301,12 +369,20 @@ def test_removals_of_unneeded_nodes_stand_where_consolidation_runs_out_of_time()
 
     def record(frame: FrameType, event: str, _: object) -> None:
         nonlocal entered
-        entered |= event == "call" and frame.f_code.co_filename.endswith("/methods/consolidation.py")
+        entered |= event == "call" and frame.f_code.co_filename.endswith(
+            "/methods/consolidation.py"
+        )
 
     sys.setprofile(record)
     try:
         plan, memory = plan_cluster(
-            build.snapshot(), document, Memory(), NOW, 0, clock=lambda: 1e6 if entered else 0.0, within=80.0
+            build.snapshot(),
+            document,
+            Memory(),
+            NOW,
+            0,
+            clock=lambda: 1e6 if entered else 0.0,
+            within=80.0,
         )
     finally:
         sys.setprofile(None)

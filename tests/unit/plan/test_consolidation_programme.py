@@ -1,4 +1,6 @@
-"""The consolidation programme: cases with a known optimum, comparison with enumeration, bounds, cuts and limits."""
+"""The consolidation programme: cases with a known optimum, comparison with enumeration,
+bounds, cuts and limits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from chalicelib.plan.disruption.consolidation.programme import ConsolidationProblem, Programme, Proposal
+from chalicelib.plan.disruption.consolidation.programme import (
+    ConsolidationProblem,
+    Programme,
+    Proposal,
+)
 from chalicelib.plan.tables import Bools
 from tests.amounts import examples
 from tests.unit.plan.programme_instances import (
@@ -53,28 +59,45 @@ def order(plan: Proposal | None) -> tuple[int, int, int, int] | None:
 
 
 def test_cons_1_two_of_three_half_empty_nodes_go() -> None:
-    given = problem([POD], [100_000] * 3, [[2]] * 3, [free(M, 2)] * 3, groups=GROUPS, same_shape=same_shape(3))
+    given = problem(
+        [POD], [100_000] * 3, [[2]] * 3, [free(M, 2)] * 3, groups=GROUPS, same_shape=same_shape(3)
+    )
     assert programme(given).propose() == Proposal((0, 1), (0, 0, 0), 200_000)
 
 
 def test_cons_2_limit_of_one_node_lets_the_first_one_go() -> None:
     limits = [([1, 1, 1], [0, 0, 0], 1)]
     given = problem(
-        [POD], [100_000] * 3, [[2]] * 3, [free(M, 2)] * 3, groups=GROUPS, same_shape=same_shape(3), limits=limits
+        [POD],
+        [100_000] * 3,
+        [[2]] * 3,
+        [free(M, 2)] * 3,
+        groups=GROUPS,
+        same_shape=same_shape(3),
+        limits=limits,
     )
     assert programme(given).propose() == Proposal((0,), (0, 0, 0), 100_000)
 
 
 def test_cons_3_cheaper_node_is_bought_beside_a_full_node() -> None:
     given = problem(
-        [POD], [150_000, 50_000], [[2], [8]], [free(M, 2), free(M, 8)], groups=GROUPS, same_shape=same_shape(2)
+        [POD],
+        [150_000, 50_000],
+        [[2], [8]],
+        [free(M, 2), free(M, 8)],
+        groups=GROUPS,
+        same_shape=same_shape(2),
     )
     assert programme(given).propose() == Proposal((0,), (1, 0, 0), 50_000)
 
 
 def test_cons_4_gain_of_exactly_zero_moves_nobody() -> None:
     given = problem(
-        [[1, 25, 100]], [100_000] * 10, [[8]] * 10, [[0, 0, 0]] * 10, groups=[(100_000, [110, 200, 800], 10)]
+        [[1, 25, 100]],
+        [100_000] * 10,
+        [[8]] * 10,
+        [[0, 0, 0]] * 10,
+        groups=[(100_000, [110, 200, 800], 10)],
     )
     tried = programme(given)
     assert tried.propose() is None
@@ -104,7 +127,9 @@ def test_cons_8_one_node_becomes_two_of_other_proportions() -> None:
 
 
 def test_cons_11_fewer_nodes_go_where_the_gain_is_equal() -> None:
-    given = problem([POD], [100_000] * 3, [[1]] * 3, [free(M, 1)] * 3, groups=GROUPS, same_shape=same_shape(3))
+    given = problem(
+        [POD], [100_000] * 3, [[1]] * 3, [free(M, 1)] * 3, groups=GROUPS, same_shape=same_shape(3)
+    )
     assert programme(given).propose() == Proposal((0, 1), (0, 0, 0), 200_000)
 
 
@@ -191,7 +216,8 @@ def test_large_problem_beats_first_fit_and_is_near_its_bound(seed: int) -> None:
 
 
 def test_robust_proposal_survives_orders_that_a_tight_one_does_not() -> None:
-    """The pods of 1 and 2 would fill the room of 1 and 2 exactly, but the smaller one takes the larger room first."""
+    """The pods of 1 and 2 would fill the room of 1 and 2 exactly, but the smaller one
+    takes the larger room first."""
     given = problem([[1, 2], [1, 1]], [10], [[1, 1]], [[9, 0], [9, 2], [9, 1]])
     assert programme(given).propose() == Proposal((0,), (), 10)
     assert programme(given).propose(robust=True) is None
@@ -205,9 +231,9 @@ def test_robust_proposal_survives_orders_that_a_tight_one_does_not() -> None:
 def test_same_problem_gives_the_same_bytes() -> None:
     for given in (half_empty(3, 80, 30, old=2.0), half_empty(4, 10, 6), random_small(7)):
         one, other = programme(given), programme(given)
-        assert msgspec.json.encode([one.propose(), one.propose(robust=True)]) == msgspec.json.encode(
-            [other.propose(), other.propose(robust=True)]
-        )
+        assert msgspec.json.encode(
+            [one.propose(), one.propose(robust=True)]
+        ) == msgspec.json.encode([other.propose(), other.propose(robust=True)])
         assert one.bound == other.bound
 
 
@@ -240,18 +266,28 @@ def test_large_cut_set_gives_up_its_least_valuable_nodes() -> None:
 def test_search_puts_back_what_a_limit_does_not_allow() -> None:
     """Each new node lets two more go, and takes no pod: one and a half would be best."""
     limits = [([1, 1, 1], [-2], 0)]
-    given = problem([[1, 1]], [10, 10, 1], [[0]] * 3, [[9, 9]] * 4, groups=[(4, [9, 9], 3)], limits=limits)
-    assert programme(given, branches=0).propose() == programme(given).propose() == Proposal((0, 1), (1,), 16)
+    given = problem(
+        [[1, 1]], [10, 10, 1], [[0]] * 3, [[9, 9]] * 4, groups=[(4, [9, 9], 3)], limits=limits
+    )
+    assert (
+        programme(given, branches=0).propose()
+        == programme(given).propose()
+        == Proposal((0, 1), (1,), 16)
+    )
 
 
 def test_limit_with_negative_amounts_asks_for_a_purchase() -> None:
     """A group at its minimum loses a node only if one is bought for it."""
-    given = problem([[1, 1]], [10], [[1]], [[9, 0], [9, 5]], groups=[(4, [9, 1], 3)], limits=[([1], [-1], 0)])
+    given = problem(
+        [[1, 1]], [10], [[1]], [[9, 0], [9, 5]], groups=[(4, [9, 1], 3)], limits=[([1], [-1], 0)]
+    )
     assert programme(given).propose() == Proposal((0,), (1,), 6)
 
 
 def test_group_is_not_bought_where_a_node_of_its_shape_goes() -> None:
-    given = problem([[1, 2]], [10, 8], [[1], [1]], [[9, 0], [9, 0]], groups=[(3, [9, 2], 2), (5, [9, 2], 2)])
+    given = problem(
+        [[1, 2]], [10, 8], [[1], [1]], [[9, 0], [9, 0]], groups=[(3, [9, 2], 2), (5, [9, 2], 2)]
+    )
     assert programme(given).propose() == Proposal((0, 1), (2, 0), 12)
     given = msgspec.structs.replace(given, same_shape=np.array([[True, False], [False, False]]))
     assert programme(given).propose() == Proposal((0, 1), (0, 2), 8)
@@ -269,7 +305,9 @@ def test_nothing_goes_while_headroom_has_no_place() -> None:
     assert taken.propose() is None
     given = problem([[1, 1], [1, 9]], [5], [[1, 0]], [[9, 1], [9, 5]], extra=[0, 1])
     assert programme(given).propose() is None
-    assert programme(msgspec.structs.replace(given, extra=np.array([0, 0]))).propose() == Proposal((0,), (), 5)
+    assert programme(msgspec.structs.replace(given, extra=np.array([0, 0]))).propose() == Proposal(
+        (0,), (), 5
+    )
 
 
 def test_largest_amounts_are_counted_without_overflow() -> None:
@@ -304,7 +342,9 @@ def test_time_limit_returns_the_best_proposal_so_far() -> None:
     assert Programme(given, rounds=10, branches=2000, stop=lambda: True).propose() is None
     gains = []
     for calls in (30, 60, 200):
-        plan = Programme(given, rounds=10, branches=0, stop=partial(next, iter([False] * calls), True)).propose()
+        plan = Programme(
+            given, rounds=10, branches=0, stop=partial(next, iter([False] * calls), True)
+        ).propose()
         gains.append(plan.gain if plan else 0)
     whole = programme(given, branches=0).propose()
     assert whole is not None
@@ -312,7 +352,9 @@ def test_time_limit_returns_the_best_proposal_so_far() -> None:
     assert 0 < gains[-1] <= whole.gain
 
 
-def test_without_the_solver_there_is_neither_proposal_nor_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_solver_there_is_neither_proposal_nor_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)  # importing it fails
     tried = programme(random_small(2))
     assert tried.propose() is None

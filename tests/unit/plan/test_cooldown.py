@@ -41,7 +41,9 @@ def test_cooldown_that_ends_last_is_reported(memory: Memory, which: str, left: f
 
 def test_event_that_never_happened_starts_no_cooldown() -> None:
     """0.0 means never, also where a delay is longer than the time since the epoch."""
-    assert goes(SelectionBuilderPool().group("g", 1).pick(Memory(), scale_down_delay_after_add=NOW + 10)) == ["g-e00"]
+    assert goes(
+        SelectionBuilderPool().group("g", 1).pick(Memory(), scale_down_delay_after_add=NOW + 10)
+    ) == ["g-e00"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,12 @@ def test_event_that_never_happened_starts_no_cooldown() -> None:
     ],
 )
 def test_local_cooldown_blocks_only_its_own_group(known: GroupMemory) -> None:
-    picked = SelectionBuilderPool().group("a", 1).group("b", 1).pick(Memory(groups={"a": known}), **LOCAL)
+    picked = (
+        SelectionBuilderPool()
+        .group("a", 1)
+        .group("b", 1)
+        .pick(Memory(groups={"a": known}), **LOCAL)
+    )
     assert goes(picked) == ["b-e00"]
     assert picked.refused["a-e00"].params["until"] == NOW + 1
     assert picked.paused is None, "it is not the cluster that is paused"
@@ -72,11 +79,16 @@ def test_group_has_no_cooldown_while_cooldowns_are_not_local() -> None:
 def test_node_stays_until_its_own_and_the_clusters_cooldowns_end() -> None:
     options = GroupOptions(scale_down_cooldown=900.0)
     pool = SelectionBuilderPool().group("young", 1, node={"created": NOW - 899}, options=options)
-    pool.group("old", 1, node={"created": NOW - 900}, options=options).group("other", 1, node={"created": NOW - 10})
+    pool.group("old", 1, node={"created": NOW - 900}, options=options).group(
+        "other", 1, node={"created": NOW - 10}
+    )
     picked = pool.pick()
     assert goes(picked) == ["old-e00", "other-e00"]
     assert picked.refused == {"young-e00": Reason.of(ReasonCode.NODE_COOLDOWN, until=NOW + 1)}
-    assert why(pool.pick(Memory(last_scale_up=NOW - 1))) == {ReasonCode.NODE_COOLDOWN, ReasonCode.IN_COOLDOWN}
+    assert why(pool.pick(Memory(last_scale_up=NOW - 1))) == {
+        ReasonCode.NODE_COOLDOWN,
+        ReasonCode.IN_COOLDOWN,
+    }
 
 
 def test_node_created_in_the_future_by_clock_skew_is_protected_only_by_a_cooldown() -> None:

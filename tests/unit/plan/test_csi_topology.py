@@ -92,7 +92,12 @@ def test_volume_that_names_a_zone_by_its_drivers_key_gets_a_node_there(
 def test_volume_of_a_zone_without_a_group_buys_nothing() -> None:
     story = HourOfJoins(*bound_claim("driver.csi.example", ALIBABA, "z"))
     for zone in "ab":
-        story.group(f"g-{zone}", in_zone(zone, ALIBABA), size=1, template=node_object("t", labels={ZONE: zone}))
+        story.group(
+            f"g-{zone}",
+            in_zone(zone, ALIBABA),
+            size=1,
+            template=node_object("t", labels={ZONE: zone}),
+        )
     story.around = csi_nodes("driver.csi.example", ALIBABA)
     story.deploy("db", 1, volumes=MOUNT)
     story.play(600.0)
@@ -113,7 +118,9 @@ def test_key_that_disagrees_with_the_zone_on_a_node_is_given_to_no_template(driv
 
 def learnt(labels: dict[str, str]) -> LearntTemplate:
     """A template of before the driver was installed."""
-    bare: Node = msgspec.structs.replace(node("", "4"), labels=labels, uid="", provider_id="", conditions=())
+    bare: Node = msgspec.structs.replace(
+        node("", "4"), labels=labels, uid="", provider_id="", conditions=()
+    )
     return LearntTemplate(bare, NOW - 3600)
 
 

@@ -1,4 +1,6 @@
-"""Nodes whose kubelet does not answer any more (docs/reference/node-lifecycle.md "Dead kubelets")."""
+"""Nodes whose kubelet does not answer any more
+(docs/reference/node-lifecycle.md "Dead kubelets").
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,24 @@ from chalicelib.model.node import Condition
 from chalicelib.model.policy import DriftAction, NodeLifecycle
 from tests.builders import NOW, ClusterBuilder, having
 from tests.cases import each_row
-from tests.unit.plan.lifecycle_fixture import READY, LifecyclePass, decide, full_nodes, policy, sick_since
+from tests.unit.plan.lifecycle_fixture import (
+    READY,
+    LifecyclePass,
+    decide,
+    full_nodes,
+    policy,
+    sick_since,
+)
 
-SOON = NodeLifecycle(repair=(msgspec.structs.replace(READY, after=60.0),), max_unhealthy=1.0, drift=DriftAction.OFF)
+SOON = NodeLifecycle(
+    repair=(msgspec.structs.replace(READY, after=60.0),), max_unhealthy=1.0, drift=DriftAction.OFF
+)
 YOUNG = NOW - 300.0
 
 
-def silent(reason: str, status: str = "Unknown", created: float = YOUNG, **fields: Any) -> ClusterBuilder:
+def silent(
+    reason: str, status: str = "Unknown", created: float = YOUNG, **fields: Any
+) -> ClusterBuilder:
     conditions = (Condition("Ready", status, reason, NOW - 120.0),)
     return full_nodes("a", conditions=conditions, created=created, **fields)
 

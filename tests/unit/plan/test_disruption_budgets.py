@@ -1,5 +1,5 @@
-"""Disruption budgets: how many nodes of a pool may be on their way out at once, by reason and time; and the numbers
-that a search asks the budgets for before it draws."""
+"""Disruption budgets: how many nodes of a pool may be on their way out at once, by reason and time;
+and the numbers that a search asks the budgets for before it draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chalicelib.model.group import GroupOptions, Pool
-from chalicelib.model.memory import BreakerState, Memory, PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.memory import (
+    BreakerState,
+    Memory,
+    PurchasedNodes,
+    Replacement,
+    ReplacementState,
+)
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -25,7 +31,11 @@ from tests.builders import NOW
 from tests.cases import each_row
 from tests.unit.plan.selection_builder import SelectionBuilderPool
 
-CONSOLIDATION, DRIFTED, UNNEEDED = DisruptionReason.CONSOLIDATION, DisruptionReason.DRIFTED, DisruptionReason.UNNEEDED
+CONSOLIDATION, DRIFTED, UNNEEDED = (
+    DisruptionReason.CONSOLIDATION,
+    DisruptionReason.DRIFTED,
+    DisruptionReason.UNNEEDED,
+)
 MANY: dict[str, Any] = {"max_scale_down_parallelism": 100, "max_drain_parallelism": 100}
 ATOMIC = GroupOptions(zero_or_max=True)
 
@@ -61,7 +71,11 @@ def drawn(
 
 def replacement(state: ReplacementState, *names: str) -> Memory:
     bought = (PurchasedNodes("g", 1, 100_000),)
-    return Memory(replacements={"r": Replacement("r", state, names, bought, 200_000, 3.0, 1.0, NOW - 60, NOW - 60)})
+    return Memory(
+        replacements={
+            "r": Replacement("r", state, names, bought, 200_000, 3.0, 1.0, NOW - 60, NOW - 60)
+        }
+    )
 
 
 def rooms(budgets: Budgets, pool: str = "g") -> list[tuple[int, Reason]]:
@@ -74,7 +88,11 @@ def breaker_rooms(budgets: Budgets) -> dict[str, int]:
 
 
 def zurich(text: str, fold: int = 0) -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Zurich"), fold=fold).timestamp()
+    return (
+        datetime.fromisoformat(text)
+        .replace(tzinfo=ZoneInfo("Europe/Zurich"), fold=fold)
+        .timestamp()
+    )
 
 
 # --- sizes
@@ -92,7 +110,9 @@ def zurich(text: str, fold: int = 0) -> float:
         (0, (0, 0, 0, 0, 0, 0)),
     ],
 )
-def test_cons_23_percentage_is_rounded_down_but_is_at_least_one_node(percentage: int, limits: tuple[int, ...]) -> None:
+def test_cons_23_percentage_is_rounded_down_but_is_at_least_one_node(
+    percentage: int, limits: tuple[int, ...]
+) -> None:
     sizes = (1, 3, 9, 14, 19, 20)
     assert tuple(NodeLimit(share=percentage / 100).of(size) for size in sizes) == limits
     for size, limit in zip(sizes, limits, strict=True):
@@ -192,7 +212,9 @@ def test_budget_holds_for_each_pool_by_itself() -> None:
 
 def test_groups_of_a_pool_share_its_budget() -> None:
     shared = Pool("p", "workers")
-    pool = SelectionBuilderPool().group("a", 3, pool=shared).group("b", 3, pool=shared).group("c", 1)
+    pool = (
+        SelectionBuilderPool().group("a", 3, pool=shared).group("b", 3, pool=shared).group("c", 1)
+    )
     assert drawn(budgets_of(pool, nodes(1)), pool)[0] == ["a-e00", "c-e00"]
     budgets = budgets_of(pool, share(50, groups=("workers",)))
     assert rooms(budgets, "p") == [(3, refusal(3))]
@@ -202,7 +224,11 @@ def test_groups_of_a_pool_share_its_budget() -> None:
 @pytest.mark.parametrize("name", ["b", "second"])
 def test_budget_that_names_one_group_of_a_pool_holds_for_that_group(name: str) -> None:
     shared = Pool("p", "workers")
-    pool = SelectionBuilderPool().group("a", 2, pool=shared).group("b", 2, pool=shared, aliases=("second",))
+    pool = (
+        SelectionBuilderPool()
+        .group("a", 2, pool=shared)
+        .group("b", 2, pool=shared, aliases=("second",))
+    )
     budgets = budgets_of(pool, nodes(1, groups=(name,)))
     assert drawn(budgets, pool)[0] == ["a-e00", "a-e01", "b-e00"]
     assert rooms(budgets, "p") == [(0, refusal(1))]
@@ -299,7 +325,8 @@ def test_cons_26_running_drain_goes_on_when_its_budget_closes() -> None:
         ("2026-12-01 00:00", 0, "2026-12-01 06:00"),
         ("2026-12-01 05:59:59", 0, "2026-12-01 06:00"),
         ("2026-12-01 06:00", 0, None),
-        # Eight hours are real time: the night with 23 hours ends at seven, the one with 25 hours at five.
+        # Eight hours are real time: the night with 23 hours ends at seven, the
+        # one with 25 hours at five.
         ("2026-03-29 06:59:59", 0, "2026-03-29 07:00"),
         ("2026-03-29 07:00", 0, None),
         ("2026-10-25 02:30", 0, "2026-10-25 05:00"),
@@ -308,7 +335,9 @@ def test_cons_26_running_drain_goes_on_when_its_budget_closes() -> None:
         ("2026-10-25 05:00", 0, None),
     ],
 )
-def test_budget_of_a_night_holds_across_midnight_and_clock_changes(now: str, fold: int, until: str | None) -> None:
+def test_budget_of_a_night_holds_across_midnight_and_clock_changes(
+    now: str, fold: int, until: str | None
+) -> None:
     pool = SelectionBuilderPool().group("g", 2)
     night = nodes(0, cron="0 22 * * *", duration=28800.0, time_zone="Europe/Zurich")
     budgets = budgets_of(pool, night, now=zurich(now, fold))
@@ -318,8 +347,22 @@ def test_budget_of_a_night_holds_across_midnight_and_clock_changes(now: str, fol
 def test_smallest_budget_counts_only_while_it_is_open() -> None:
     pool = SelectionBuilderPool().group("g", 5)
     always = nodes(3, "always")
-    assert len(drawn(budgets_of(pool, always, nodes(0, **OFFICE), now=zurich("2026-11-30 07:00")), pool)[0]) == 3
-    assert len(drawn(budgets_of(pool, always, nodes(0, **OFFICE), now=zurich("2026-11-30 09:00")), pool)[0]) == 0
+    assert (
+        len(
+            drawn(
+                budgets_of(pool, always, nodes(0, **OFFICE), now=zurich("2026-11-30 07:00")), pool
+            )[0]
+        )
+        == 3
+    )
+    assert (
+        len(
+            drawn(
+                budgets_of(pool, always, nodes(0, **OFFICE), now=zurich("2026-11-30 09:00")), pool
+            )[0]
+        )
+        == 0
+    )
 
 
 # --- the circuit breaker, for reasons other than unneeded
@@ -347,11 +390,15 @@ def test_tripped_breaker_stops_consolidation_too() -> None:
 def test_cons_31_nodes_removed_within_the_hour_count() -> None:
     pool = SelectionBuilderPool().group("g", 0, 2, others=1)
     memory = Memory(breaker=BreakerState(((NOW - 600, 4, 9),)))
-    budgets = budgets_of(pool, share(100), memory=memory, max_disruption=MaxDisruption(nodes_per_hour=5))
+    budgets = budgets_of(
+        pool, share(100), memory=memory, max_disruption=MaxDisruption(nodes_per_hour=5)
+    )
     assert breaker_rooms(budgets) == {"nodes per hour": 1}
     goes, refused = drawn(budgets, pool)
     assert goes == ["g-d00"]
-    expected = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=NOW + 3000)
+    expected = Reason.of(
+        ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=NOW + 3000
+    )
     assert refused == {"g-d01": expected}
     assert breaker_rooms(budgets) == {"nodes per hour": 0}
 
@@ -374,8 +421,11 @@ def test_refused_node_leaves_its_room_for_metric_rules_to_the_next() -> None:
     for name in ("g-o00", "g-o01"):
         pool.build.running(name, 1, "900m", "1Gi", owner=name)
     busy = Memory(breaker=BreakerState(((NOW - 600, 1, 1),)))
-    state = pool.world(busy, budgets=(share(100),), max_disruption=MaxDisruption(pods_per_hour=5), **MANY)
-    rule = Rule("busy", ("g",), metric=Metric.CPU, above=60)  # 1.8 cores are 60 % of three nodes, 90 % of two
+    state = pool.world(
+        busy, budgets=(share(100),), max_disruption=MaxDisruption(pods_per_hour=5), **MANY
+    )
+    # 1.8 cores are 60 % of three nodes, 90 % of two
+    rule = Rule("busy", ("g",), metric=Metric.CPU, above=60)
     guard = RuleRemovalGuard(state, [BoundRule(rule=rule, pool=pools(state)["g"])], Rates(state))
     budgets = Budgets(state, guard=guard)
     assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.DISRUPTION_LIMIT
@@ -385,7 +435,9 @@ def test_refused_node_leaves_its_room_for_metric_rules_to_the_next() -> None:
 
 def test_node_that_waits_for_its_budget_does_not_hold_back_others_in_the_hour() -> None:
     pool = SelectionBuilderPool().group("a", 0, 2, pods=9).group("b", 0, 1, pods=1)
-    budgets = budgets_of(pool, nodes(0, groups=("a",)), max_disruption=MaxDisruption(pods_per_hour=5))
+    budgets = budgets_of(
+        pool, nodes(0, groups=("a",)), max_disruption=MaxDisruption(pods_per_hour=5)
+    )
     assert drawn(budgets, pool)[0] == ["b-d00"]
 
 
@@ -401,7 +453,11 @@ def test_breaker_says_what_is_left_and_when_more_is() -> None:
     beyond_share = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=4)
     assert budgets.breaker.rooms() == [
         ("nodes", 2, Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", **per_hour)),
-        ("pods", 4, Reason.of(ReasonCode.DISRUPTION_LIMIT, what="pods per hour", limit=9, until=NOW + 3000)),
+        (
+            "pods",
+            4,
+            Reason.of(ReasonCode.DISRUPTION_LIMIT, what="pods per hour", limit=9, until=NOW + 3000),
+        ),
         ("nodes", 4, beyond_share),
     ]
     assert drawn(budgets, pool, only=["g-d00"])[0] == ["g-d00"]
@@ -411,7 +467,9 @@ def test_breaker_says_what_is_left_and_when_more_is() -> None:
 def test_nothing_is_left_in_the_hour_where_a_node_waits_for_room() -> None:
     pool = SelectionBuilderPool().group("g", 0, 2, pods=8)
     memory = Memory(breaker=BreakerState(((NOW - 600, 1, 4),)))
-    budgets = budgets_of(pool, share(100), memory=memory, max_disruption=MaxDisruption(pods_per_hour=9))
+    budgets = budgets_of(
+        pool, share(100), memory=memory, max_disruption=MaxDisruption(pods_per_hour=9)
+    )
     assert breaker_rooms(budgets) == {"pods per hour": 5}
     waiting = drawn(budgets, pool, UNNEEDED, ["g-d00"])[1]["g-d00"]
     assert budgets.breaker.rooms() == [("pods", 0, waiting)]
@@ -429,7 +487,11 @@ def test_breaker_without_limits_or_released_says_nothing() -> None:
 
 
 def random_budget(draw: random.Random, number: int) -> DisruptionBudget:
-    limit = NodeLimit(nodes=draw.randint(0, 4)) if draw.random() < 0.5 else NodeLimit(share=draw.randint(0, 100) / 100)
+    limit = (
+        NodeLimit(nodes=draw.randint(0, 4))
+        if draw.random() < 0.5
+        else NodeLimit(share=draw.randint(0, 100) / 100)
+    )
     groups = tuple(draw.sample(("a", "b", "c", "shared"), draw.randint(0, 2)))
     reasons = tuple(draw.sample((CONSOLIDATION, DRIFTED, UNNEEDED), draw.randint(0, 2)))
     return DisruptionBudget(f"b{number}", limit, groups=groups, reasons=reasons)
@@ -453,7 +515,9 @@ def test_no_order_of_draws_exceeds_a_budget_that_holds() -> None:
             taken += len(goes)
             for budget in held if goes else ():
                 named = set(budget.groups) or {"shared", "c"}
-                scopes = [("a", "b")] * ("shared" in named) + [(name,) for name in ("a", "b", "c") if name in named]
+                scopes = [("a", "b")] * ("shared" in named) + [
+                    (name,) for name in ("a", "b", "c") if name in named
+                ]
                 for scope in (scope for scope in scopes if removal.group in scope):
                     if reason in budget.reasons if budget.reasons else reason is not UNNEEDED:
                         limit = budget.nodes.of(sum(sizes[name] for name in scope))

@@ -1,5 +1,5 @@
-"""Drain rules: which pods may be evicted, which block their node and by which rule, how a plan uses up
-PodDisruptionBudgets, and the explanation of a blocked removal."""
+"""Drain rules: which pods may be evicted, which block their node and by which rule, how a plan uses
+up PodDisruptionBudgets, and the explanation of a blocked removal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def assess(
     controllers: tuple[Controller, ...] = (),
     **options: Any,
 ) -> tuple[Action, ReasonCode | None]:
-    """Returns the drain verdict on a running ReplicaSet pod, two hours old, with these class and pod fields."""
+    """Returns the drain verdict on a running ReplicaSet pod, two hours old, with
+    these class and pod fields."""
     made = PodClass(
         **{
             "namespace": "default",
@@ -58,7 +59,11 @@ def assess(
 # -- pods and rules
 
 
-_DIR = Volume("scratch-1", "emptyDir"), Volume("scratch-2", "emptyDir"), Volume("scratch-3", "hostPath")
+_DIR = (
+    Volume("scratch-1", "emptyDir"),
+    Volume("scratch-2", "emptyDir"),
+    Volume("scratch-3", "hostPath"),
+)
 _GAME = {"owner": Owner("Game", "g", "u")}
 
 
@@ -67,10 +72,17 @@ _GAME = {"owner": Owner("Game", "g", "u")}
     [
         pytest.param({"owner": None}, BLOCK, ReasonCode.NOT_REPLICATED, id="bare"),
         pytest.param({}, MOVE, None, id="replicaset"),
-        pytest.param({**SYSTEM, "mirror": True, "owner": None}, SKIP, None, id="mirror-in-kube-system"),
+        pytest.param(
+            {**SYSTEM, "mirror": True, "owner": None}, SKIP, None, id="mirror-in-kube-system"
+        ),
         pytest.param({"owner": Owner("StatefulSet", "s", "u")}, MOVE, None, id="statefulset"),
         pytest.param({"owner": Owner("Job", "j", "u")}, MOVE, None, id="job"),
-        pytest.param({"owner": Owner("ReplicationController", "r", "u")}, MOVE, None, id="replication-controller"),
+        pytest.param(
+            {"owner": Owner("ReplicationController", "r", "u")},
+            MOVE,
+            None,
+            id="replication-controller",
+        ),
     ],
 )
 def test_drain_verdict_depends_on_the_pods_controller(
@@ -92,12 +104,19 @@ def test_missing_daemonset_blocks_the_node_where_daemonsets_can_be_read() -> Non
         ReasonCode.CONTROLLER_NOT_FOUND,
     )
     assert assess(
-        {"owner": Owner("DaemonSet", "gone", "u")}, controllers=other, skip_nodes_with_custom_controller_pods=False
+        {"owner": Owner("DaemonSet", "gone", "u")},
+        controllers=other,
+        skip_nodes_with_custom_controller_pods=False,
     ) == (EVICT, None)
 
 
 def test_daemonset_pod_never_blocks_its_node_whatever_its_other_fields() -> None:
-    hard = {"owner": Owner("DaemonSet", "d", "u"), "safe_to_evict": "false", "volumes": _DIR, **SYSTEM}
+    hard = {
+        "owner": Owner("DaemonSet", "d", "u"),
+        "safe_to_evict": "false",
+        "volumes": _DIR,
+        **SYSTEM,
+    }
     assert assess(hard, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (EVICT, None)
 
 
@@ -110,8 +129,12 @@ def test_system_pod_without_a_budget_blocks_its_node_at_any_age(days: int) -> No
     ("minutes", "action", "code"),
     [(59, BLOCK, ReasonCode.KUBE_SYSTEM), (60, BLOCK, ReasonCode.KUBE_SYSTEM), (61, MOVE, None)],
 )
-def test_system_pod_moves_after_the_timeout_that_is_set(minutes: int, action: Action, code: ReasonCode | None) -> None:
-    found = assess(SYSTEM, {"created": NOW - minutes * 60}, blocking_system_pod_disruption_timeout=3600.0)
+def test_system_pod_moves_after_the_timeout_that_is_set(
+    minutes: int, action: Action, code: ReasonCode | None
+) -> None:
+    found = assess(
+        SYSTEM, {"created": NOW - minutes * 60}, blocking_system_pod_disruption_timeout=3600.0
+    )
     assert found == (action, code)
 
 
@@ -136,7 +159,10 @@ def test_old_system_pod_skips_all_later_drain_rules() -> None:
     ids=lambda value: getattr(value, "kind", value),
 )
 def test_volumes_that_count_as_local_storage(volume: Volume, action: Action) -> None:
-    assert assess({"volumes": (volume,)}) == (action, ReasonCode.LOCAL_STORAGE if action is BLOCK else None)
+    assert assess({"volumes": (volume,)}) == (
+        action,
+        ReasonCode.LOCAL_STORAGE if action is BLOCK else None,
+    )
 
 
 def test_option_allows_drain_of_local_storage() -> None:
@@ -167,7 +193,9 @@ def test_annotation_lists_local_volumes_that_may_be_lost(
         pytest.param({"volumes": _DIR}, {}, id="local-storage"),
     ],
 )
-def test_safe_to_evict_annotation_unblocks_the_node(cls: dict[str, Any], pod: dict[str, Any]) -> None:
+def test_safe_to_evict_annotation_unblocks_the_node(
+    cls: dict[str, Any], pod: dict[str, Any]
+) -> None:
     assert assess(cls, pod)[0] is BLOCK
     assert assess({**cls, "safe_to_evict": "true"}, pod) == (MOVE, None)
 
@@ -182,13 +210,18 @@ def test_safe_to_evict_annotation_unblocks_the_node(cls: dict[str, Any], pod: di
         (" false", MOVE, None),
     ],
 )
-def test_safe_to_evict_accepts_only_exact_values(value: str, action: Action, code: ReasonCode | None) -> None:
+def test_safe_to_evict_accepts_only_exact_values(
+    value: str, action: Action, code: ReasonCode | None
+) -> None:
     assert assess({"safe_to_evict": value}) == (action, code)
 
 
 def test_safe_to_evict_does_not_replace_a_missing_controller() -> None:
     other = (Controller("ReplicaSet", "default", "other"),)
-    assert assess({"safe_to_evict": "true"}, controllers=other) == (BLOCK, ReasonCode.CONTROLLER_NOT_FOUND)
+    assert assess({"safe_to_evict": "true"}, controllers=other) == (
+        BLOCK,
+        ReasonCode.CONTROLLER_NOT_FOUND,
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,14 +250,19 @@ def test_long_terminating_pod_does_not_block_its_node(pod: dict[str, Any], actio
         ("Never", "Running", BLOCK),
     ],
 )
-def test_finished_bare_pod_does_not_block_its_node(restart: str, phase: str, action: Action) -> None:
+def test_finished_bare_pod_does_not_block_its_node(
+    restart: str, phase: str, action: Action
+) -> None:
     assert assess({"owner": None, "restart_policy": restart}, {"phase": phase})[0] is action
 
 
 def test_option_allows_drain_of_custom_controller_pods() -> None:
     assert assess(_GAME) == (BLOCK, ReasonCode.NOT_REPLICATED)
     assert assess(_GAME, skip_nodes_with_custom_controller_pods=False) == (MOVE, None)
-    assert assess({"owner": None}, skip_nodes_with_custom_controller_pods=False) == (BLOCK, ReasonCode.NOT_REPLICATED)
+    assert assess({"owner": None}, skip_nodes_with_custom_controller_pods=False) == (
+        BLOCK,
+        ReasonCode.NOT_REPLICATED,
+    )
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController"])
@@ -232,7 +270,9 @@ def test_pod_with_too_few_replicas_blocks_its_node(kind: str) -> None:
     one, owner = (Controller(kind, "default", "rs", replicas=1),), {"owner": Owner(kind, "rs", "u")}
     assert assess(owner, controllers=one, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
     assert assess(owner, controllers=one, min_replica_count=1) == (MOVE, None)
-    assert assess(owner, controllers=one, min_replica_count=2, skip_nodes_with_custom_controller_pods=False) == (
+    assert assess(
+        owner, controllers=one, min_replica_count=2, skip_nodes_with_custom_controller_pods=False
+    ) == (
         MOVE,
         None,
     )
@@ -240,7 +280,9 @@ def test_pod_with_too_few_replicas_blocks_its_node(kind: str) -> None:
 
 def test_min_replica_count_does_not_apply_to_statefulsets() -> None:
     one = (Controller("StatefulSet", "default", "s", replicas=1),)
-    assert assess({"owner": Owner("StatefulSet", "s", "u")}, controllers=one, min_replica_count=2) == (MOVE, None)
+    assert assess(
+        {"owner": Owner("StatefulSet", "s", "u")}, controllers=one, min_replica_count=2
+    ) == (MOVE, None)
 
 
 def test_drain_rules_are_in_upstreams_order() -> None:
@@ -260,7 +302,8 @@ def test_drain_rules_are_in_upstreams_order() -> None:
     ]
 
 
-# -- controllers of other API groups: their objects are never read, so the rules do not check that they exist
+# -- controllers of other API groups: their objects are never read, so the rules do
+# not check that they exist
 
 
 KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -288,19 +331,25 @@ OTHERS = tuple(Controller(kind, "default", "other", replicas=1) for kind in KIND
 def test_existence_is_checked_only_for_built_in_controllers(
     kind: str, version: str, action: Action, code: ReasonCode | None
 ) -> None:
-    assert assess({"owner": Owner(kind, "gone", "u", version)}, controllers=OTHERS) == (action, code)
+    assert assess({"owner": Owner(kind, "gone", "u", version)}, controllers=OTHERS) == (
+        action,
+        code,
+    )
 
 
 def test_foreign_controller_does_not_use_replicas_of_its_built_in_namesake() -> None:
     built_in = Owner("ReplicaSet", "other", "u", "apps/v1")
     foreign = Owner("ReplicaSet", "other", "u", "example.com/v1")
-    assert assess({"owner": built_in}, controllers=OTHERS, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
+    assert assess({"owner": built_in}, controllers=OTHERS, min_replica_count=2) == (
+        BLOCK,
+        ReasonCode.MIN_REPLICAS,
+    )
     assert assess({"owner": foreign}, controllers=OTHERS, min_replica_count=2) == (MOVE, None)
 
 
 def test_foreign_daemonset_does_not_replace_its_built_in_namesake_on_new_nodes() -> None:
-    """The copied node runs OpenKruise's DaemonSet `agent`; the built-in `agent` does not run on it and counts as
-    missing."""
+    """The copied node runs OpenKruise's DaemonSet `agent`; the built-in `agent` does not run on
+    it and counts as missing."""
     kruise = Owner("DaemonSet", "agent", "u", "apps.kruise.io/v1alpha1")
     build = cluster().node("n", "2", group="g").daemonset("agent", "200m")
     build.running("n", 1, "1900m").group("g", max=9).pending(2, "900m")
@@ -308,7 +357,9 @@ def test_foreign_daemonset_does_not_replace_its_built_in_namesake_on_new_nodes()
     build.running("n", 1, "100m", owner="agent", kind="DaemonSet", namespace="kube-system")
     build.classes[at] = msgspec.structs.replace(build.classes[at], owner=kruise)
     [up] = build.plan(force_ds=True).scale_ups
-    assert up.to_size - up.from_size == 2, "200m + 100m + 900m leave no room for a second pod of 900m"
+    assert up.to_size - up.from_size == 2, (
+        "200m + 100m + 900m leave no room for a second pod of 900m"
+    )
 
 
 # -- PodDisruptionBudgets
@@ -318,8 +369,8 @@ _BOTH = (having(app="a"), Selector((Requirement("app", "In", ("a", "b")),)))
 
 
 def _nodes(*pods: int) -> ClusterBuilder:
-    """A full node that stays, one node with that many pods of app `a` for each number given, and one node with room for
-    all."""
+    """A full node that stays, one node with that many pods of app `a` for each number given, and
+    one node with room for all."""
     build = cluster().node("home", "8", "64Gi")
     for at, count in enumerate(pods):
         build.node(f"n{at}", group="g").running(f"n{at}", count, "100m", owner="a")
@@ -338,7 +389,9 @@ def _nodes(*pods: int) -> ClusterBuilder:
 def test_pdb_of_a_pod_decides_whether_its_node_can_be_drained(
     allowed: int, annotation: str, action: str, code: ReasonCode | None
 ) -> None:
-    assert assess({"safe_to_evict": annotation}, budgets=(Budget("default", "b", APP, allowed),)) == (action, code)
+    assert assess(
+        {"safe_to_evict": annotation}, budgets=(Budget("default", "b", APP, allowed),)
+    ) == (action, code)
 
 
 @pytest.mark.parametrize(
@@ -351,13 +404,18 @@ def test_pdb_of_a_pod_decides_whether_its_node_can_be_drained(
         ("kube-system", Selector(), True),
     ],
 )
-def test_pdb_in_its_own_namespace_unblocks_a_system_pod(namespace: str, selector: Selector | None, moves: bool) -> None:
+def test_pdb_in_its_own_namespace_unblocks_a_system_pod(
+    namespace: str, selector: Selector | None, moves: bool
+) -> None:
     got = assess(SYSTEM, YOUNG, budgets=(Budget(namespace, "b", selector, 1),))
     assert got == ((MOVE, None) if moves else (BLOCK, ReasonCode.KUBE_SYSTEM))
 
 
 def test_pdb_that_allows_no_disruption_blocks_a_system_pod() -> None:
-    assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (BLOCK, ReasonCode.NOT_ENOUGH_PDB)
+    assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (
+        BLOCK,
+        ReasonCode.NOT_ENOUGH_PDB,
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,27 +423,41 @@ def test_pdb_that_allows_no_disruption_blocks_a_system_pod() -> None:
     [(Selector(), True), (None, False), (OTHER, False)],
     ids=["empty selects all", "null selects none", "another app"],
 )
-def test_pdb_selector_and_namespace_decide_which_pods_it_covers(selector: Selector | None, held: bool) -> None:
+def test_pdb_selector_and_namespace_decide_which_pods_it_covers(
+    selector: Selector | None, held: bool
+) -> None:
     assert (assess({}, budgets=(Budget("default", "b", selector, 0),))[0] is BLOCK) is held
-    assert assess({}, budgets=(Budget("elsewhere", "b", selector, 0),)) == (MOVE, None), "budgets have a namespace"
+    assert assess({}, budgets=(Budget("elsewhere", "b", selector, 0),)) == (MOVE, None), (
+        "budgets have a namespace"
+    )
 
 
 def test_drain_of_more_pods_than_a_pdb_allows_at_once_is_marked_risky() -> None:
     build = _nodes(1, 2).budget("b", 1, having(app="a"))
-    assert build.plan(unneeded=7200).unneeded in {("n0",), ("n1",)}, "the budget is used up by the first"
+    assert build.plan(unneeded=7200).unneeded in {("n0",), ("n1",)}, (
+        "the budget is used up by the first"
+    )
     alone = _nodes(2).budget("b", 1, having(app="a")).plan(unneeded=7200)
-    assert [removal.node for removal in alone.removals] == ["n0"], "two pods, one disruption left: the first may go"
+    assert [removal.node for removal in alone.removals] == ["n0"], (
+        "two pods, one disruption left: the first may go"
+    )
 
 
 def test_risky_drain_is_ordered_after_safe_drains() -> None:
     build = _nodes(2).node("n9", group="g").running("n9", 1, "100m", owner="b")
     build.groups.clear()
-    plan = build.group("g").budget("b", 1, having(app="a")).plan(unneeded=7200, max_drain_parallelism=1)
+    plan = (
+        build.group("g")
+        .budget("b", 1, having(app="a"))
+        .plan(unneeded=7200, max_drain_parallelism=1)
+    )
     assert plan.unneeded == ("n0", "n9")
     assert [removal.node for removal in plan.removals] == ["n9"]
 
 
-@pytest.mark.parametrize(("first", "second", "goes"), [(2, 1, True), (1, 2, True), (1, 0, False), (0, 1, False)])
+@pytest.mark.parametrize(
+    ("first", "second", "goes"), [(2, 1, True), (1, 2, True), (1, 0, False), (0, 1, False)]
+)
 def test_every_pdb_that_selects_a_pod_is_checked(first: int, second: int, goes: bool) -> None:
     build = _nodes(2).budget("one", first, _BOTH[0]).budget("two", second, _BOTH[1])
     assert build.plan(unneeded=7200).unneeded == (("n0",) if goes else ())
@@ -397,13 +469,24 @@ def test_pod_under_two_pdbs_uses_one_disruption_of_each() -> None:
     build.node("n1", group="g").running("n1", 1, "100m", owner="b").group("g")
     plan = build.plan(unneeded=7200)
     assert len(plan.unneeded) == 1, "both pods are under `wide`, which allows one"
-    held = next(verdict for verdict in plan.unremovable if verdict.node not in plan.unneeded and verdict.node != "home")
-    assert (held.reason.code, held.reason.params["budget"]) == (ReasonCode.BLOCKED_BY_POD, "default/wide")
+    held = next(
+        verdict
+        for verdict in plan.unremovable
+        if verdict.node not in plan.unneeded and verdict.node != "home"
+    )
+    assert (held.reason.code, held.reason.params["budget"]) == (
+        ReasonCode.BLOCKED_BY_POD,
+        "default/wide",
+    )
 
 
 def test_pdb_is_not_checked_for_a_safe_to_evict_pod() -> None:
-    build = cluster().node("home", "8", "64Gi").node("n0", group="g").node("n1", group="g").group("g")
-    build.running("n0", 1, "100m", owner="a", safe_to_evict="true").running("n1", 1, "100m", owner="a")
+    build = (
+        cluster().node("home", "8", "64Gi").node("n0", group="g").node("n1", group="g").group("g")
+    )
+    build.running("n0", 1, "100m", owner="a", safe_to_evict="true").running(
+        "n1", 1, "100m", owner="a"
+    )
     plan = build.budget("b", 0, having(app="a")).plan(unneeded=7200)
     assert plan.unneeded == ("n0",)
     assert stays(plan)["n1"] == "BlockedByPod"
@@ -420,9 +503,11 @@ def test_pdb_is_not_checked_for_a_safe_to_evict_pod() -> None:
         ("AlwaysAllow", True, True),
     ],
 )
-def test_eviction_of_an_unready_pod_follows_unhealthy_pod_eviction_policy(policy: str, whole: bool, goes: bool) -> None:
-    """unhealthyPodEvictionPolicy; whole: the budget has its desired number of healthy pods (policy/v1, eviction of
-    unhealthy pods)."""
+def test_eviction_of_an_unready_pod_follows_unhealthy_pod_eviction_policy(
+    policy: str, whole: bool, goes: bool
+) -> None:
+    """unhealthyPodEvictionPolicy; whole: the budget has its desired number of healthy pods
+    (policy/v1, eviction of unhealthy pods)."""
     budget = Budget("default", "b", having(app="a"), 0, unhealthy_policy=policy, whole=whole)
     build = cluster().node("home", "8", "64Gi").node("n0", group="g").group("g")
     build.running("n0", 1, "100m", owner="a", pod={"unready": True})
@@ -430,13 +515,21 @@ def test_eviction_of_an_unready_pod_follows_unhealthy_pod_eviction_policy(policy
     assert build.plan(unneeded=7200).unneeded == (("n0",) if goes else ())
     ready = _nodes(1)
     ready.budgets.append(budget)
-    assert stays(ready.plan(unneeded=7200))["n0"] == "BlockedByPod", "a ready pod is a disruption under any policy"
+    assert stays(ready.plan(unneeded=7200))["n0"] == "BlockedByPod", (
+        "a ready pod is a disruption under any policy"
+    )
 
 
 def test_unready_pod_uses_no_disruption_of_an_always_allow_pdb() -> None:
-    build = _nodes(1).node("sick", group="g").running("sick", 1, "100m", owner="a", pod={"unready": True})
+    build = (
+        _nodes(1)
+        .node("sick", group="g")
+        .running("sick", 1, "100m", owner="a", pod={"unready": True})
+    )
     build.groups.clear()
-    build.group("g").budgets.append(Budget("default", "b", having(app="a"), 1, unhealthy_policy="AlwaysAllow"))
+    build.group("g").budgets.append(
+        Budget("default", "b", having(app="a"), 1, unhealthy_policy="AlwaysAllow")
+    )
     assert build.plan(unneeded=7200).unneeded == ("n0", "sick")
 
 
@@ -449,8 +542,18 @@ _HELD: tuple[tuple[ReasonCode, dict[str, Any], dict[str, Any], str], ...] = (
     (ReasonCode.MIN_REPLICAS, {"owner": "few"}, {"min_replica_count": 2}, "minReplicaCount"),
     (ReasonCode.NOT_REPLICATED, {"owner": None}, {}, 'safe-to-evict: "true"'),
     (ReasonCode.NOT_REPLICATED, {"owner": "game", "kind": "Game"}, {}, 'safe-to-evict: "true"'),
-    (ReasonCode.KUBE_SYSTEM, {"owner": "few", "namespace": "kube-system"}, {}, "PodDisruptionBudget in kube-system"),
-    (ReasonCode.NOT_SAFE_TO_EVICT, {"owner": "few", "safe_to_evict": "false"}, {}, "remove the annotation"),
+    (
+        ReasonCode.KUBE_SYSTEM,
+        {"owner": "few", "namespace": "kube-system"},
+        {},
+        "PodDisruptionBudget in kube-system",
+    ),
+    (
+        ReasonCode.NOT_SAFE_TO_EVICT,
+        {"owner": "few", "safe_to_evict": "false"},
+        {},
+        "remove the annotation",
+    ),
     (
         ReasonCode.LOCAL_STORAGE,
         {"owner": "few", "volumes": (Volume("scratch", "emptyDir"),)},
@@ -462,21 +565,28 @@ _HELD: tuple[tuple[ReasonCode, dict[str, Any], dict[str, Any], str], ...] = (
 
 
 def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
-    """Returns the explanation for a node with one such young pod, and the pod that the verdict names."""
+    """Returns the explanation for a node with one such young pod, and the
+    pod that the verdict names."""
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
-    build.running("n", 1, "100m", name="web", created=NOW - 60, **pod).budget("strict", 0, having(app="kept"))
+    build.running("n", 1, "100m", name="web", created=NOW - 60, **pod).budget(
+        "strict", 0, having(app="kept")
+    )
     build.controllers = [
         Controller("ReplicaSet", space, name, replicas=1)
         for space in ("default", "kube-system")
         for name in ("few", "kept")
     ]
-    verdict = next(each for each in build.plan(unneeded=7200, **options).unremovable if each.node == "n")
+    verdict = next(
+        each for each in build.plan(unneeded=7200, **options).unremovable if each.node == "n"
+    )
     assert verdict.reason.code is ReasonCode.BLOCKED_BY_POD
     return sentence(verdict.reason), verdict.pod
 
 
 @pytest.mark.parametrize(
-    ("code", "pod", "options", "remedy"), _HELD, ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD]
+    ("code", "pod", "options", "remedy"),
+    _HELD,
+    ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD],
 )
 def test_each_drain_rule_explanation_names_rule_pod_and_remedy(
     code: ReasonCode, pod: dict[str, Any], options: dict[str, Any], remedy: str

@@ -1,5 +1,5 @@
-"""Eligibility: which nodes are removal candidates before any simulation (docs/reference/scale-down.md
-"Eligibility")."""
+"""Eligibility: which nodes are removal candidates before any simulation
+(docs/reference/scale-down.md "Eligibility")."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ _GPU = "nvidia.com/gpu"
 
 
 def _one(used: str = "", *, group: dict[str, Any] | None = None, **fields: Any) -> ClusterBuilder:
-    """A 1-cpu node in a group of one, with a pod of that request; a node without a group has room for the pod."""
-    build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g", **fields).group("g", **(group or {}))
+    """A 1-cpu node in a group of one, with a pod of that request; a node without a
+    group has room for the pod."""
+    build = (
+        cluster()
+        .node("home", "8", "64Gi")
+        .node("n", "1", "4Gi", group="g", **fields)
+        .group("g", **(group or {}))
+    )
     return build.running("n", 1, used) if used else build
 
 
@@ -27,7 +33,9 @@ def _goes(build: ClusterBuilder, **options: Any) -> bool:
     return "n" in build.plan(unneeded=7200, **options).unneeded
 
 
-@pytest.mark.parametrize(("used", "goes"), [("600m", False), ("501m", False), ("500m", True), ("100m", True)])
+@pytest.mark.parametrize(
+    ("used", "goes"), [("600m", False), ("501m", False), ("500m", True), ("100m", True)]
+)
 def test_utilization_equal_to_the_threshold_is_eligible(used: str, goes: bool) -> None:
     assert _goes(_one(used)) is goes
     assert goes or stays(_one(used).plan())["n"] == "NotUnderutilized"
@@ -44,7 +52,11 @@ def test_group_option_overrides_the_utilization_threshold() -> None:
 
 def test_gpu_node_has_its_own_utilization_threshold() -> None:
     def build() -> ClusterBuilder:
-        made = cluster().node("home", "8", "64Gi", extra={_GPU: 8}).node("n", "1", "4Gi", group="g", extra={_GPU: 2})
+        made = (
+            cluster()
+            .node("home", "8", "64Gi", extra={_GPU: 8})
+            .node("n", "1", "4Gi", group="g", extra={_GPU: 2})
+        )
         return made.group("g").running("n", 1, "900m", extra={_GPU: 1})
 
     assert _goes(build()), "cpu does not count there"
@@ -66,9 +78,9 @@ def test_node_with_only_daemonset_pods_and_threshold_zero() -> None:
 
 
 def test_node_being_deleted_is_not_eligible() -> None:
-    """Also when its taint is older than five minutes. Operations are stored, so a restart forgets none, and a taint
-    without an operation is removed before the node becomes a candidate again (docs/reference/drain.md "Stale
-    taints")."""
+    """Also when its taint is older than five minutes. Operations are stored, so a restart forgets
+    none, and a taint without an operation is removed before the node becomes a candidate again
+    (docs/reference/drain.md "Stale taints")."""
     young = _one(taints=[Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW - 30)))])
     assert stays(young.plan(unneeded=7200))["n"] == "CurrentlyBeingDeleted"
 
@@ -83,12 +95,16 @@ def test_unready_node_in_use_stays() -> None:
     assert stays(_one("600m", ready=False).plan(unneeded=7200))["n"] == "NotUnderutilized"
 
 
-@pytest.mark.parametrize(("size", "least", "goes"), [(1, 1, False), (1, 2, False), (2, 1, True), (1, 0, True)])
+@pytest.mark.parametrize(
+    ("size", "least", "goes"), [(1, 1, False), (1, 2, False), (2, 1, True), (1, 0, True)]
+)
 def test_group_at_its_minimum_has_no_candidates(size: int, least: int, goes: bool) -> None:
     build = cluster().node("n", group="g")
     if size == 2:
         build.node("m", group="g")
-    plan = build.group("g", min=least).plan(Memory(nodes={"n": NodeMemory(unneeded_since=1.0)}), unneeded=7200)
+    plan = build.group("g", min=least).plan(
+        Memory(nodes={"n": NodeMemory(unneeded_since=1.0)}), unneeded=7200
+    )
     assert bool(plan.removals) is goes
     assert goes or stays(plan)["n"] == "NodeGroupMinSizeReached"
 
@@ -99,8 +115,12 @@ def test_group_at_its_minimum_loses_its_unneeded_timers() -> None:
     assert not after.nodes.get("n", NodeMemory()).unneeded_since
 
 
-@pytest.mark.parametrize(("value", "goes"), [("true", False), ("false", True), ("", True), ("True", True)])
-def test_node_with_the_scale_down_disabled_annotation_is_not_eligible(value: str, goes: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "goes"), [("true", False), ("false", True), ("", True), ("True", True)]
+)
+def test_node_with_the_scale_down_disabled_annotation_is_not_eligible(
+    value: str, goes: bool
+) -> None:
     build = _one(annotations={SCALE_DOWN_DISABLED: value})
     assert _goes(build) is goes
     assert goes or stays(build.plan(unneeded=7200))["n"] == "ScaleDownDisabledAnnotation"
@@ -112,15 +132,26 @@ def test_node_without_a_group_is_not_eligible() -> None:
 
 def test_default_utilization_threshold_is_half() -> None:
     options = Options()
-    assert (options.scale_down_utilization_threshold, options.scale_down_gpu_utilization_threshold) == (0.5, 0.5)
+    assert (
+        options.scale_down_utilization_threshold,
+        options.scale_down_gpu_utilization_threshold,
+    ) == (0.5, 0.5)
 
 
 def test_protected_instance_blocks_only_its_own_node() -> None:
-    build = cluster().node("home", "8", "64Gi").node("kept", group="g").node("free", group="g").group("g")
+    build = (
+        cluster()
+        .node("home", "8", "64Gi")
+        .node("kept", group="g")
+        .node("free", group="g")
+        .group("g")
+    )
     found = build.groups[0]
     kept, free = found.instances
     why = "i-1 is protected in the scaling group"
-    build.groups[0] = msgspec.structs.replace(found, instances=(msgspec.structs.replace(kept, held=why), free))
+    build.groups[0] = msgspec.structs.replace(
+        found, instances=(msgspec.structs.replace(kept, held=why), free)
+    )
     plan = build.plan(unneeded=7200)
     assert plan.unneeded == ("free",)
     [verdict] = [each for each in plan.unremovable if each.node == "kept"]

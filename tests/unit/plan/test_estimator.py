@@ -42,7 +42,11 @@ def test_estimator_leaves_pods_beyond_the_nodes_per_scale_up_limit() -> None:
 
 
 def _small_and_big() -> ClusterBuilder:
-    return _mars("1").pending(10, "50m", name="small", owner="small").pending(10, "500m", name="big", owner="big")
+    return (
+        _mars("1")
+        .pending(10, "50m", name="small", owner="small")
+        .pending(10, "500m", name="big", owner="big")
+    )
 
 
 def test_estimator_places_bigger_pods_first() -> None:
@@ -62,7 +66,9 @@ X = having(app="x")
 
 def test_estimator_respects_spread_over_host_names() -> None:
     plan = _mars("1").pending(8, "200m", owner="x", spread=(even(HOSTNAME_LABEL, X, 2),)).plan()
-    assert growth(plan) == {"mars": (4, 8)}, "jupiter's host has none, so that no other may have three"
+    assert growth(plan) == {"mars": (4, 8)}, (
+        "jupiter's host has none, so that no other may have three"
+    )
 
 
 def test_estimator_respects_spread_over_zones() -> None:
@@ -76,14 +82,18 @@ def test_estimator_returns_to_earlier_nodes_for_later_pods() -> None:
     (docs/reference/scale-up.md "Estimator")."""
     build = cluster().node("jupiter", "100m", "100Mi", zone="jupiter")
     build.group("mars", template=node("t", "1", "4Gi", 10, zone="mars"))
-    plan = build.pending(12, "20m", owner="x", spread=(even(HOSTNAME_LABEL, X, min_domains=3),)).plan()
+    plan = build.pending(
+        12, "20m", owner="x", spread=(even(HOSTNAME_LABEL, X, min_domains=3),)
+    ).plan()
     assert growth(plan) == {"mars": (2, 8)}
     assert len(plan.fits_existing) == 4
 
 
 def test_estimator_handles_fifty_one_thousand_pods() -> None:
     build = cluster().group("g", max=5000, template=node("t", "1", "5000", 100))
-    build.pending(50_000, "50m", 100, name="many", owner="many").pending(1000, "95m", 190, name="few", owner="few")
+    build.pending(50_000, "50m", 100, name="many", owner="many").pending(
+        1000, "95m", 190, name="few", owner="few"
+    )
     assert growth(build.plan(max_nodes_per_scale_up=3000)) == {"g": (2595, 51_000)}
 
 
@@ -104,7 +114,8 @@ def test_estimator_orders_pods_by_their_share_of_the_template() -> None:
 
 
 def test_estimated_placements_match_the_schedulers_order() -> None:
-    """Upstream buys the node for p3, and the scheduler then fills it with p1 and p2, which come first in its queue."""
+    """Upstream buys the node for p3, and the scheduler then fills it with p1 and p2, which
+    come first in its queue."""
     plan = _three_shapes().plan(max_nodes_per_scale_up=1)
     assert plan.scale_ups[0].pods == ("default/p1-00000", "default/p2-00001")
 
@@ -112,23 +123,35 @@ def test_estimated_placements_match_the_schedulers_order() -> None:
 def test_largest_first_order_needs_fewer_nodes() -> None:
     build = cluster().group("g", template=node("t", "10m", "1Gi", 10))
     build.pending(2, "4m", name="a", owner="a").pending(2, "6m", name="b", owner="b")
-    assert growth(build.plan(max_nodes_per_scale_up=2)) == {"g": (2, 4)}, "by name, 4 + 4 would waste a node"
+    assert growth(build.plan(max_nodes_per_scale_up=2)) == {"g": (2, 4)}, (
+        "by name, 4 + 4 would waste a node"
+    )
 
 
 def test_estimator_reserves_room_for_daemonset_pods_first() -> None:
-    four = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(4, "300m")
-    five = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(5, "300m")
+    four = (
+        cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(4, "300m")
+    )
+    five = (
+        cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(5, "300m")
+    )
     assert growth(four.plan()) == {"g": (2, 4)}
     assert growth(five.plan()) == {"g": (3, 5)}
 
 
 def test_estimator_counts_gpus_per_node() -> None:
     for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
-        build = cluster().group("gpu", template=node("t", "16", "64Gi", extra={"nvidia.com/gpu": gpus}))
-        assert growth(build.pending(3, "1", "1Gi", extra={"nvidia.com/gpu": 1}).plan()) == {"gpu": (nodes, 3)}
+        build = cluster().group(
+            "gpu", template=node("t", "16", "64Gi", extra={"nvidia.com/gpu": gpus})
+        )
+        assert growth(build.pending(3, "1", "1Gi", extra={"nvidia.com/gpu": 1}).plan()) == {
+            "gpu": (nodes, 3)
+        }
 
 
 def test_leftover_room_of_a_split_bin_is_used_by_the_next_class() -> None:
     build = cluster().group("g", template=node("t", "1", "10Gi"))
     build.pending(3, "600m", name="a", owner="a").pending(5, "400m", name="b", owner="b")
-    assert growth(build.plan()) == {"g": (4, 8)}, "three nodes hold 600m + 400m, the fourth two of 400m"
+    assert growth(build.plan()) == {"g": (4, 8)}, (
+        "three nodes hold 600m + 400m, the fourth two of 400m"
+    )

@@ -1,4 +1,6 @@
-"""The chain of expanders: each keeps the best options it receives, and one option is chosen at the end."""
+"""The chain of expanders: each keeps the best options it receives, and one
+option is chosen at the end.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,26 @@ def _option(
     preference: float = 0.0,
 ) -> Option:
     """New nodes of a template for that many pods, with these total cpu and memory requests."""
-    return Option(group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference)
+    return Option(
+        group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference
+    )
 
 
-def chosen(options: Sequence[Option], *chain: str, situation: ExpanderContext = ANYWHERE) -> str | None:
+def chosen(
+    options: Sequence[Option], *chain: str, situation: ExpanderContext = ANYWHERE
+) -> str | None:
     """The group of the chosen option."""
     best, _ = choose_option(options, chain, situation)
     return best.group if best else None
 
 
 def winners(options: Sequence[Option], *chain: str) -> set[str | None]:
-    """Groups that can win: `random` at the end of the chain chooses every equal option for some seed."""
-    return {chosen(options, *chain, "random", situation=ExpanderContext(seed=seed)) for seed in range(64)}
+    """Groups that can win: `random` at the end of the chain chooses every
+    equal option for some seed."""
+    return {
+        chosen(options, *chain, "random", situation=ExpanderContext(seed=seed))
+        for seed in range(64)
+    }
 
 
 LOOSE, TIGHT, TIGHT_TOO = _option("a", "1"), _option("b", "3"), _option("c", "3")
@@ -52,10 +62,15 @@ X2_IDLE = Option("idle", 1, {}, node("idle", "4", "4Gi"), {})
     ("options", "expander", "kept"),
     [
         pytest.param([X1_BALANCED, X1_HIGHMEM], "least-waste", {"balanced"}, id="X1"),
-        pytest.param([X1_BALANCED, X1_HIGHMEM, X1_LOWCPU], "least-waste", {"lowcpu"}, id="X1-three"),
+        pytest.param(
+            [X1_BALANCED, X1_HIGHMEM, X1_LOWCPU], "least-waste", {"lowcpu"}, id="X1-three"
+        ),
         pytest.param([X2_IDLE], "least-waste", {"idle"}, id="X2"),
         pytest.param(
-            [_option(f"g{at}", nodes=n) for at, n in enumerate([6, 2, 2])], "least-nodes", {"g1", "g2"}, id="X3"
+            [_option(f"g{at}", nodes=n) for at, n in enumerate([6, 2, 2])],
+            "least-nodes",
+            {"g1", "g2"},
+            id="X3",
         ),
         pytest.param(
             [_option(f"g{at}", nodes=n) for at, n in enumerate([23, 0, 5, 8, 5, 5, 22])],
@@ -64,7 +79,12 @@ X2_IDLE = Option("idle", 1, {}, node("idle", "4", "4Gi"), {})
             id="X3-zero",
         ),
         pytest.param([_option("g", nodes=0)], "least-nodes", {None}, id="X3-only-zero"),
-        pytest.param([_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])], "most-pods", {"g1", "g2"}, id="X4"),
+        pytest.param(
+            [_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])],
+            "most-pods",
+            {"g1", "g2"},
+            id="X4",
+        ),
     ],
 )
 def test_expander_keeps_the_best_option_and_all_equal_ones(
@@ -82,7 +102,10 @@ FEW_NODES_LESS_WASTE = _option("less", "2", nodes=1)
     ("options", "chain", "group"),
     [
         pytest.param(
-            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-nodes", "least-waste"), "few", id="X5-stops"
+            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE],
+            ("least-nodes", "least-waste"),
+            "few",
+            id="X5-stops",
         ),
         pytest.param(
             [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE, FEW_NODES_LESS_WASTE],
@@ -91,7 +114,10 @@ FEW_NODES_LESS_WASTE = _option("less", "2", nodes=1)
             id="X5-goes-on",
         ),
         pytest.param(
-            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-waste", "least-nodes"), "many", id="order"
+            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE],
+            ("least-waste", "least-nodes"),
+            "many",
+            id="order",
         ),
     ],
 )
@@ -125,7 +151,9 @@ def test_next_named_expander_runs_after_least_cost() -> None:
 def test_unknown_expander_name_is_skipped_and_reported() -> None:
     best, notes = choose_option([LOOSE, TIGHT], ["grpc", "least-waste"], ANYWHERE)
     assert best == TIGHT
-    assert [(note.code, note.params["expander"]) for note in notes] == [(ReasonCode.EXPANDER_SKIPPED, "grpc")]
+    assert [(note.code, note.params["expander"]) for note in notes] == [
+        (ReasonCode.EXPANDER_SKIPPED, "grpc")
+    ]
 
 
 def test_empty_option_list_gives_no_choice() -> None:
@@ -139,7 +167,12 @@ def test_equal_options_go_to_the_lowest_group_id_in_any_order() -> None:
 
 
 def test_soft_preferences_decide_among_equal_options() -> None:
-    options = [_option("a"), _option("b", preference=2.0), _option("c", preference=2.0), _option("d", preference=1.0)]
+    options = [
+        _option("a"),
+        _option("b", preference=2.0),
+        _option("c", preference=2.0),
+        _option("d", preference=1.0),
+    ]
     assert chosen(options, "least-waste") == "b"
     assert winners(options, "least-waste") == {"b", "c"}
 
@@ -150,7 +183,12 @@ def test_soft_preferences_do_not_outweigh_the_chain() -> None:
 
 def test_random_expander_chooses_options_evenly_in_any_order() -> None:
     options = [_option("a"), _option("b", "3"), _option("c", nodes=7)]
-    drawn = [chosen(options, "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]
-    assert drawn == [chosen(options[::-1], "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]
+    drawn = [
+        chosen(options, "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)
+    ]
+    assert drawn == [
+        chosen(options[::-1], "random", situation=ExpanderContext(seed=seed))
+        for seed in range(3000)
+    ]
     assert all(900 < count < 1100 for count in Counter(drawn).values())
     assert len(set(drawn)) == 3

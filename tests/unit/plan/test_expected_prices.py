@@ -1,5 +1,5 @@
-"""price and least-cost weigh what groups have taught, where the policy wants it (docs/reference/learning.md "Expected
-price")."""
+"""price and least-cost weigh what groups have taught, where the policy wants it
+(docs/reference/learning.md "Expected price")."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ EXPECTED = ScaleUp(expected_cost=True)
 
 def taught(ready: int = 120, joined: float = 98, failed: float = 0) -> GroupMemory:
     """Return what a group has taught: all its nodes took the same time."""
-    return GroupMemory(joins=JoinStatistics(ready=(ready,) * 20, joined=joined, failed=failed, counted_at=NOW))
+    return GroupMemory(
+        joins=JoinStatistics(ready=(ready,) * 20, joined=joined, failed=failed, counted_at=NOW)
+    )
 
 
 def two_groups() -> ClusterBuilder:
@@ -40,7 +42,9 @@ def two_groups() -> ClusterBuilder:
 def planned(memory: Memory, *, expander: str = "price", scale_up: ScaleUp = EXPECTED) -> Plan:
     """Return the plan for four pods."""
     options = msgspec.structs.replace(Options(), expander=(expander,))
-    policy = Policy(name="test", mode=Mode.ACTIVE, options=options, prices=PRICES, scale_up=scale_up)
+    policy = Policy(
+        name="test", mode=Mode.ACTIVE, options=options, prices=PRICES, scale_up=scale_up
+    )
     return plan_cluster(two_groups().snapshot(), policy, memory, NOW, 0)[0]
 
 

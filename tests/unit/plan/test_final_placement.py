@@ -1,5 +1,5 @@
-"""Placements of a plan: every counted pod has a place, every new node has a pod, no node is overfilled, and the input
-order does not matter."""
+"""Placements of a plan: every counted pod has a place, every new node has a pod, no node is
+overfilled, and the input order does not matter."""
 
 from __future__ import annotations
 
@@ -51,12 +51,27 @@ def _busy(others: int = 0) -> ClusterBuilder:
     for zone in "abc":
         build.group(f"small-{zone}", max=6, template=node("t", "4", "16Gi", zone=zone))
     build.group("big", max=3, template=node("t", "16", "64Gi", zone="a"))
-    build.group("tainted", max=3, template=node("t", "16", "32Gi", zone="b", taints=[Taint("k", "NoSchedule")]))
+    build.group(
+        "tainted",
+        max=3,
+        template=node("t", "16", "32Gi", zone="b", taints=[Taint("k", "NoSchedule")]),
+    )
     build.pending(7, "1", "1Gi", name="x", owner="x", spread=(even(ZONE, X),))
-    build.pending(4, "500m", "2Gi", name="web", owner="web", pod_affinity=(near(ZONE, having(app="db")),))
-    build.pending(5, "2", "1Gi", name="one", owner="one", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="one")),))
+    build.pending(
+        4, "500m", "2Gi", name="web", owner="web", pod_affinity=(near(ZONE, having(app="db")),)
+    )
+    build.pending(
+        5,
+        "2",
+        "1Gi",
+        name="one",
+        owner="one",
+        pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="one")),),
+    )
     build.pending(3, "300m", name="port", owner="port", ports=(HostPort(80),), priority=7)
-    build.pending(2, "6", "8Gi", name="large", owner="large", tolerations=(Toleration("k", "Exists"),))
+    build.pending(
+        2, "6", "8Gi", name="large", owner="large", tolerations=(Toleration("k", "Exists"),)
+    )
     return build.pending(9, "700m", "700Mi", name="plain", owner="plain")
 
 
@@ -84,7 +99,9 @@ def test_placements_cover_exactly_the_pods_that_get_a_node(others: int) -> None:
     got = [pod for up in plan.scale_ups for pod in up.pods] + list(plan.fits_existing)
     nothing = [pod for each in plan.unschedulable for pod in each.pods]
     assert sorted(pod for promise in plan.promises for pod in promise.pods) == sorted(got)
-    assert sorted(got + nothing) == sorted(pod.key for pod in build.pods if not pod.node), "each pod once"
+    assert sorted(got + nothing) == sorted(pod.key for pod in build.pods if not pod.node), (
+        "each pod once"
+    )
 
 
 @SIZES
@@ -126,7 +143,15 @@ def test_placements_never_exceed_the_resources_of_a_node(others: int) -> None:
 def test_rules_between_pods_hold_for_all_placements(others: int) -> None:
     plan = _busy_plan(others)
     places = expected(plan)
-    zone_of = {"a1": "a", "b1": "b", "big": "a", "small-a": "a", "small-b": "b", "small-c": "c", "tainted": "b"}
+    zone_of = {
+        "a1": "a",
+        "b1": "b",
+        "big": "a",
+        "small-a": "a",
+        "small-b": "b",
+        "small-c": "c",
+        "tainted": "b",
+    }
     zone = {pod: zone_of[place.split("/")[0]] for pod, place in places.items()}
     count = Counter(found for pod, found in zone.items() if "/x-" in pod) + Counter({"a": 2})
     assert max(count.values()) - min(count[each] for each in "abc") <= 1
@@ -145,15 +170,24 @@ def test_only_min_size_and_zero_or_max_groups_may_have_empty_new_nodes() -> None
 
 @SIZES
 def test_node_made_superfluous_by_a_later_choice_is_not_bought(others: int) -> None:
-    """a is the tighter fit for the small pod; then the large pod adds a node of b, which has room for both."""
-    build = _full(others).group("a", template=node("t", "1", "1Gi")).group("b", template=node("t", "8", "64Gi"))
-    build.pending(1, "6", "1Gi", name="big", owner="big").pending(1, "1", "1Gi", name="small", owner="small")
+    """a is the tighter fit for the small pod; then the large pod adds a node of b,
+    which has room for both."""
+    build = (
+        _full(others)
+        .group("a", template=node("t", "1", "1Gi"))
+        .group("b", template=node("t", "8", "64Gi"))
+    )
+    build.pending(1, "6", "1Gi", name="big", owner="big").pending(
+        1, "1", "1Gi", name="small", owner="small"
+    )
     assert growth(build.plan()) == {"b": (1, 2)}
 
 
 @SIZES
 def test_existing_and_upcoming_room_is_used_before_new_nodes(others: int) -> None:
-    build = _full(others).node("n", "2").group("g", target=1, template=node("t", "2")).pending(5, "1")
+    build = (
+        _full(others).node("n", "2").group("g", target=1, template=node("t", "2")).pending(5, "1")
+    )
     plan = build.plan(coming({"g": 1}))
     assert growth(plan) == {"g": (1, 1)}
     assert Counter(expected(plan).values()) == {"n": 2, "upcoming-0-for-g": 2, "g/1": 1}
@@ -163,34 +197,53 @@ def test_existing_and_upcoming_room_is_used_before_new_nodes(others: int) -> Non
 @SIZES
 def test_existing_nodes_go_to_the_pods_first_in_the_scheduling_queue(others: int) -> None:
     build = _full(others).node("n", "2").group("g", template=node("t", "2"))
-    build.pending(2, "1", name="late", owner="late").pending(1, "1", name="top", owner="top", priority=5)
+    build.pending(2, "1", name="late", owner="late").pending(
+        1, "1", name="top", owner="top", priority=5
+    )
     places = expected(build.plan())
-    assert places == {"default/top-00002": "n", "default/late-00000": "n", "default/late-00001": "g/1"}
+    assert places == {
+        "default/top-00002": "n",
+        "default/late-00000": "n",
+        "default/late-00001": "g/1",
+    }
 
 
 @SIZES
 def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(others: int) -> None:
     build = _full(others).group("g", max=1, template=node("t", "10"))
-    build.pending(1, "10", name="low", owner="low", priority=0).pending(3, "2", name="top", owner="top", priority=9)
+    build.pending(1, "10", name="low", owner="low", priority=0).pending(
+        3, "2", name="top", owner="top", priority=9
+    )
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
 def test_nodes_that_likely_orders_leave_empty_are_not_bought() -> None:
-    """Two more nodes would take two pods in the best order. In others the pods without an anti-affinity fill the nodes
-    differently, and the nodes stay empty."""
+    """Two more nodes would take two pods in the best order. In others the pods without an
+    anti-affinity fill the nodes differently, and the nodes stay empty."""
     build = cluster()
     build.group("g0", max=8, template=node("t", "3", "64Gi", zone="b"))
     build.group("g1", max=8, template=node("t", "8", "64Gi", zone="b"))
     build.group("g2", max=5, template=node("t", "8", "64Gi", zone="a"))
-    build.pending(4, "300m", owner="o0", priority=5, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o0")),))
-    build.pending(6, "300m", owner="o1", priority=5, pod_anti_affinity=(near(ZONE, having(app="o0")),))
+    build.pending(
+        4,
+        "300m",
+        owner="o0",
+        priority=5,
+        pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o0")),),
+    )
+    build.pending(
+        6, "300m", owner="o1", priority=5, pod_anti_affinity=(near(ZONE, having(app="o0")),)
+    )
     build.pending(3, "1500m", owner="o2", priority=0)
-    build.pending(5, "2500m", owner="o3", priority=0, pod_anti_affinity=(near(ZONE, having(app="o1")),))
+    build.pending(
+        5, "2500m", owner="o3", priority=0, pod_anti_affinity=(near(ZONE, having(app="o1")),)
+    )
     assert growth(build.plan()) == {"g0": (4, 8), "g2": (1, 6)}  # nodes and pods
 
 
 def test_pods_on_existing_nodes_keep_their_places_when_a_node_proves_necessary() -> None:
-    """All pods have a place, ten of ten; a node less was tried before, with other places on `n0` and `n1`."""
+    """All pods have a place, ten of ten; a node less was tried before, with other
+    places on `n0` and `n1`."""
     build = cluster().node("n0", "1", "64Gi", zone="b").node("n1", "2", "64Gi", zone="a")
     build.group("g0", max=3, template=node("t", "3", "64Gi", zone="a"))
     build.group("g2", max=1, template=node("t", "8", "64Gi", zone="a"))
@@ -206,10 +259,20 @@ def test_pods_on_existing_nodes_keep_their_places_when_a_node_proves_necessary()
 
 @SIZES
 def test_placement_is_not_given_where_a_higher_priority_pod_will_go(others: int) -> None:
-    """On the one new node the scheduler places `top` first, which excludes the two others from that host."""
-    build = _full(others).group("g", max=1, template=node("t", "10")).pending(2, "5", name="low", owner="x")
+    """On the one new node the scheduler places `top` first, which excludes the
+    two others from that host."""
+    build = (
+        _full(others)
+        .group("g", max=1, template=node("t", "10"))
+        .pending(2, "5", name="low", owner="x")
+    )
     build.pending(
-        1, "1", name="top", owner="top", priority=9, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="x")),)
+        1,
+        "1",
+        name="top",
+        owner="top",
+        priority=9,
+        pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="x")),),
     )
     assert set(expected(build.plan())) == {"default/top-00002"}
 
@@ -226,7 +289,9 @@ def _shuffled(build: ClusterBuilder, seed: int) -> ClusterBuilder:
     other.classes = [build.classes[old] for old in order]
     other.nodes, other.groups = list(build.nodes), list(build.groups)
     other.pods = [msgspec.structs.replace(pod, cls=at[pod.cls]) for pod in build.pods]
-    other.daemonsets = [msgspec.structs.replace(each, cls=at[each.cls]) for each in build.daemonsets]
+    other.daemonsets = [
+        msgspec.structs.replace(each, cls=at[each.cls]) for each in build.daemonsets
+    ]
     for things in (other.nodes, other.groups, other.pods, other.daemonsets):
         draw.shuffle(things)
     return other
@@ -246,15 +311,22 @@ def _bytes(plan: Plan) -> bytes:
 )
 @pytest.mark.more
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
-def test_plan_is_byte_identical_for_any_input_order(make: Callable[[], ClusterBuilder], expander: str) -> None:
+def test_plan_is_byte_identical_for_any_input_order(
+    make: Callable[[], ClusterBuilder], expander: str
+) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))
-    orders = {_bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) for seed in range(examples(1, 4))}
+    orders = {
+        _bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5))
+        for seed in range(examples(1, 4))
+    }
     assert orders == {first}
 
 
 def test_balancing_does_not_depend_on_input_order() -> None:
     first = _bytes(_busy().plan(balance_similar_node_groups=True))
-    assert {_bytes(_shuffled(_busy(), seed).plan(balance_similar_node_groups=True)) for seed in range(2)} == {first}
+    assert {
+        _bytes(_shuffled(_busy(), seed).plan(balance_similar_node_groups=True)) for seed in range(2)
+    } == {first}
 
 
 def test_order_of_groups_with_upcoming_nodes_does_not_change_the_plan() -> None:
@@ -283,29 +355,35 @@ def test_seed_affects_only_the_random_expander() -> None:
 
 
 def test_pod_that_the_schedulers_order_refuses_has_a_place_in_another() -> None:
-    """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod o1 there, so this
-    node is removed again, unless the pods of o1 come first."""
+    """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod
+    o1 there, so this node is removed again, unless the pods of o1 come first."""
     build = cluster()
     build.group("g0", max=8, template=node("t", "8", "64Gi", 3, zone="b"))
     build.group("g1", max=3, template=node("t", "2", "64Gi", 2, zone="a"))
     build.pending(4, "100m", name="p1", owner="o1")
     build.pending(2, "1500m", name="p2", owner="o2", spread=(even(ZONE, having(app="o1")),))
-    build.pending(2, "300m", name="p3", owner="o3", pod_anti_affinity=(near(ZONE, having(app="o3")),))
+    build.pending(
+        2, "300m", name="p3", owner="o3", pod_anti_affinity=(near(ZONE, having(app="o3")),)
+    )
     plan = build.plan(expander=("most-pods",))
     assert growth(plan) == {"g0": (2, 6), "g1": (1, 2)}
     assert plan.unschedulable == ()
 
 
 def test_pods_are_tried_again_after_a_node_proved_superfluous() -> None:
-    """The spread puts `p2` in zone b. Once the node there is removed, `p2` has room in zone a, and `p0`, which must be
-    near it, has a place there too."""
+    """The spread puts `p2` in zone b. Once the node there is removed, `p2` has room in zone a, and
+    `p0`, which must be near it, has a place there too."""
     build = cluster().group("g0", max=5, template=node("t", "4", "64Gi", zone="a"))
     build.group("g1", max=1, template=node("t", "1", "64Gi", 2, zone="b"))
     build.pending(1, "700m", name="p0", owner="o0", pod_affinity=(near(ZONE, having(app="o2")),))
     build.pending(4, "300m", name="p1", owner="o1", ports=(HostPort(80),))
-    build.pending(2, "100m", name="p2", owner="o2", priority=5, spread=(even(ZONE, having(app="o1")),))
+    build.pending(
+        2, "100m", name="p2", owner="o2", priority=5, spread=(even(ZONE, having(app="o1")),)
+    )
     build.pending(1, "1", name="p3", owner="o3")
-    build.pending(6, "2", name="p4", owner="o4", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o1")),))
+    build.pending(
+        6, "2", name="p4", owner="o4", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o1")),)
+    )
     plan = build.plan(expander=("least-nodes",))
     assert growth(plan) == {"g0": (5, 12)}
     assert [each.pods for each in plan.unschedulable] == [("default/p1-00003", "default/p1-00004")]
@@ -313,14 +391,23 @@ def test_pods_are_tried_again_after_a_node_proved_superfluous() -> None:
 
 
 def test_no_node_is_bought_for_pods_that_fit_without_it_in_some_order() -> None:
-    """In the scheduler's order `small` takes the room of `large`. Its own place is sure, that of `large` is not."""
+    """In the scheduler's order `small` takes the room of `large`. Its own place is
+    sure, that of `large` is not."""
     build = cluster().node("a", "3").node("b", "1").group("g", template=node("t", "4"))
-    build.pending(1, "1", name="small", owner="small", created=OLD - 60.0).pending(1, "3", name="large", owner="large")
+    build.pending(1, "1", name="small", owner="small", created=OLD - 60.0).pending(
+        1, "3", name="large", owner="large"
+    )
     plan = build.plan()
     assert growth(plan) == {}
     assert expected(plan) == {"default/large-00001": "a", "default/small-00000": "b"}
     assert [promise.promised for promise in plan.promises] == [False, True]
-    left_over = cluster().node("a", "3").running("a", 1, "1").node("b", "1").group("g", template=node("t", "4"))
+    left_over = (
+        cluster()
+        .node("a", "3")
+        .running("a", 1, "1")
+        .node("b", "1")
+        .group("g", template=node("t", "4"))
+    )
     assert growth(left_over.pending(1, "3", name="large", owner="large").plan()) == {"g": (1, 1)}
 
 
@@ -335,13 +422,17 @@ def test_order_with_fewest_new_nodes_is_used_although_another_is_the_schedulers(
 
 def test_pods_that_leave_most_room_come_first_on_limited_new_nodes() -> None:
     build = cluster().group("g", max=1, template=node("t", "4"))
-    build.pending(1, "3", name="large", owner="large", created=OLD - 60.0).pending(4, "1", name="small", owner="small")
+    build.pending(1, "3", name="large", owner="large", created=OLD - 60.0).pending(
+        4, "1", name="small", owner="small"
+    )
     assert growth(build.plan()) == {"g": (1, 4)}
 
 
 def test_pod_of_higher_priority_keeps_its_place_on_limited_new_nodes() -> None:
     build = cluster().group("g", max=1, template=node("t", "4"))
-    build.pending(1, "3", name="large", owner="large", priority=1).pending(4, "1", name="small", owner="small")
+    build.pending(1, "3", name="large", owner="large", priority=1).pending(
+        4, "1", name="small", owner="small"
+    )
     plan = build.plan()
     assert growth(plan) == {"g": (1, 2)}
     assert "default/large-00000" in expected(plan)

@@ -1,4 +1,6 @@
-"""Conditions that come and go while a successor is bought (docs/reference/node-lifecycle.md "Repair")."""
+"""Conditions that come and go while a successor is bought
+(docs/reference/node-lifecycle.md "Repair").
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ from tests.unit.plan.lifecycle_fixture import DEADLOCK
 
 FLAP = 60.0
 SICK = NodeLifecycle(
-    repair=(msgspec.structs.replace(DEADLOCK, after=60.0, flap_time=FLAP),), max_unhealthy=1.0, drift=DriftAction.OFF
+    repair=(msgspec.structs.replace(DEADLOCK, after=60.0, flap_time=FLAP),),
+    max_unhealthy=1.0,
+    drift=DriftAction.OFF,
 )
 
 
 def flapping(on: float, off: float, until: float = 1e9, scan: float = 10.0) -> DayOfLife:
-    """Node old-0 has a condition for so many seconds, and then not for so many. until: seconds after which it ends."""
+    """Node old-0 has a condition for so many seconds, and then not for so many. until:
+    seconds after which it ends."""
 
     def sickens(node: StoryNode, _: object) -> bool:
         at = story.now - NOW
@@ -29,7 +34,9 @@ def flapping(on: float, off: float, until: float = 1e9, scan: float = 10.0) -> D
 
 
 @each_row(("on", "off"), [(20.0, 20.0), (20.0, 50.0), (50.0, 20.0)])
-def test_a_node_whose_condition_flaps_is_drained_when_its_successor_is_ready(on: float, off: float) -> None:
+def test_a_node_whose_condition_flaps_is_drained_when_its_successor_is_ready(
+    on: float, off: float
+) -> None:
     story = flapping(on, off).play(0.5)
     assert "old-0" not in story.nodes
     assert story.bought == 1
@@ -56,5 +63,7 @@ def test_a_pass_says_that_a_condition_pauses() -> None:
     for _ in range(14):
         story.step()
         assert story.plan is not None
-        said |= {verdict.held.code.value for verdict in story.plan.lifecycle if verdict.held is not None}
+        said |= {
+            verdict.held.code.value for verdict in story.plan.lifecycle if verdict.held is not None
+        }
     assert "NotDueAnyMore" not in said

@@ -1,4 +1,6 @@
-"""Machines that another autoscaler has bought are on their way: passes that begin to act do not buy them again."""
+"""Machines that another autoscaler has bought are on their way: passes that begin to
+act do not buy them again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _TOO_LATE = 16 * MINUTE  # after a purchase: maxNodeProvisionTime is over
 def web(
     nodes: int, target: int, *, pods: int = 0, machines: tuple[Instance, ...] = (), error: str = ""
 ) -> ClusterBuilder:
-    """Group web with full nodes, a size, machines without a node, and pods that need a node each."""
+    """Group web with full nodes, a size, machines without a node, and pods that need a node
+    each."""
     built = cluster()
     for at in range(nodes):
         built.node(f"n{at}", cpu="4", memory="16Gi", group="web")
@@ -35,12 +38,16 @@ def web(
 
 
 def machines(count: int, created: float = 0.0, **more: Any) -> tuple[Instance, ...]:
-    made = (Instance(id=f"test://web/new-{at}", state=InstanceState.CREATING, created=created) for at in range(count))
+    made = (
+        Instance(id=f"test://web/new-{at}", state=InstanceState.CREATING, created=created)
+        for at in range(count)
+    )
     return tuple(msgspec.structs.replace(instance, **more) for instance in made)
 
 
 class OthersPasses:
-    """OthersPasses that follow each other as the reconciler makes them; memory is stored in between."""
+    """OthersPasses that follow each other as the reconciler makes them;
+    memory is stored in between."""
 
     def __init__(self, memory: Memory | None = None, **options: Any) -> None:
         self.options = msgspec.structs.replace(Options(), **options)
@@ -99,7 +106,9 @@ def test_a_pass_after_active_ones_takes_a_larger_size_for_no_purchase() -> None:
 
 
 def test_memory_of_an_earlier_release_counts_as_that_of_active_passes() -> None:
-    memory = Memory(groups={"web": GroupMemory(target=2, first_seen=NOW - 900)}, first_seen=NOW - 900)
+    memory = Memory(
+        groups={"web": GroupMemory(target=2, first_seen=NOW - 900)}, first_seen=NOW - 900
+    )
     assert growth(OthersPasses(memory).look(web(2, 4, pods=2), 0, act=True)) == {"web": (2, 2)}
 
 
@@ -150,7 +159,9 @@ def test_a_group_that_cannot_be_read_at_first_is_adopted_by_the_pass_that_reads_
 
 def test_own_purchase_is_not_adopted_again_after_a_time_in_shadow() -> None:
     request = ScaleUpRequest(2, NOW - 60, NOW + 840)
-    memory = Memory(groups={"web": GroupMemory(target=4, request=request, first_seen=NOW)}, first_seen=NOW)
+    memory = Memory(
+        groups={"web": GroupMemory(target=4, request=request, first_seen=NOW)}, first_seen=NOW
+    )
     passes = OthersPasses(memory)
     for minute, act in enumerate((False, False, True)):
         passes.look(web(2, 4, pods=2), minute, act=act)
@@ -173,7 +184,10 @@ def test_growth_of_another_in_shadow_is_no_need_of_ours_while_its_machines_come(
 def test_growth_of_another_in_shadow_that_joins_in_part_ends_at_its_deadline() -> None:
     passes = OthersPasses()
     passes.look(web(2, 2), 0, act=False)
-    hour = [growth(passes.look(web(2 + (minute >= 8), 4, pods=1), minute, act=False)) for minute in range(1, 61)]
+    hour = [
+        growth(passes.look(web(2 + (minute >= 8), 4, pods=1), minute, act=False))
+        for minute in range(1, 61)
+    ]
     first = next(at for at, increase in enumerate(hour) if increase)
     assert 15 <= first <= 23
     assert passes.group.request is None

@@ -1,5 +1,5 @@
-"""Ownership of discovered groups that only their Nodes prove to be this cluster's, and of instances older than the
-first pass."""
+"""Ownership of discovered groups that only their Nodes prove to be this cluster's, and of instances
+older than the first pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def pool(
     build = with_machines(filled(anchored(), "g", ours), "g", others, discovered=discovered, **more)
     made = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
-        made, instances=tuple(msgspec.structs.replace(each, created=created) for each in made.instances)
+        made,
+        instances=tuple(msgspec.structs.replace(each, created=created) for each in made.instances),
     )
     return build, seen(build, HOUR, {"g": known} if known is not None else {})
 
@@ -48,7 +49,9 @@ def pool(
     ("ours", "others", "usable"),
     [(1, 3, False), (2, 2, False), (3, 2, True), (1, 0, True), (0, 0, True), (0, 1, False)],
 )
-def test_discovered_group_is_changed_once_most_instances_were_nodes(ours: int, others: int, *, usable: bool) -> None:
+def test_discovered_group_is_changed_once_most_instances_were_nodes(
+    ours: int, others: int, *, usable: bool
+) -> None:
     build, memory = pool(ours, others, known=None, template=node("t"))
     plan, after = build.pending(90, "1").decide(memory, unneeded=HOUR)
     assert bool(growth(plan)) is usable
@@ -56,7 +59,9 @@ def test_discovered_group_is_changed_once_most_instances_were_nodes(ours: int, o
     if not usable:
         skipped = group_verdict(plan).skipped
         assert skipped is not None
-        assert f"only {ours} of its {ours + others} machines are nodes of this cluster" in sentence(skipped)
+        assert f"only {ours} of its {ours + others} machines are nodes of this cluster" in sentence(
+            skipped
+        )
         assert not repaired(plan)
         assert not plan.removals
         assert set(stays(plan).values()) <= {"UnexpectedError", "NotAutoscaled"}
@@ -84,7 +89,9 @@ def test_group_named_in_the_policy_is_trusted_at_once() -> None:
         pytest.param(3, 2, True, 0.0, False, id="discovered, nobody knows when it was made"),
         pytest.param(3, 2, False, NOW - 99 * HOUR, True, id="named, most are nodes"),
         pytest.param(0, 2, False, NOW - 9 * HOUR, True, id="named, none has ever joined"),
-        pytest.param(1, 2, False, NOW - 99 * HOUR, False, id="named, few are nodes and it was there before"),
+        pytest.param(
+            1, 2, False, NOW - 99 * HOUR, False, id="named, few are nodes and it was there before"
+        ),
         pytest.param(1, 2, False, 0.0, True, id="named, nobody knows when it was made"),
     ],
 )
@@ -128,7 +135,8 @@ def test_instances_in_deletion_do_not_count_for_group_ownership() -> None:
     build, memory = pool(2, 3, known=None, template=node("t"))
     made = build.groups[-1]
     going = tuple(
-        each if each.node else msgspec.structs.replace(each, state=InstanceState.DELETING) for each in made.instances
+        each if each.node else msgspec.structs.replace(each, state=InstanceState.DELETING)
+        for each in made.instances
     )
     build.groups[-1] = msgspec.structs.replace(made, instances=going)
     assert growth(build.pending(90, "1").plan(memory))["g"]

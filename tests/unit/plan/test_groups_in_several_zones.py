@@ -54,13 +54,20 @@ def in_zone(zone: str) -> dict[str, Any]:
 
 def spread(app: str) -> dict[str, Any]:
     selector = {"matchLabels": {"app": app}}
-    term = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    term = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+    }
     return {"topologySpreadConstraints": [term]}
 
 
 def apart(app: str) -> dict[str, Any]:
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
 
 
 def promised(plan: Plan) -> set[bool]:
@@ -94,7 +101,11 @@ def test_pods_that_may_be_in_all_zones_of_the_group_are_promised_a_node() -> Non
         "web",
         4,
         "4",
-        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        },
     )
 
     assert promised(first_purchase(story)) == {True}
@@ -111,8 +122,12 @@ def test_pods_of_one_zone_get_one_attempt_that_is_not_promised() -> None:
     assert promised(plan) == {False}
 
 
-@pytest.mark.parametrize("spec", [in_zone("b"), {"nodeSelector": {BETA_ZONE: "b"}}], ids=["zone", "beta"])
-def test_vendor_that_always_picks_another_zone_is_asked_three_times_an_hour(spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "spec", [in_zone("b"), {"nodeSelector": {BETA_ZONE: "b"}}], ids=["zone", "beta"]
+)
+def test_vendor_that_always_picks_another_zone_is_asked_three_times_an_hour(
+    spec: dict[str, Any],
+) -> None:
     story = hour(first_then(["a", "b"], "a"))
     if BETA_ZONE in spec["nodeSelector"]:
         story.groups["g"].shape = _with_beta(story.groups["g"].shape)
@@ -182,7 +197,9 @@ def test_pods_of_both_zones_are_served() -> None:
 
 
 @pytest.mark.parametrize("rule", [spread, apart], ids=["spread", "anti-affinity"])
-def test_pods_spread_over_zones_get_all_nodes_at_once_without_a_promise(rule: Callable[[str], dict[str, Any]]) -> None:
+def test_pods_spread_over_zones_get_all_nodes_at_once_without_a_promise(
+    rule: Callable[[str], dict[str, Any]],
+) -> None:
     story = hour(in_zones("a", "b"))
     story.deploy("web", 2, "4", **rule("web"))
 
@@ -238,7 +255,9 @@ def test_zones_are_remembered_while_the_group_is_empty() -> None:
 
 
 def _forget(memory: Memory) -> Memory:
-    groups = {name: msgspec.structs.replace(group, attempts=None) for name, group in memory.groups.items()}
+    groups = {
+        name: msgspec.structs.replace(group, attempts=None) for name, group in memory.groups.items()
+    }
     return msgspec.structs.replace(memory, groups=groups)
 
 
@@ -299,7 +318,11 @@ def _bound_disk(zone: str) -> list[Json]:
     claim = {
         "kind": "PersistentVolumeClaim",
         "apiVersion": "v1",
-        "metadata": {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "metadata": {
+            "name": "data",
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "disk",
@@ -314,7 +337,9 @@ def _bound_disk(zone: str) -> list[Json]:
 @pytest.mark.parametrize("size", [2, 0], ids=["with nodes", "empty"])
 def test_volume_that_names_the_zone_by_the_key_of_its_driver_gets_attempts(size: int) -> None:
     template = None if size else node_object("template")
-    story = hour(_with_csi(first_then(["a", "b"], "a", "b")), size=size, template=template, zones=("a", "b"))
+    story = hour(
+        _with_csi(first_then(["a", "b"], "a", "b")), size=size, template=template, zones=("a", "b")
+    )
     story.objects += _bound_disk("b")
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     story.deploy("db", 1, "4", volumes=[volume])

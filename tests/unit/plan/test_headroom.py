@@ -15,7 +15,18 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
 from chalicelib.model.snapshot import MissingData
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected, growth, having, near, node, stays
+from tests.builders import (
+    NOW,
+    ZONE,
+    ClusterBuilder,
+    cluster,
+    expected,
+    growth,
+    having,
+    near,
+    node,
+    stays,
+)
 from tests.unit.plan.headroom_builder import SPARE, busy, decided, gone, plan, said, why
 
 # -- amount
@@ -56,7 +67,9 @@ def test_percentage_headroom_excludes_daemonset_requests() -> None:
 
 
 def test_virtual_pods_are_capped_at_the_free_room_of_an_empty_node() -> None:
-    build = cluster().daemonset("logs", "1500m", "1Gi").node("g-0", "2", "8Gi", group="g").group("g")
+    build = (
+        cluster().daemonset("logs", "1500m", "1Gi").node("g-0", "2", "8Gi", group="g").group("g")
+    )
     build.running(
         "g-0",
         1,
@@ -68,7 +81,9 @@ def test_virtual_pods_are_capped_at_the_free_room_of_an_empty_node() -> None:
         tolerations=(Toleration(operator="Exists"),),
     )
     found = plan(build.running("g-0", 1, "500m"), Headroom("h", percent=400))
-    assert (said(found, "h"), growth(found)) == ((4, 0, 4), {"g": (4, 0)}), "four of half a core, and not two of one"
+    assert (said(found, "h"), growth(found)) == ((4, 0, 4), {"g": (4, 0)}), (
+        "four of half a core, and not two of one"
+    )
 
 
 def test_memory_of_virtual_pods_is_capped_separately() -> None:
@@ -81,7 +96,9 @@ def test_memory_of_virtual_pods_is_capped_separately() -> None:
 
 def two_groups() -> ClusterBuilder:
     """`a` has room, `b` is full."""
-    build = cluster().node("a-0", "4", "16Gi", group="a").node("b-0", "4", "16Gi", group="b", zone="z")
+    build = (
+        cluster().node("a-0", "4", "16Gi", group="a").node("b-0", "4", "16Gi", group="b", zone="z")
+    )
     return build.group("a").group("b").running("b-0", 4, "1", "1Gi")
 
 
@@ -103,29 +120,43 @@ def test_headroom_is_kept_in_its_named_groups(
 
 
 def test_headroom_limited_to_few_groups_is_placed_before_unlimited_headroom() -> None:
-    """Otherwise the unlimited headroom would use the room in `a`, and a node would be bought there while `c` is
-    empty."""
+    """Otherwise the unlimited headroom would use the room in `a`, and a node would be bought
+    there while `c` is empty."""
     build = two_groups().node("c-0", "4", "16Gi", group="c").group("c")
-    found = plan(build, Headroom("any", pods=4, cpu=1000), Headroom("in-a", groups=("a",), pods=4, cpu=1000))
+    found = plan(
+        build, Headroom("any", pods=4, cpu=1000), Headroom("in-a", groups=("a",), pods=4, cpu=1000)
+    )
     assert (growth(found), said(found, "any"), said(found, "in-a")) == ({}, (4, 4, 0), (4, 4, 0))
 
 
 def test_headroom_of_a_pool_covers_all_its_groups() -> None:
     build = two_groups()
-    build.groups = [msgspec.structs.replace(each, pool=Pool("uid", "pool")) for each in build.groups]
+    build.groups = [
+        msgspec.structs.replace(each, pool=Pool("uid", "pool")) for each in build.groups
+    ]
     for name in ("uid", "pool"):
         assert said(plan(build, msgspec.structs.replace(SPARE, groups=(name,)))) == (3, 3, 0)
 
 
 def test_only_headroom_of_a_group_tolerates_the_groups_taints() -> None:
-    build = cluster().node("g-0", "8", "32Gi", group="g", taints=[Taint("team", "NoSchedule", "a")]).group("g")
+    build = (
+        cluster()
+        .node("g-0", "8", "32Gi", group="g", taints=[Taint("team", "NoSchedule", "a")])
+        .group("g")
+    )
     named, anywhere = plan(build, msgspec.structs.replace(SPARE, groups=("g",))), plan(build, SPARE)
     assert said(named) == (3, 3, 0)
-    assert (said(anywhere), why(anywhere), growth(anywhere)) == ((3, 0, 0), {"g": ReasonCode.UNTOLERATED_TAINT}, {})
+    assert (said(anywhere), why(anywhere), growth(anywhere)) == (
+        (3, 0, 0),
+        {"g": ReasonCode.UNTOLERATED_TAINT},
+        {},
+    )
 
 
 def test_headroom_excludes_nodes_without_a_group_and_cordoned_nodes() -> None:
-    build = cluster().node("nobodys", "64").node("g-0", "4", group="g", unschedulable=True).group("g")
+    build = (
+        cluster().node("nobodys", "64").node("g-0", "4", group="g", unschedulable=True).group("g")
+    )
     assert said(plan(build, SPARE))[1] == 0
 
 
@@ -136,8 +167,12 @@ def test_node_whose_pod_has_anti_affinity_to_all_pods_has_no_headroom() -> None:
     found = plan(build, Headroom("spare", pods=4, cpu=1000))
     assert (said(found), gone(found)) == ((4, 4, 0), []), "all of it is on the other one"
     build = busy(0, 0)
-    build.running("g-0", 1, "1", owner="alone", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="alone")),))
-    assert said(plan(build, Headroom("spare", pods=7, cpu=1000))) == (7, 7, 0), "one that wants no other of its kind"
+    build.running(
+        "g-0", 1, "1", owner="alone", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="alone")),)
+    )
+    assert said(plan(build, Headroom("spare", pods=7, cpu=1000))) == (7, 7, 0), (
+        "one that wants no other of its kind"
+    )
 
 
 # -- precedence
@@ -188,7 +223,11 @@ def test_headroom_skips_a_backed_off_group() -> None:
 
 def test_headroom_is_filled_partly_if_not_all_fits() -> None:
     found = plan(busy(4, max=2), Headroom("spare", pods=9, cpu=1000))
-    assert (growth(found), said(found), why(found)) == ({"g": (1, 0)}, (9, 0, 4), {"g": ReasonCode.GROUP_MAX_SIZE})
+    assert (growth(found), said(found), why(found)) == (
+        {"g": (1, 0)},
+        (9, 0, 4),
+        {"g": ReasonCode.GROUP_MAX_SIZE},
+    )
 
 
 def test_unhealthy_cluster_is_not_scaled_up_for_headroom() -> None:
@@ -221,15 +260,22 @@ def test_headroom_buys_nothing_while_an_unreadable_group_may_have_free_room() ->
 
 def test_headroom_of_a_missing_group_is_empty_and_reported() -> None:
     found = plan(busy(4), msgspec.structs.replace(SPARE, groups=("nobody",)))
-    assert (growth(found), said(found), set(why(found).values())) == ({}, (3, 0, 0), {ReasonCode.GROUP_UNREADABLE})
+    assert (growth(found), said(found), set(why(found).values())) == (
+        {},
+        (3, 0, 0),
+        {ReasonCode.GROUP_UNREADABLE},
+    )
 
 
 # -- removals
 
 
-@pytest.mark.parametrize(("pods", "leave"), [(0, 3), (1, 3), (2, 2), (5, 2), (6, 1), (9, 1), (10, 0), (99, 0)])
+@pytest.mark.parametrize(
+    ("pods", "leave"), [(0, 3), (1, 3), (2, 2), (5, 2), (6, 1), (9, 1), (10, 0), (99, 0)]
+)
 def test_removals_preserve_headroom(pods: int, leave: int) -> None:
-    """Four nodes of four cores, three cores in use; every node not needed for pods and headroom together is removed."""
+    """Four nodes of four cores, three cores in use; every node not needed for pods and
+    headroom together is removed."""
     build = busy(2, 1, 0, 0, max=4)
     found = plan(build, Headroom("spare", pods=pods, cpu=1000))
     assert len(gone(found)) == leave
@@ -239,12 +285,16 @@ def test_removals_preserve_headroom(pods: int, leave: int) -> None:
 def test_node_needed_for_headroom_has_no_unneeded_timer() -> None:
     found, after = decided(busy(0), Headroom("spare", pods=1, cpu=1000), unneeded=None)
     (verdict,) = found.unremovable
-    assert (verdict.reason.code, verdict.reason.params) == (ReasonCode.HEADROOM, {"headroom": "spare"})
+    assert (verdict.reason.code, verdict.reason.params) == (
+        ReasonCode.HEADROOM,
+        {"headroom": "spare"},
+    )
     assert (found.unneeded, after.nodes) == ((), {})
 
 
 def test_headroom_does_not_depend_on_which_node_has_the_room() -> None:
-    """The first node by name, where first fit would place the headroom, is the one that may be removed."""
+    """The first node by name, where first fit would place the headroom, is the
+    one that may be removed."""
     build = busy(0, 2)
     found = plan(build, Headroom("spare", pods=2, cpu=1000))
     assert gone(found) == ["g-0"]
@@ -255,16 +305,22 @@ KEPT = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
 
 def test_headroom_yields_to_a_pod_that_fits_only_one_node() -> None:
     build = cluster().node("a", "4", group="g", zone="z1", annotations=KEPT)
-    build.node("b", "4", group="g", zone="z2", annotations=KEPT).node("c", "4", group="g", zone="z1").group("g")
+    build.node("b", "4", group="g", zone="z2", annotations=KEPT).node(
+        "c", "4", group="g", zone="z1"
+    ).group("g")
     build.running("a", 3, "1").running("c", 1, "1", node_selector={ZONE: "z1"})
-    assert gone(plan(build, Headroom("spare", pods=4, cpu=1000))) == ["c"], "there is room for it in the other zone"
+    assert gone(plan(build, Headroom("spare", pods=4, cpu=1000))) == ["c"], (
+        "there is room for it in the other zone"
+    )
     assert gone(plan(build, Headroom("spare", pods=5, cpu=1000))) == []
 
 
 def test_drain_waits_if_its_pod_could_take_the_only_room_for_a_virtual_pod() -> None:
     """The pod would fit on `b`, but the scheduler is not obliged to place it there."""
     build = cluster().node("a", "8", group="g", annotations=KEPT)
-    build.node("b", "2", group="g", annotations=KEPT, zone="z").node("c", "4", group="g", zone="z").group("g")
+    build.node("b", "2", group="g", annotations=KEPT, zone="z").node(
+        "c", "4", group="g", zone="z"
+    ).group("g")
     build.running("c", 1, "1")
     assert gone(plan(build, Headroom("spare", pods=1, cpu=7900))) == []
     assert gone(plan(build)) == ["c"]
@@ -272,7 +328,9 @@ def test_drain_waits_if_its_pod_could_take_the_only_room_for_a_virtual_pod() -> 
 
 def test_drain_proceeds_if_its_pod_only_fits_where_no_virtual_pod_fits() -> None:
     build = cluster().node("a", "8", group="g", annotations=KEPT)
-    build.node("b", "2", group="g", annotations=KEPT, zone="z").node("c", "4", group="g", zone="z").group("g")
+    build.node("b", "2", group="g", annotations=KEPT, zone="z").node(
+        "c", "4", group="g", zone="z"
+    ).group("g")
     build.running("c", 1, "1", node_selector={ZONE: "z"})
     (removal,) = plan(build, Headroom("spare", pods=1, cpu=7900)).removals
     assert (removal.node, list(removal.destinations.values())) == ("c", ["b"])
@@ -294,5 +352,7 @@ def test_virtual_pods_do_not_appear_in_evictions_or_destinations() -> None:
 
 def test_headroom_excludes_nodes_being_removed() -> None:
     build = busy(4)
-    build.node("g-9", "4", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")])
+    build.node(
+        "g-9", "4", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")]
+    )
     assert said(plan(build, SPARE))[1] == 0

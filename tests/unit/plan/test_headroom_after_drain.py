@@ -1,4 +1,6 @@
-"""The scheduler may place pods of a drained node elsewhere than the plan; headroom is preserved in every case."""
+"""The scheduler may place pods of a drained node elsewhere than the plan; headroom is
+preserved in every case.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ SCHEDULERS: dict[str, Callable[[Free], str]] = {
 
 
 class _Lots:
-    """Random groups and pods, whose evicted pods are placed by a simulated scheduler. New nodes register at once."""
+    """Random groups and pods, whose evicted pods are placed by a simulated scheduler.
+    New nodes register at once."""
 
     def __init__(self, seed: int, schedule: Callable[[Free], str]) -> None:
         lot = Random(seed)
         self.schedule, self.memory, self.now = schedule, Memory(), NOW
-        self.shapes = {f"g{at}": (lot.choice([2, 4, 8]), lot.choice([4, 8, 32])) for at in range(lot.randint(1, 3))}
-        self.nodes = {f"{group}-{at}": group for group in self.shapes for at in range(lot.randint(2, 5))}
+        self.shapes = {
+            f"g{at}": (lot.choice([2, 4, 8]), lot.choice([4, 8, 32]))
+            for at in range(lot.randint(1, 3))
+        }
+        self.nodes = {
+            f"{group}-{at}": group for group in self.shapes for at in range(lot.randint(2, 5))
+        }
         self.born = dict.fromkeys(self.nodes, NOW - 7200.0)
         self.pods: dict[str, tuple[str, int, int]] = {}
         for name, group in self.nodes.items():
@@ -38,8 +46,17 @@ class _Lots:
                 self.pods[f"p{len(self.pods)}"] = (name, cpu, 2**20 * lot.choice([128, 512, 1024]))
                 left -= cpu
         self.headroom = (
-            Headroom("any", pods=lot.randint(1, 8), cpu=lot.choice([250, 1000, 3000]), memory=lot.choice([0, GIB])),
-            *([Headroom("in-g0", groups=("g0",), percent=lot.choice([10, 50, 200]))] if lot.random() < 0.6 else []),
+            Headroom(
+                "any",
+                pods=lot.randint(1, 8),
+                cpu=lot.choice([250, 1000, 3000]),
+                memory=lot.choice([0, GIB]),
+            ),
+            *(
+                [Headroom("in-g0", groups=("g0",), percent=lot.choice([10, 50, 200]))]
+                if lot.random() < 0.6
+                else []
+            ),
         )
 
     def step(self) -> Plan:
@@ -61,12 +78,19 @@ class _Lots:
             del self.nodes[removal.node]
         for name, (where, cpu, memory) in sorted(self.pods.items()):
             if where not in self.nodes:
-                free = {at: left for at, left in self.free().items() if left[0] >= cpu and left[1] >= memory}
+                free = {
+                    at: left
+                    for at, left in self.free().items()
+                    if left[0] >= cpu and left[1] >= memory
+                }
                 self.pods[name] = (self.schedule(free) if free else "", cpu, memory)
         return found
 
     def free(self) -> Free:
-        free = {name: (1000 * self.shapes[group][0], GIB * self.shapes[group][1]) for name, group in self.nodes.items()}
+        free = {
+            name: (1000 * self.shapes[group][0], GIB * self.shapes[group][1])
+            for name, group in self.nodes.items()
+        }
         for where, cpu, memory in self.pods.values():
             if where in free:
                 free[where] = (free[where][0] - cpu, free[where][1] - memory)
@@ -76,7 +100,14 @@ class _Lots:
         build = cluster()
         for name, group in sorted(self.nodes.items()):
             cpu, memory = self.shapes[group]
-            build.node(name, str(cpu), f"{memory}Gi", group=group, created=self.born[name], ready_since=self.born[name])
+            build.node(
+                name,
+                str(cpu),
+                f"{memory}Gi",
+                group=group,
+                created=self.born[name],
+                ready_since=self.born[name],
+            )
         for name, (where, milli, amount) in sorted(self.pods.items()):
             if where:
                 build.running(where, 1, f"{milli}m", str(amount), name=name)
@@ -87,8 +118,12 @@ class _Lots:
         return build
 
 
-@pytest.mark.parametrize(("seed", "scheduler"), [(413, "first-by-name"), (3, "emptiest"), (10, "fullest")])
-def test_headroom_never_oscillates_wherever_the_scheduler_places_pods(seed: int, scheduler: str) -> None:
+@pytest.mark.parametrize(
+    ("seed", "scheduler"), [(413, "first-by-name"), (3, "emptiest"), (10, "fullest")]
+)
+def test_headroom_never_oscillates_wherever_the_scheduler_places_pods(
+    seed: int, scheduler: str
+) -> None:
     world = _Lots(seed, SCHEDULERS[scheduler])
     plans = [world.step() for _ in range(24)]
     assert not any(found.scale_ups for found in plans[4:]), "what removals leave is enough"
@@ -96,14 +131,21 @@ def test_headroom_never_oscillates_wherever_the_scheduler_places_pods(seed: int,
 
 
 def test_drain_waits_while_its_pods_could_take_the_only_headroom() -> None:
-    """The pod would fit on `g-0`, but a scheduler prefers the empty node, and a third node would be bought."""
+    """The pod would fit on `g-0`, but a scheduler prefers the empty node, and a
+    third node would be bought."""
     assert gone(plan(busy(3, 0, 1), Headroom("spare", pods=1, cpu=4000))) == []
-    assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=4000))) == ["g-1"], "the empty one may go"
-    assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=1000), max_drain_parallelism=1)) != []
+    assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=4000))) == ["g-1"], (
+        "the empty one may go"
+    )
+    assert (
+        gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=1000), max_drain_parallelism=1))
+        != []
+    )
 
 
 def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
-    """Small pods fragment little room: eight pods of a quarter core cost four virtual pods, not eight."""
+    """Small pods fragment little room: eight pods of a quarter core cost four
+    virtual pods, not eight."""
     build = cluster()
     for at in range(8):
         build.node(f"g-{at}", "16", "64Gi", group="g")
@@ -112,9 +154,16 @@ def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
     with_headroom = plan(build, Headroom("spare", pods=4, cpu=1000, memory=GIB))
     assert len(with_headroom.unneeded) == len(plan(build).unneeded) > 4
     assert len(gone(with_headroom)) == len(gone(plan(build))) == 1
-    pair = cluster().node("g-0", "16", "64Gi", group="g").node("g-1", "16", "64Gi", group="g").group("g")
+    pair = (
+        cluster()
+        .node("g-0", "16", "64Gi", group="g")
+        .node("g-1", "16", "64Gi", group="g")
+        .group("g")
+    )
     pair.running("g-0", 8, "250m", "256Mi").running("g-1", 8, "250m", "256Mi")
-    assert [len(gone(plan(pair, Headroom("spare", pods=count, cpu=1000)))) for count in (11, 12, 13)] == [1, 1, 0]
+    assert [
+        len(gone(plan(pair, Headroom("spare", pods=count, cpu=1000)))) for count in (11, 12, 13)
+    ] == [1, 1, 0]
 
 
 def test_unready_node_is_drained_beside_two_kinds_of_headroom() -> None:
@@ -122,15 +171,30 @@ def test_unready_node_is_drained_beside_two_kinds_of_headroom() -> None:
     build = cluster()
     for at in range(4):
         build.node(f"g-{at}", "4", "16Gi", group="g").running(f"g-{at}", 1, "2", owner=f"o{at}")
-    build.node("dead", "4", "16Gi", group="g", ready=False).running("dead", 1, "500m", owner="x").group("g")
+    build.node("dead", "4", "16Gi", group="g", ready=False).running(
+        "dead", 1, "500m", owner="x"
+    ).group("g")
     small, large = Headroom("small", pods=1, cpu=250), Headroom("large", pods=1, cpu=1000)
     assert gone(plan(build, small, large, scale_down_utilization_threshold=0.4)) == ["dead"]
-    assert gone(plan(build, small, Headroom("full", pods=9, cpu=1000), scale_down_utilization_threshold=0.4)) == []
+    assert (
+        gone(
+            plan(
+                build,
+                small,
+                Headroom("full", pods=9, cpu=1000),
+                scale_down_utilization_threshold=0.4,
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(("at_once", "pods", "drained"), [(1, 3, 1), (2, 3, 1), (2, 2, 2)])
-def test_drains_of_one_pass_are_counted_together_against_headroom(at_once: int, pods: int, drained: int) -> None:
-    """Every pod may be placed on another of the four empty nodes, each of which has one virtual pod."""
+def test_drains_of_one_pass_are_counted_together_against_headroom(
+    at_once: int, pods: int, drained: int
+) -> None:
+    """Every pod may be placed on another of the four empty nodes, each of
+    which has one virtual pod."""
     build = cluster()
     for at in range(4):
         build.node(
@@ -155,7 +219,9 @@ def test_evicted_pod_with_zone_anti_affinity_may_take_a_whole_zone() -> None:
 
 
 @pytest.mark.parametrize(("pods", "others"), [(1, ["g-0", "g-1", "g-2"]), (8, ["g-0"]), (12, [])])
-def test_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom(pods: int, others: list[str]) -> None:
+def test_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom(
+    pods: int, others: list[str]
+) -> None:
     """Upcoming nodes have no room for headroom: the node itself keeps its own."""
     build, name = cluster(), "upcoming-0-for-g"
     for each in ("g-0", "g-1", "g-2", name):
@@ -167,13 +233,20 @@ def test_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom(
 
 
 @pytest.mark.parametrize(("pods", "removed"), [(1, 1), (7, 0)])
-def test_node_named_like_a_new_node_does_not_end_the_pass_beside_headroom(pods: int, removed: int) -> None:
-    """A new node of that name is tried for the small pod and proves superfluous beside the large node."""
+def test_node_named_like_a_new_node_does_not_end_the_pass_beside_headroom(
+    pods: int, removed: int
+) -> None:
+    """A new node of that name is tried for the small pod and proves
+    superfluous beside the large node."""
     build, names = cluster(), {"new-1-for-a", "a2", "a3"}
     for each in sorted(names):
-        build.node(each, "1", "8Gi", group="a").running(each, 1, "200m" if each[0] == "a" else "100m", owner=each)
+        build.node(each, "1", "8Gi", group="a").running(
+            each, 1, "200m" if each[0] == "a" else "100m", owner=each
+        )
     build.group("a", template=node("t", "1", "1Gi")).group("b", template=node("t", "8", "64Gi"))
-    build.pending(1, "6", "1Gi", name="big", owner="big").pending(1, "1", "1Gi", name="small", owner="small")
+    build.pending(1, "6", "1Gi", name="big", owner="big").pending(
+        1, "1", "1Gi", name="small", owner="small"
+    )
     found = plan(build, Headroom("spare", pods=pods, cpu=300))
     assert growth(found) == {"b": (1, 2)}
     assert len(gone(found)) == removed

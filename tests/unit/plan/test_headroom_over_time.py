@@ -13,7 +13,8 @@ from tests.unit.plan.headroom_builder import SPARE, decided, said
 
 
 class _Clouds:
-    """A group of four-core nodes whose instances take time to register. Plans are applied at once."""
+    """A group of four-core nodes whose instances take time to register.
+    Plans are applied at once."""
 
     def __init__(self, *headroom: Headroom, nodes: int = 1) -> None:
         self.headroom, self.memory, self.now = headroom, Memory(), NOW
@@ -32,8 +33,12 @@ class _Clouds:
             else:
                 build.pending(1, f"{cpu}m", "1Gi", name=name, created=NOW - 3600)
         build.group("g", target=len(self.nodes) + len(self.coming))
-        machines = tuple(Instance(f"test://g/{name}", InstanceState.CREATING) for name, _ in self.coming)
-        build.groups[0] = msgspec.structs.replace(build.groups[0], instances=(*build.groups[0].instances, *machines))
+        machines = tuple(
+            Instance(f"test://g/{name}", InstanceState.CREATING) for name, _ in self.coming
+        )
+        build.groups[0] = msgspec.structs.replace(
+            build.groups[0], instances=(*build.groups[0].instances, *machines)
+        )
         return build
 
     def step(self, seconds: float = 60.0, *, crash: bool = False) -> Plan:
@@ -41,10 +46,14 @@ class _Clouds:
         here = [name for name, at in self.coming if at <= self.now]
         self.nodes += here
         self.coming = [(name, at) for name, at in self.coming if at > self.now]
-        found, after = decided(self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None)
+        found, after = decided(
+            self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None
+        )
         self.memory = after
         if crash:  # saved, and not applied
-            self.memory = msgspec.structs.replace(after, operations=(*after.operations, *found.operations))
+            self.memory = msgspec.structs.replace(
+                after, operations=(*after.operations, *found.operations)
+            )
             return found
         for up in found.scale_ups:
             self.bought += up.to_size - up.from_size
@@ -63,13 +72,16 @@ class _Clouds:
 
     def arrive(self, count: int) -> None:
         """Registers that many requested instances."""
-        self.coming += [(f"n-{self.bought}-{at}-{int(self.now)}", self.now + 180) for at in range(count)]
+        self.coming += [
+            (f"n-{self.bought}-{at}-{int(self.now)}", self.now + 180) for at in range(count)
+        ]
         asked = coming({"g": count}).groups["g"]
         assert asked.request is not None
         request = msgspec.structs.replace(asked.request, since=self.now, expected_at=self.now + 900)
         known = self.memory.groups.get("g", GroupMemory())
         self.memory = msgspec.structs.replace(
-            self.memory, groups={**self.memory.groups, "g": msgspec.structs.replace(known, request=request)}
+            self.memory,
+            groups={**self.memory.groups, "g": msgspec.structs.replace(known, request=request)},
         )
 
 
@@ -81,7 +93,9 @@ def test_headroom_day_without_load_causes_no_action_and_no_memory_write() -> Non
     for _ in range(48):
         found = world.step(1800)
         assert (found.scale_ups, found.removals, found.marks) == ((), (), ())
-        assert msgspec.structs.replace(world.memory, templates={}) == msgspec.structs.replace(before, templates={})
+        assert msgspec.structs.replace(world.memory, templates={}) == msgspec.structs.replace(
+            before, templates={}
+        )
     assert all(one.held == one.wanted for one in found.headroom)
 
 
@@ -117,7 +131,9 @@ def test_burst_uses_headroom_which_is_refilled_and_removed_afterwards() -> None:
     world.step()
     world.pods.update({f"b{at}": ("", 1000) for at in range(4)})
     world.step()
-    assert all(where == "g-1" for name, (where, _) in world.pods.items() if name.startswith("b")), "at once"
+    assert all(where == "g-1" for name, (where, _) in world.pods.items() if name.startswith("b")), (
+        "at once"
+    )
     for _ in range(10):
         world.step()
     assert (world.bought, len(world.nodes)) == (1, 3)

@@ -59,7 +59,9 @@ def test_instances_within_their_provision_time_and_open_removals_are_not_missing
     build = with_machines(anchored(), "g", 4, target=10)
     known = seen(build, 60)
     assert facts_of(build, known).missing == 10
-    going = operation(OperationKind.DELETE_NODES, "g", RemovalTarget("a", "i-a"), RemovalTarget("b", "i-b"))
+    going = operation(
+        OperationKind.DELETE_NODES, "g", RemovalTarget("a", "i-a"), RemovalTarget("b", "i-b")
+    )
     assert facts_of(build, msgspec.structs.replace(known, operations=(going,))).missing == 10
 
 
@@ -90,7 +92,10 @@ def test_upcoming_nodes_are_requested_and_not_yet_registered(
 def test_failed_or_late_instance_is_not_upcoming() -> None:
     build = with_machines(anchored(), "g", 2, error=STOCK, target=5)
     assert (
-        facts_of(build, Memory(groups={"g": asked(5, 60, failed_instances=("test://g/m-0", "test://g/m-1"))})).upcoming
+        facts_of(
+            build,
+            Memory(groups={"g": asked(5, 60, failed_instances=("test://g/m-0", "test://g/m-1"))}),
+        ).upcoming
         == 3
     )
     build = with_machines(anchored(), "g", 2, target=5)
@@ -108,8 +113,8 @@ def test_failed_or_late_instance_is_not_upcoming() -> None:
 def test_node_whose_instance_is_being_deleted_takes_no_place_of_a_requested_one(
     fields: dict[str, Any], coming: int
 ) -> None:
-    """The target does not count it any more: it would hide a node that is bought while it goes, and its pods would be
-    bought for twice."""
+    """The target does not count it any more: it would hide a node that is bought while it goes, and
+    its pods would be bought for twice."""
     build = cluster().node("stays", group="g").node("goes", group="g", **fields)
     build.group("g", target=2)
     machines = build.groups[-1].instances
@@ -128,7 +133,13 @@ def test_node_whose_instance_is_being_deleted_takes_no_place_of_a_requested_one(
 @pytest.mark.parametrize(
     ("unready", "of", "options", "healthy"),
     [
-        pytest.param(2, 2, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}, False, id="2-of-2"),
+        pytest.param(
+            2,
+            2,
+            {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0},
+            False,
+            id="2-of-2",
+        ),
         pytest.param(3, 3, {}, True, id="three-are-always-tolerated"),
         pytest.param(4, 10, {}, True, id="4-of-10"),
         pytest.param(9, 20, {}, True, id="exactly-45-percent"),
@@ -147,25 +158,38 @@ def test_cluster_is_unhealthy_above_both_unready_thresholds(
 def _with_ungrouped_nodes(unhealthy: int) -> ClusterBuilder:
     """A busy group, a spare node, and ten nodes without a group, some of them unready."""
     build = (
-        filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group("g", template=node("t", "2"))
+        filled(cluster(), "g", 4, cpu="2", memory="8Gi")
+        .running("g-0", 1, "1900m")
+        .group("g", template=node("t", "2"))
     )
     for at in range(10):
-        build.node(f"stranger-{at}", "1", ready=at >= unhealthy, taints=[Taint("theirs", "NoSchedule")])
+        build.node(
+            f"stranger-{at}", "1", ready=at >= unhealthy, taints=[Taint("theirs", "NoSchedule")]
+        )
     return build.pending(9, "1500m")
 
 
-# Sixty percent unready nodes outside our groups do not make our groups unhealthy (kubernetes/autoscaler issue 10161).
+# Sixty percent unready nodes outside our groups do not make our groups unhealthy
+# (kubernetes/autoscaler issue 10161).
 def test_unready_nodes_without_a_group_change_no_plan() -> None:
-    known = Memory(nodes={f"g-{at}": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for at in range(4)})
+    known = Memory(
+        nodes={f"g-{at}": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for at in range(4)}
+    )
     plans = [_with_ungrouped_nodes(unhealthy).decide(known) for unhealthy in (0, 6)]
     (well, after), (unhealthy, after_unhealthy) = plans
     assert unhealthy.health.healthy
     assert growth(unhealthy) == growth(well) != {}
-    assert (unhealthy.removals, unhealthy.unneeded, unhealthy.groups) == (well.removals, well.unneeded, well.groups)
+    assert (unhealthy.removals, unhealthy.unneeded, unhealthy.groups) == (
+        well.removals,
+        well.unneeded,
+        well.groups,
+    )
     assert after_unhealthy.nodes == after.nodes
 
 
-@pytest.mark.parametrize("options", [{}, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}]
+)
 def test_group_that_misses_most_of_its_nodes_is_frozen(options: dict[str, Any]) -> None:
     build = cluster().node("n", group="g").group("g", target=5)
     facts = facts_of(build, **options)
@@ -179,7 +203,9 @@ def test_mostly_unready_group_is_frozen_and_other_groups_are_not() -> None:
     build = cluster()
     for at in range(6):
         build.node(f"bad-{at}", group="bad", ready=at == 0)
-    filled(build, "good", 8, cpu="2").group("bad", template=node("t", "1")).group("good", template=node("t", "2"))
+    filled(build, "good", 8, cpu="2").group("bad", template=node("t", "1")).group(
+        "good", template=node("t", "2")
+    )
     build.running("good-0", 8, "200m").pending(1, "2")
     plan = build.plan(unneeded=7200)
     assert plan.health.healthy
@@ -187,12 +213,16 @@ def test_mostly_unready_group_is_frozen_and_other_groups_are_not() -> None:
     skipped = group_verdict(plan, "bad").skipped
     assert skipped is not None
     assert sentence(skipped) == "not ready for scale-up (5 of 6 nodes are unready)"
-    assert (group_verdict(plan, "bad").healthy, group_verdict(plan, "good").healthy) == (False, True)
+    assert (group_verdict(plan, "bad").healthy, group_verdict(plan, "good").healthy) == (
+        False,
+        True,
+    )
     assert plan.removals, "the other group goes on"
 
 
 def _zones() -> ClusterBuilder:
-    """Two groups in zone a, one of which extends into b, and one in b; most of a is unready, the cluster is healthy."""
+    """Two groups in zone a, one of which extends into b, and one in b; most of a is
+    unready, the cluster is healthy."""
     build = cluster()
     for at in range(6):
         build.node(f"a-{at}", "2", group="a", zone="a", ready=at == 0)
@@ -213,12 +243,19 @@ def test_unhealthy_zone_freezes_only_groups_with_nodes_in_it() -> None:
     }
     empty = group_verdict(plan, "empty").skipped
     assert empty is not None
-    assert (empty.code, empty.params["detail"]) == (ReasonCode.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
+    assert (empty.code, empty.params["detail"]) == (
+        ReasonCode.GROUP_UNHEALTHY,
+        "5 of 7 nodes in zone a are unready",
+    )
 
 
 def test_unhealthy_zone_or_cluster_pauses_unneeded_timers_without_resetting_them() -> None:
     build = _zones()
-    known = Memory(nodes={name: NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for name in ("a-0", "b-0")})
+    known = Memory(
+        nodes={
+            name: NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for name in ("a-0", "b-0")
+        }
+    )
     _, after = build.decide(known)
     assert after.nodes["a-0"] == NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW), "paused"
     assert after.nodes["b-0"].unneeded_since == OLD
@@ -232,7 +269,11 @@ def test_unhealthy_zone_or_cluster_pauses_unneeded_timers_without_resetting_them
 def test_removal_of_many_nodes_does_not_freeze_their_group() -> None:
     build = filled(cluster(), "g", 3)
     for at in range(5):
-        build.node(f"going-{at}", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule", "1")])
+        build.node(
+            f"going-{at}",
+            group="g",
+            taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule", "1")],
+        )
     facts = facts_of(build.group("g"))
     assert (facts.counts[Bucket.DELETED], facts.missing, facts.frozen) == (5, 0, None)
 
@@ -241,7 +282,9 @@ def test_removal_of_many_nodes_does_not_freeze_their_group() -> None:
 
 
 @pytest.mark.parametrize(("age", "bucket"), [(600, Bucket.NOT_STARTED), (1200, Bucket.UNREADY)])
-def test_group_start_up_time_applies_to_nodes_of_that_group_only(age: float, bucket: Bucket) -> None:
+def test_group_start_up_time_applies_to_nodes_of_that_group_only(
+    age: float, bucket: Bucket
+) -> None:
     build = cluster().node("aa", group="slow", ready=False, created=NOW - age)
     build.node("zz", ready=False, created=NOW - age)
     with_machines(build, "slow", max_node_startup_time=7200.0)
@@ -254,7 +297,10 @@ def _going(build: ClusterBuilder) -> ClusterBuilder:
     """The vendor is deleting every instance of the last group."""
     group = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
-        group, instances=tuple(msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances)
+        group,
+        instances=tuple(
+            msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances
+        ),
     )
     return build
 
@@ -281,15 +327,21 @@ def test_reporting_kubelet_overrides_a_vendor_that_reports_deletion() -> None:
         (("Ready", "False"), 0),
     ],
 )
-def test_nodes_that_only_lack_their_device_are_counted_separately(conditions: tuple[str, str], count: int) -> None:
-    build = cluster().node("n", group="g", labels=GPU, conditions=(Condition(*conditions),)).group("g")
+def test_nodes_that_only_lack_their_device_are_counted_separately(
+    conditions: tuple[str, str], count: int
+) -> None:
+    build = (
+        cluster().node("n", group="g", labels=GPU, conditions=(Condition(*conditions),)).group("g")
+    )
     health = world_of(build).health
     assert (health.unready, health.resource_unready) == (1, count)
 
 
 def _gpu_node(age: float) -> ClusterBuilder:
     template = node("t", "8", "64Gi", labels=GPU, extra={"nvidia.com/gpu": 1})
-    build = cluster().node("n", "8", "64Gi", group="g", labels=GPU, created=NOW - age, ready_since=NOW - age)
+    build = cluster().node(
+        "n", "8", "64Gi", group="g", labels=GPU, created=NOW - age, ready_since=NOW - age
+    )
     return build.group("g", template=template).pending(1, "1", extra={"nvidia.com/gpu": 1})
 
 
@@ -321,7 +373,11 @@ def test_plan_reports_the_state_of_every_group_and_of_the_cluster() -> None:
     known.unregistered["test://g/m-0"] = NOW - HOUR
     plan = build.plan(known, unneeded=7200)
     reported = group_verdict(plan)
-    assert (reported.counts, reported.unregistered, reported.long_unregistered) == ({"ready": 2, "notStarted": 1}, 2, 1)
+    assert (reported.counts, reported.unregistered, reported.long_unregistered) == (
+        {"ready": 2, "notStarted": 1},
+        2,
+        1,
+    )
     assert (reported.in_progress, reported.backoff, reported.candidates, reported.healthy) == (
         True,
         None,
@@ -330,13 +386,26 @@ def test_plan_reports_the_state_of_every_group_and_of_the_cluster() -> None:
     )
     health = plan.health
     assert (health.registered, health.ready, health.not_started, health.suspended) == (4, 2, 1, 1)
-    assert (health.unregistered, health.long_unregistered, health.upcoming) == (2, 1, reported.upcoming)
+    assert (health.unregistered, health.long_unregistered, health.upcoming) == (
+        2,
+        1,
+        reported.upcoming,
+    )
     assert (health.cpu, health.memory) == (7000, 25 * 2**30)
 
 
 def test_plan_reports_backoff_with_its_end_and_error_code() -> None:
-    failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
-    reported = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
+    failed = Backoff(
+        duration=300,
+        until=NOW + 60,
+        last_failed=NOW - 240,
+        cls="OutOfStock",
+        code="X1",
+        message="none",
+    )
+    reported = group_verdict(
+        cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))
+    ).backoff
     assert reported is not None
     assert (reported.code, reported.params) == (
         ReasonCode.GROUP_BACKOFF,
@@ -354,9 +423,16 @@ def test_group_with_impossible_vendor_data_is_left_unchanged() -> None:
 
 @pytest.mark.parametrize("kind", ["DiskPressure", "NetworkUnavailable"])
 @pytest.mark.parametrize(("status", "ready"), [("True", False), ("False", True), ("Unknown", True)])
-def test_ready_node_under_disk_pressure_or_without_network_does_not_work(kind: str, status: str, ready: bool) -> None:
+def test_ready_node_under_disk_pressure_or_without_network_does_not_work(
+    kind: str, status: str, ready: bool
+) -> None:
     working = node("n")
     assert (
-        works(msgspec.structs.replace(working, conditions=(*working.conditions, Condition(kind, status))), Options())
+        works(
+            msgspec.structs.replace(
+                working, conditions=(*working.conditions, Condition(kind, status))
+            ),
+            Options(),
+        )
         is ready
     )

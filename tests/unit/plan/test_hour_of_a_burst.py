@@ -1,5 +1,5 @@
-"""An hour after the burst of a real cluster: its nodes join after two minutes, and a scheduler that shares no code with
-the planner places the pods as it likes, not as they were planned."""
+"""An hour after the burst of a real cluster: its nodes join after two minutes, and a scheduler that
+shares no code with the planner places the pods as it likes, not as they were planned."""
 
 from __future__ import annotations
 
@@ -28,16 +28,22 @@ SHARED_OBJECTS = (
 
 
 def _captured(name: str, kind: str, version: str = "v1") -> list[Json]:
-    content: dict[str, Any] = msgspec.json.decode(gzip.decompress((BURST / f"{name}.json.gz").read_bytes()))
+    content: dict[str, Any] = msgspec.json.decode(
+        gzip.decompress((BURST / f"{name}.json.gz").read_bytes())
+    )
     return [{"kind": kind, "apiVersion": version, **item} for item in content["items"]]
 
 
 class HourOfBurst(HourOfJoins):
-    """The captured cluster. Its scheduler refuses the waiting pods one after the other in so many seconds; when the
-    first bought nodes have joined, it places them."""
+    """The captured cluster. Its scheduler refuses the waiting pods one after the other in so many
+    seconds; when the first bought nodes have joined, it places them."""
 
     def __init__(self, lasts: float) -> None:
-        objects = [item for name, kind, version in SHARED_OBJECTS for item in _captured(name, kind, version)]
+        objects = [
+            item
+            for name, kind, version in SHARED_OBJECTS
+            for item in _captured(name, kind, version)
+        ]
         super().__init__(*objects, expander=("least-waste",))
         self._lasts = lasts
         self._old = {node["metadata"]["name"]: node for node in _captured("nodes", "Node")}
@@ -62,7 +68,9 @@ class HourOfBurst(HourOfJoins):
 
     def unused(self) -> list[str]:
         """Return the bought nodes that no pod of the burst has."""
-        used = {self.pods[name]["spec"].get("nodeName") for name in self._burst if name in self.pods}
+        used = {
+            self.pods[name]["spec"].get("nodeName") for name in self._burst if name in self.pods
+        }
         names = [node["metadata"]["name"] for node in self.nodes()]
         return [name for name in names if name not in self._old and name not in used]
 
@@ -77,7 +85,9 @@ class HourOfBurst(HourOfJoins):
             name = described["id"].rpartition("/")[2]
             prefix = "-".join(name.split("-")[:2]) + "-"
             nodes = [node for node in self._old if node.startswith(prefix)]
-            group = self.group(described["id"], self._shape(nodes), joins_after=JOINS_AFTER, max=LARGEST_GROUP)
+            group = self.group(
+                described["id"], self._shape(nodes), joins_after=JOINS_AFTER, max=LARGEST_GROUP
+            )
             group.machines += [Machine(node, START - 3600.0, START - 3600.0) for node in nodes]
 
     def _shape(self, nodes: Sequence[str]) -> Shape:
@@ -91,7 +101,8 @@ class HourOfBurst(HourOfJoins):
         return shape
 
     def _add_pods(self) -> list[str]:
-        """Add the captured pods; returns those that wait, as they are created now, in their order."""
+        """Add the captured pods; returns those that wait, as they are
+        created now, in their order."""
         waiting: list[tuple[str, str]] = []
         for pod in _captured("pods", "Pod"):
             name = pod["metadata"]["name"]
@@ -109,8 +120,8 @@ def test_hour_after_a_burst_no_bought_node_is_unused() -> None:
     hour.play_burst()
     hour.play(2 * JOINS_AFTER, every=30.0)
     hour.play(3300.0, every=300.0)
-    # Two plans for the burst. The third one is for pods that find no place when all nodes have joined, because the
-    # scheduler places the others otherwise than they were planned.
+    # Two plans for the burst. The third one is for pods that find no place when all nodes have
+    # joined, because the scheduler places the others otherwise than they were planned.
     assert len({at for at, _, _ in hour.bought}) <= 3
     assert 0 < hour.bought_nodes() <= 52
     assert hour.removed == []

@@ -1,4 +1,6 @@
-"""The story itself: where nodes join as their group says, what is needed is bought, and goes when idle."""
+"""The story itself: where nodes join as their group says, what is needed is
+bought, and goes when idle.
+"""
 
 from __future__ import annotations
 

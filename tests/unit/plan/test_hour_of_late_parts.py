@@ -1,4 +1,6 @@
-"""Hours in which bought nodes get labels, extended resources or lose taints late or never, as real ones do."""
+"""Hours in which bought nodes get labels, extended resources or lose taints late
+or never, as real ones do.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,31 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import LearntTemplate, Memory
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Headroom
-from tests.unit.plan.hour_of_joins import DAY, HOUR, MINUTE, HourOfJoins, Json, Shape, node_model, node_object, taint
+from tests.unit.plan.hour_of_joins import (
+    DAY,
+    HOUR,
+    MINUTE,
+    HourOfJoins,
+    Json,
+    Shape,
+    node_model,
+    node_object,
+    taint,
+)
 from tests.unit.plan.storage_objects import ZONE, affinity, claim, csi, storage_class, uses, volume
 
-RESOURCES = ("smarter-devices/fuse", "aliyun/eni", "intel.com/sriov", "rdma/hca", "devices.kubevirt.io/kvm")
-LABELS = ("topology.diskplugin.csi.alibabacloud.com/zone", "nvidia.com/gpu.product", "feature.node.kubernetes.io/cpu-a")
+RESOURCES = (
+    "smarter-devices/fuse",
+    "aliyun/eni",
+    "intel.com/sriov",
+    "rdma/hca",
+    "devices.kubevirt.io/kvm",
+)
+LABELS = (
+    "topology.diskplugin.csi.alibabacloud.com/zone",
+    "nvidia.com/gpu.product",
+    "feature.node.kubernetes.io/cpu-a",
+)
 NEVER = 2 * DAY
 _POOL = {"pool": "a"}
 _BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
@@ -74,11 +96,14 @@ PARTS = [
 
 
 def story_of(kind: str, name: str, after: float, *, size: int = 1) -> HourOfJoins:
-    """A group with an old node that is full, whose new nodes get a part late, and three pods that need two nodes."""
+    """A group with an old node that is full, whose new nodes get a part late, and three
+    pods that need two nodes."""
     story = HourOfJoins()
 
     def shape(node: str, age: float) -> Json:
-        return SHAPES[kind](name, after)(node, age if int(node.rpartition("-")[2]) > size else NEVER)
+        return SHAPES[kind](name, after)(
+            node, age if int(node.rpartition("-")[2]) > size else NEVER
+        )
 
     story.group("g", shape, size=size)
     for number in range(size):
@@ -104,7 +129,12 @@ def test_part_that_never_comes_is_bought_for_once_in_an_hour_and_said(kind: str,
     story.play(HOUR, every=MINUTE)
 
     assert story.bought_nodes() == 2
-    notes = [note for plan in story.plans for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK]
+    notes = [
+        note
+        for plan in story.plans
+        for note in plan.notes
+        if note.code is ReasonCode.NEW_NODES_LACK
+    ]
     assert notes[0].params["group"] == "g"
     assert notes[0].params["what"] == f"{kind} {name}"
 
@@ -221,7 +251,9 @@ def test_volume_of_a_drivers_zone_waits_for_the_label_of_a_young_node(zones: str
         has_label = number <= len(zones) or age >= 10 * MINUTE
         return node_object(node, labels={ZONE: zone, **({key: zone} if has_label else {})})
 
-    story = HourOfJoins(volume("pv", **affinity(key, "b"), **csi("d-1")), claim("data", "pv", meta=_BOUND))
+    story = HourOfJoins(
+        volume("pv", **affinity(key, "b"), **csi("d-1")), claim("data", "pv", meta=_BOUND)
+    )
     story.objects.append(storage_class())
     story.group("g", shape, size=len(zones))
     for number in range(len(zones)):

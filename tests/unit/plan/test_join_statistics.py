@@ -1,5 +1,5 @@
-"""What groups teach is counted by whole passes: who joined, how fast, and who did not come (docs/reference/learning.md
-"What is counted")."""
+"""What groups teach is counted by whole passes: who joined, how fast, and who did not come
+(docs/reference/learning.md "What is counted")."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_time_is_from_the_request_until_the_kubelet_is_ready() -> None:
     story.request(1, NOW + 10)
     story.see(120, OLD_NODE, new_node("a", NOW + 100), instances=[instance("a", NOW + 20)])
     assert story.joins.starting == {"a": NOW + 10}
-    story.see(180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", NOW + 20)])
+    story.see(
+        180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", NOW + 20)]
+    )
     assert counts(story) == ((120,), 1, 0)
     assert story.joins.starting == {}
 
@@ -72,10 +74,14 @@ def test_node_of_the_second_of_the_request_belongs_to_it() -> None:
         (0.0, (40,)),  # of an instance without a creation time, the request counts
     ],
 )
-def test_request_counts_unless_the_instance_is_older(created: float, times: tuple[int, ...]) -> None:
+def test_request_counts_unless_the_instance_is_older(
+    created: float, times: tuple[int, ...]
+) -> None:
     story = begun()
     story.request(1, NOW + 90)
-    story.see(180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", created)])
+    story.see(
+        180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", created)]
+    )
     assert story.joins.ready == times
 
 
@@ -88,12 +94,16 @@ def test_node_that_nobody_requested_joins_without_a_time() -> None:
 @pytest.mark.parametrize("created", [NOW + 140, NOW - DAY])
 def test_time_that_only_a_wrong_clock_explains_is_not_kept(created: float) -> None:
     story = begun()
-    story.see(180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", created)])
+    story.see(
+        180, OLD_NODE, new_node("a", NOW + 100, NOW + 130), instances=[instance("a", created)]
+    )
     assert counts(story) == ((), 1, 0)
 
 
 @pytest.mark.parametrize(("seen_at", "times"), [(None, ()), (5000, ()), (60, (5130,))])
-def test_instance_that_was_a_node_before_has_no_time(seen_at: int | None, times: tuple[int, ...]) -> None:
+def test_instance_that_was_a_node_before_has_no_time(
+    seen_at: int | None, times: tuple[int, ...]
+) -> None:
     """It is first seen without a Node long after its creation; a slow one is seen at once."""
     story = begun()
     x = instance("x", NOW + 10)
@@ -141,7 +151,9 @@ def test_further_nodes_than_are_followed_are_not_counted() -> None:
 def test_node_of_a_far_future_neither_counts_nor_hides_others() -> None:
     story = begun()
     story.see(60, OLD_NODE, new_node("future", NOW + DAY, NOW + DAY))
-    story.see(180, OLD_NODE, new_node("future", NOW + DAY, NOW + DAY), new_node("a", NOW + 100, NOW + 130))
+    story.see(
+        180, OLD_NODE, new_node("future", NOW + DAY, NOW + DAY), new_node("a", NOW + 100, NOW + 130)
+    )
     assert counts(story) == ((), 1, 0)
 
 
@@ -161,7 +173,9 @@ def test_node_that_its_group_does_not_list_for_a_while_has_not_failed() -> None:
     story = begun()
     story.see(120, OLD_NODE, new_node("a", NOW + 100))
     build = new_node("a", NOW + 100)
-    story.see(180, OLD_NODE, msgspec.structs.replace(build, provider_id="test://unknown"), instances=[])
+    story.see(
+        180, OLD_NODE, msgspec.structs.replace(build, provider_id="test://unknown"), instances=[]
+    )
     assert (story.joins.failed, set(story.joins.starting)) == (0, {"a"})
 
 
@@ -201,7 +215,9 @@ def test_instance_that_joins_after_it_was_late_has_joined() -> None:
     story.see(10, OLD_NODE, instances=[instance("x")])
     story.see(1000, OLD_NODE, instances=[instance("x", NOW + 15)])
     assert counts(story) == ((), 0, 1)
-    story.see(1100, OLD_NODE, new_node("x", NOW + 1040, NOW + 1065), instances=[instance("x", NOW + 15)])
+    story.see(
+        1100, OLD_NODE, new_node("x", NOW + 1040, NOW + 1065), instances=[instance("x", NOW + 15)]
+    )
     assert counts(story) == ((1050,), 1, 0)
 
 
@@ -219,7 +235,9 @@ def test_late_instance_whose_error_is_reported_then_counts_once() -> None:
 
 def test_statistics_of_a_clock_that_was_wrong_begin_anew_and_keep_their_times() -> None:
     story = begun()
-    wrong = JoinStatistics(ready=(100,), joined=1, counted_at=NOW, starting={"b": NOW}, seen_until=NOW + 2 * DAY)
+    wrong = JoinStatistics(
+        ready=(100,), joined=1, counted_at=NOW, starting={"b": NOW}, seen_until=NOW + 2 * DAY
+    )
     group = msgspec.structs.replace(story.group, joins=wrong)
     story.memory = msgspec.structs.replace(story.memory, groups={"g": group})
     story.see(60, OLD_NODE)
@@ -256,7 +274,9 @@ def test_counts_are_halved_every_seven_days() -> None:
 
 
 def test_largest_statistics_fit_a_row_of_the_table() -> None:
-    names = [f"ip-10-0-{number:04d}.eu-central-1.compute.internal.example" for number in range(1000)]
+    names = [
+        f"ip-10-0-{number:04d}.eu-central-1.compute.internal.example" for number in range(1000)
+    ]
     statistics = JoinStatistics(
         ready=(86_400,) * 100,
         joined=12_345.678,
@@ -274,7 +294,9 @@ def test_largest_statistics_fit_a_row_of_the_table() -> None:
 
 
 def test_usual_statistics_are_small() -> None:
-    statistics = JoinStatistics(ready=(180,) * 100, joined=99.5, failed=1.25, counted_at=NOW, seen_until=NOW)
+    statistics = JoinStatistics(
+        ready=(180,) * 100, joined=99.5, failed=1.25, counted_at=NOW, seen_until=NOW
+    )
     assert len(canonical(GroupMemory(joins=statistics), GroupMemory)) < 600
 
 
@@ -288,7 +310,9 @@ def test_cold_start_knows_nothing() -> None:
 
 
 def test_figures_are_nearest_ranks_of_the_times() -> None:
-    figures = join_summary(JoinStatistics(ready=tuple(range(100, 0, -1)), joined=98, counted_at=NOW), NOW)
+    figures = join_summary(
+        JoinStatistics(ready=tuple(range(100, 0, -1)), joined=98, counted_at=NOW), NOW
+    )
     assert (figures.joins, figures.median, figures.p95, figures.p99) == (100, 50, 95, 99)
     single = join_summary(JoinStatistics(ready=(7,), joined=1, counted_at=NOW), NOW)
     assert (single.joins, single.median, single.p95, single.p99) == (1, 7, 7, 7)
@@ -296,7 +320,14 @@ def test_figures_are_nearest_ranks_of_the_times() -> None:
 
 @pytest.mark.parametrize(
     ("joined", "failed", "rate"),
-    [(0, 0, None), (0, 1, 0.333333), (9, 1, 0.083333), (98, 10, 0.090909), (0, 98, 0.98), (1, 0, 0.0)],
+    [
+        (0, 0, None),
+        (0, 1, 0.333333),
+        (9, 1, 0.083333),
+        (98, 10, 0.090909),
+        (0, 98, 0.98),
+        (1, 0, 0.0),
+    ],
 )
 def test_failure_rate_assumes_two_joins(joined: float, failed: float, rate: float | None) -> None:
     statistics = JoinStatistics(joined=joined, failed=failed, counted_at=NOW)
@@ -312,7 +343,10 @@ def test_old_failures_lose_their_weight() -> None:
 def test_condition_of_another_type_is_not_readiness() -> None:
     story = begun()
     story.request(1, NOW + 10)
-    conditions = (Condition("GpuChecked", "True", "", NOW + 50), Condition("Ready", "True", "", NOW + 130))
+    conditions = (
+        Condition("GpuChecked", "True", "", NOW + 50),
+        Condition("Ready", "True", "", NOW + 130),
+    )
     joined: Node = msgspec.structs.replace(new_node("a", NOW + 40), conditions=conditions)
     story.see(180, OLD_NODE, joined)
     assert story.joins.ready == (120,)

@@ -1,5 +1,5 @@
-"""A group that is usually fast is given up sooner; a time-out makes it wait in full until it is known again
-(docs/reference/learning.md "Learnt time-outs")."""
+"""A group that is usually fast is given up sooner; a time-out makes it wait in full until it is
+known again (docs/reference/learning.md "Learnt time-outs")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ def known(*times: int, since_timeout: int | None = None) -> JoinStatistics:
     """Return the statistics of a group with these times, whose other fields do not matter here."""
     since_timeout = len(times) if since_timeout is None else since_timeout
     return JoinStatistics(
-        ready=times, joined=float(len(times)), counted_at=NOW, seen_until=OLD, since_timeout=since_timeout
+        ready=times,
+        joined=float(len(times)),
+        counted_at=NOW,
+        seen_until=OLD,
+        since_timeout=since_timeout,
     )
 
 

@@ -1,4 +1,6 @@
-"""least-cost: purchases with a known optimum, the rules it respects, and the cases without a result."""
+"""least-cost: purchases with a known optimum, the rules it respects, and
+the cases without a result.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,28 @@ def never() -> bool:
     return False
 
 
-def offer(group: str, cpu: int, memory: int, price: float, *, gpu: int = 0, pods: int = 110, most: int = 1000) -> Offer:
+def offer(
+    group: str,
+    cpu: int,
+    memory: int,
+    price: float,
+    *,
+    gpu: int = 0,
+    pods: int = 110,
+    most: int = 1000,
+) -> Offer:
     """A group that is offered; cpu, memory, gpu in any unit."""
     return Offer(group, np.array([pods, cpu, memory, gpu], dtype=np.int64), price, most)
 
 
 def ask(
-    count: int, cpu: int = 0, memory: int = 0, *, gpu: int = 0, fits: Sequence[bool] = (True,) * 9, per_node: int = MANY
+    count: int,
+    cpu: int = 0,
+    memory: int = 0,
+    *,
+    gpu: int = 0,
+    fits: Sequence[bool] = (True,) * 9,
+    per_node: int = MANY,
 ) -> Ask:
     """Equivalent pods that by default may run on every group."""
     return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits), per_node)
@@ -81,15 +98,20 @@ def test_least_cost_buys_the_cheapest_node_that_fits_one_pod() -> None:
 
 
 def test_least_cost_puts_complementary_pods_on_shared_nodes() -> None:
-    """Each class alone prefers its own group; together they fill the balanced group, which costs more than either."""
-    offers = [offer("compute", 8, 8, 5.0), offer("memory", 2, 64, 5.0), offer("balanced", 8, 64, 7.0)]
+    """Each class alone prefers its own group; together they fill the balanced group,
+    which costs more than either."""
+    offers = [
+        offer("compute", 8, 8, 5.0),
+        offer("memory", 2, 64, 5.0),
+        offer("balanced", 8, 64, 7.0),
+    ]
     bought = buy(offers, [ask(40, cpu=6, memory=2), ask(40, cpu=2, memory=60)])
     assert nodes(offers, bought) == {"balanced": 40}
 
 
 def test_least_cost_mixes_groups_where_that_is_cheaper_than_any_one_group() -> None:
-    """Pods without GPUs fill up the GPU nodes and the rest get plain nodes; either group alone is expensive or
-    unsuitable."""
+    """Pods without GPUs fill up the GPU nodes and the rest get plain nodes; either group alone is
+    expensive or unsuitable."""
     offers = [offer("gpu", 16, 64, 30.0, gpu=4), offer("plain", 16, 64, 8.0)]
     bought = buy(offers, [ask(8, cpu=2, memory=8, gpu=1), ask(20, cpu=4, memory=16)])
     assert nodes(offers, bought) == {"gpu": 2, "plain": 4}
@@ -205,7 +227,10 @@ def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer
 def test_least_cost_buys_the_same_nodes_in_another_order(seed: int) -> None:
     offers, asks = _backlog(seed)
     straight = buy(offers, asks)
-    turned = buy(offers[::-1], [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)])
+    turned = buy(
+        offers[::-1],
+        [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)],
+    )
     assert nodes(offers, straight) == nodes(offers[::-1], turned)
 
 
@@ -213,7 +238,10 @@ def test_least_cost_buys_the_same_nodes_in_another_order(seed: int) -> None:
 def test_least_cost_in_another_order_places_the_same_pods_within_a_hundredth(seed: int) -> None:
     offers, asks = _backlog(seed)
     straight = buy(offers, asks)
-    turned = buy(offers[::-1], [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)])
+    turned = buy(
+        offers[::-1],
+        [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)],
+    )
     assert placed(straight) == {len(asks) - 1 - at: count for at, count in placed(turned).items()}
     assert cost(offers[::-1], turned) == pytest.approx(cost(offers, straight), rel=0.01)
 
@@ -252,7 +280,9 @@ def test_least_cost_solver_is_imported_only_for_solving() -> None:
 
 def _fillings(one: Offer, asks: Sequence[Ask]) -> Iterator[tuple[int, ...]]:
     for pods in product(*(range(min(a.count, a.per_node) + 1) for a in asks)):
-        used = sum((a.need * n for a, n in zip(asks, pods, strict=True)), np.zeros(4, dtype=np.int64))
+        used = sum(
+            (a.need * n for a, n in zip(asks, pods, strict=True)), np.zeros(4, dtype=np.int64)
+        )
         if any(pods) and (used <= one.free).all():
             yield pods
 
@@ -266,7 +296,8 @@ def _cheapest(offers: Sequence[Offer], asks: Sequence[Ask]) -> float:
             continue
         least[state] = min(
             (
-                price + least[tuple(max(0, have - held) for have, held in zip(state, pods, strict=True))]
+                price
+                + least[tuple(max(0, have - held) for have, held in zip(state, pods, strict=True))]
                 for price, pods in loads
                 if any(have and held for have, held in zip(state, pods, strict=True))
             ),
@@ -280,16 +311,24 @@ def test_least_cost_finds_the_minimum_price_for_small_problems() -> None:
     for seed in range(40):
         chance = np.random.default_rng(seed)
         offers = [
-            offer(f"g{at}", cpu, cpu * int(chance.choice([2, 4])), cpu * float(chance.uniform(0.8, 1.2)))
+            offer(
+                f"g{at}",
+                cpu,
+                cpu * int(chance.choice([2, 4])),
+                cpu * float(chance.uniform(0.8, 1.2)),
+            )
             for at, cpu in enumerate(chance.choice([2, 3, 4, 6, 8], 3).tolist())
         ]
         asks = [
-            ask(int(chance.integers(1, 6)), int(chance.integers(1, 3)), int(chance.integers(1, 7))) for _ in range(3)
+            ask(int(chance.integers(1, 6)), int(chance.integers(1, 3)), int(chance.integers(1, 7)))
+            for _ in range(3)
         ]
         found.append(cost(offers, buy(offers, asks)))
         least.append(_cheapest(offers, asks))
     exact = sum(f <= one * (1 + 1e-4) for f, one in zip(found, least, strict=True))
-    assert all(f >= one * (1 - 1e-4) for f, one in zip(found, least, strict=True)), "cheaper than possible"
+    assert all(f >= one * (1 - 1e-4) for f, one in zip(found, least, strict=True)), (
+        "cheaper than possible"
+    )
     assert exact >= 36, "of 40"
     assert sum(found) <= 1.005 * sum(least)
 
@@ -315,8 +354,8 @@ def test_search_for_loads_ends_after_twelve_rounds_without_progress() -> None:
 
 
 def test_nodes_are_also_filled_as_if_each_resource_alone_were_scarce() -> None:
-    """Three nodes take all pods if the pods without memory go beside those that use it all; a filling that counts both
-    resources alike needs four."""
+    """Three nodes take all pods if the pods without memory go beside those that use it all; a
+    filling that counts both resources alike needs four."""
     asks = [ask(2, cpu=7, memory=3), ask(3, cpu=4, memory=2), ask(1, cpu=5)]
     problem = pose([offer("g", 12, 8, 1.0)], asks, [])
     unplaced, alike = problem.count.copy(), np.ones(problem.free.shape)

@@ -1,4 +1,6 @@
-"""least-cost in an expander chain: its plan, what it leaves to other expanders, and the fallback without it."""
+"""least-cost in an expander chain: its plan, what it leaves to other expanders, and
+the fallback without it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
 
 
-def planned(built: ClusterBuilder, *expanders: str, prices: NodePrices | None = PRICES, **options: Any) -> Plan:
+def planned(
+    built: ClusterBuilder, *expanders: str, prices: NodePrices | None = PRICES, **options: Any
+) -> Plan:
     """Plans with a chain of expanders."""
     named = msgspec.structs.replace(Options(), expander=expanders, **options)
     policy = Policy(name="test", mode=Mode.ACTIVE, options=named, prices=prices)
@@ -27,7 +31,8 @@ def planned(built: ClusterBuilder, *expanders: str, prices: NodePrices | None = 
 
 
 def shop() -> ClusterBuilder:
-    """Memory-heavy and cpu-heavy pods, a group for each, and a balanced group that fits both exactly."""
+    """Memory-heavy and cpu-heavy pods, a group for each, and a balanced
+    group that fits both exactly."""
     return (
         cluster()
         .group("compute", template=node("c", cpu="8", memory="8Gi"))
@@ -41,7 +46,8 @@ def shop() -> ClusterBuilder:
 def skipped(plan: Plan) -> bool:
     """Whether the plan reports that least-cost was skipped."""
     return any(
-        note.code is ReasonCode.EXPANDER_SKIPPED and note.params["expander"] == "least-cost" for note in plan.notes
+        note.code is ReasonCode.EXPANDER_SKIPPED and note.params["expander"] == "least-cost"
+        for note in plan.notes
     )
 
 
@@ -54,7 +60,8 @@ def test_least_cost_plans_the_cheapest_mix_and_places_every_pod() -> None:
 
 
 def test_least_cost_chain_mixes_groups_where_that_beats_the_best_single_group() -> None:
-    """One large node and one small one. Choosing group by group would buy two large or nine small nodes."""
+    """One large node and one small one. Choosing group by group would buy two
+    large or nine small nodes."""
     built = (
         cluster()
         .group("large", template=node("l", cpu="8", memory="32Gi"))
@@ -71,7 +78,9 @@ def test_chain_without_prices_skips_least_cost_and_reports_it() -> None:
     assert skipped(plan)
 
 
-def test_chain_without_the_solver_skips_least_cost_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_without_the_solver_skips_least_cost_and_reports_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)  # importing it fails
     plan = planned(shop(), "least-cost", "most-pods")
     assert growth(plan) == growth(planned(shop(), "most-pods"))
@@ -92,12 +101,14 @@ def test_pods_unsupported_by_least_cost_are_placed_by_the_rest_of_the_chain() ->
 
 
 def test_mix_of_least_cost_yields_where_other_pods_make_it_dearer() -> None:
-    """For the plain pods alone the large node is cheapest (3.9), and the pods with a host port then need four tiny ones
-    (4.8). Four small nodes (8.0) take both."""
+    """For the plain pods alone the large node is cheapest (3.9), and the pods with a host port then
+    need four tiny ones (4.8). Four small nodes (8.0) take both."""
     prices = {"tiny": 1.2, "small": 2.0, "large": 3.9}
     built = cluster()
     for name, cpu in (("tiny", "1"), ("small", "2"), ("large", "4")):
-        built.group(name, template=node(name, cpu, labels={"node.kubernetes.io/instance-type": name}))
+        built.group(
+            name, template=node(name, cpu, labels={"node.kubernetes.io/instance-type": name})
+        )
     built.pending(4, "1", name="plain", owner="plain")
     built.pending(4, "1", name="edge", owner="edge", ports=(HostPort(80),))
     priced = NodePrices(instance_types=prices, cpu=1.0)

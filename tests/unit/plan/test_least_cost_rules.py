@@ -1,5 +1,5 @@
-"""least-cost on random problems: every rule holds, every pod that can be placed is placed, and the price is never above
-that of one group alone."""
+"""least-cost on random problems: every rule holds, every pod that can be placed is placed, and the
+price is never above that of one group alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Question = tuple[list[Offer], list[Ask], list[Shared]]
 
 @st.composite
 def questions(draw: st.DrawFn, *, limited: bool) -> Question:
-    """Random groups and classes with integer amounts of three resources, and limits that may bind."""
+    """Random groups and classes with integer amounts of three resources,
+    and limits that may bind."""
     offers = [
         Offer(
             f"g{at}",
@@ -41,7 +42,12 @@ def questions(draw: st.DrawFn, *, limited: bool) -> Question:
     asks = [
         Ask(
             np.array(
-                [1, draw(st.integers(0, 8)), draw(st.integers(0, 16)), draw(st.sampled_from([0, 0, 0, 1]))],
+                [
+                    1,
+                    draw(st.integers(0, 8)),
+                    draw(st.integers(0, 16)),
+                    draw(st.sampled_from([0, 0, 0, 1])),
+                ],
                 dtype=np.int64,
             ),
             draw(st.integers(1, 25)),
@@ -64,7 +70,9 @@ def questions(draw: st.DrawFn, *, limited: bool) -> Question:
 def holds(one: Offer, at: int, asks: Sequence[Ask], pods: dict[int, int]) -> bool:
     """Whether one node of an offer fits these pods."""
     used = sum((asks[a].need * n for a, n in pods.items()), np.zeros(4, dtype=np.int64))
-    return all(asks[a].fits[at] and n <= asks[a].per_node for a, n in pods.items()) and bool((used <= one.free).all())
+    return all(asks[a].fits[at] and n <= asks[a].per_node for a, n in pods.items()) and bool(
+        (used <= one.free).all()
+    )
 
 
 def bought_for(question: Question) -> list[Bought]:
@@ -87,11 +95,15 @@ def bought_for(question: Question) -> list[Bought]:
 
 def left(asks: Sequence[Ask], bought: Sequence[Bought]) -> list[int]:
     """Unplaced pods of each class."""
-    return [ask.count - sum(one.pods.get(a, 0) * one.nodes for one in bought) for a, ask in enumerate(asks)]
+    return [
+        ask.count - sum(one.pods.get(a, 0) * one.nodes for one in bought)
+        for a, ask in enumerate(asks)
+    ]
 
 
 def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None:
-    """Nodes of one group for all pods, largest first, pod by pod; None if the group cannot hold them."""
+    """Nodes of one group for all pods, largest first, pod by pod; None if
+    the group cannot hold them."""
     nodes: list[dict[int, int]] = []
     size = [float((ask.need / np.maximum(one.free, 1)).sum()) for ask in asks]
     for a in sorted(range(len(asks)), key=lambda a: -size[a]):
@@ -108,7 +120,12 @@ def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None
 
 
 @pytest.mark.more
-@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(30, 80),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(questions(limited=False))
 def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question) -> None:
     offers, asks, _ = question
@@ -120,7 +137,12 @@ def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question)
 
 
 @pytest.mark.more
-@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(30, 80),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(questions(limited=True))
 def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Question) -> None:
     offers, asks, limits = question
@@ -130,19 +152,29 @@ def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Questi
         if not missing:
             continue
         for one in bought:
-            assert not holds(offers[one.offer], one.offer, asks, {**one.pods, a: one.pods.get(a, 0) + 1})
+            assert not holds(
+                offers[one.offer], one.offer, asks, {**one.pods, a: one.pods.get(a, 0) + 1}
+            )
         for at, offer in enumerate(offers):
             room = sum(one.nodes for one in bought if one.offer == at) < offer.most and all(
-                sum(limit.amounts[one.offer] * one.nodes for one in bought) + limit.amounts[at] <= limit.most
+                sum(limit.amounts[one.offer] * one.nodes for one in bought) + limit.amounts[at]
+                <= limit.most
                 for limit in limits
             )
             assert not (room and holds(offer, at, asks, {a: 1}))
 
 
 @pytest.mark.more
-@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(30, 80),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(questions(limited=False))
-def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(question: Question) -> None:
+def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(
+    question: Question,
+) -> None:
     offers, asks, limits = question
     cost = sum(offers[one.offer].price * one.nodes for one in bought_for(question))
     for at, one in enumerate(offers):
@@ -152,7 +184,12 @@ def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(ques
 
 
 @pytest.mark.more
-@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(30, 80),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(questions(limited=True))
 def test_least_cost_buys_no_superfluous_node(question: Question) -> None:
     """The pods of any one node do not fit on the others by first fit."""
@@ -161,7 +198,9 @@ def test_least_cost_buys_no_superfluous_node(question: Question) -> None:
     for out in range(len(nodes)):
         others = [(at, dict(pods)) for number, (at, pods) in enumerate(nodes) if number != out]
         homeless = [a for a, n in nodes[out][1].items() for _ in range(n)]
-        homeless.sort(key=lambda a: -float((asks[a].need / np.maximum(offers[nodes[out][0]].free, 1)).max()))
+        homeless.sort(
+            key=lambda a: -float((asks[a].need / np.maximum(offers[nodes[out][0]].free, 1)).max())
+        )
         for a in homeless:
             for at, pods in others:
                 if holds(offers[at], at, asks, {**pods, a: pods.get(a, 0) + 1}):

@@ -1,4 +1,6 @@
-"""Groups below their minimum are raised to it as far as limits allow (docs/reference/scale-up.md "Minimum sizes")."""
+"""Groups below their minimum are raised to it as far as limits allow
+(docs/reference/scale-up.md "Minimum sizes").
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ from tests.operations import new_operation
 
 
 def raised(
-    build: ClusterBuilder, memory: Memory | None = None, grown: dict[str, int] | None = None, **options: Any
+    build: ClusterBuilder,
+    memory: Memory | None = None,
+    grown: dict[str, int] | None = None,
+    **options: Any,
 ) -> dict[str, int]:
     wanted = msgspec.structs.replace(Options(), **{"enforce_node_group_min_size": True, **options})
-    world = build_cluster_state(build.snapshot(), Policy(name="test", options=wanted), memory or Memory(), NOW)
+    world = build_cluster_state(
+        build.snapshot(), Policy(name="test", options=wanted), memory or Memory(), NOW
+    )
     return dict(enforce_min_size(world, ResourceLimiter(world), grown or {}))
 
 
@@ -43,7 +50,9 @@ def test_group_below_its_minimum_is_raised_only_if_the_option_is_on() -> None:
         pytest.param({"min": 5, "max": 2}, {"g": 1}, id="never-over-its-maximum"),
     ],
 )
-def test_raise_to_the_minimum_by_group_size_and_bounds(group: dict[str, int], lacks: dict[str, int]) -> None:
+def test_raise_to_the_minimum_by_group_size_and_bounds(
+    group: dict[str, int], lacks: dict[str, int]
+) -> None:
     assert raised(small(**group)) == lacks
 
 
@@ -97,7 +106,9 @@ def test_max_nodes_total_counts_the_whole_cluster_when_raising_to_a_minimum() ->
     build = small()
     for at in range(9):
         build.node(f"other-{at}")
-    assert raised(build, max_nodes_total=10) == {}, "upstream would compare 10 with the group's one node and add two"
+    assert raised(build, max_nodes_total=10) == {}, (
+        "upstream would compare 10 with the group's one node and add two"
+    )
     assert raised(build, max_nodes_total=11) == {"g": 1}
 
 
@@ -112,7 +123,12 @@ def test_raise_to_the_minimum_counts_nodes_already_planned_in_the_pass() -> None
 
 
 def pooled(
-    sizes: dict[str, int], *, least: int, most: int = -1, elsewhere: int = 0, **groups: dict[str, Any]
+    sizes: dict[str, int],
+    *,
+    least: int,
+    most: int = -1,
+    elsewhere: int = 0,
+    **groups: dict[str, Any],
 ) -> ClusterBuilder:
     """A vendor's pool of groups without minimums of their own. groups: further fields by group."""
     build, pool = cluster(), Pool("p", "pool", min=least, max=most, elsewhere=elsewhere)
@@ -126,18 +142,36 @@ def pooled(
 @pytest.mark.parametrize(
     ("build", "lacks"),
     [
-        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"rank": 1}), {"b": 3}, id="highest-rank-first"),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=5, b={"rank": 1}), {"b": 3}, id="highest-rank-first"
+        ),
         pytest.param(pooled({"b": 1, "a": 1}, least=5), {"a": 3}, id="equal-ranks-by-name"),
-        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"rank": 1, "max": 2}), {"a": 2, "b": 1}, id="best-is-full"),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=5, b={"rank": 1, "max": 2}),
+            {"a": 2, "b": 1},
+            id="best-is-full",
+        ),
         pytest.param(pooled({"a": 3, "b": 2}, least=5), {}, id="at-its-minimum"),
-        pytest.param(pooled({"a": 1, "b": 1}, least=5, most=4), {"a": 2}, id="never-over-its-maximum"),
-        pytest.param(pooled({"a": 1, "b": 1}, least=5, elsewhere=2), {"a": 1}, id="counts-nodes-elsewhere"),
-        pytest.param(pooled({"a": 1, "b": 1}, least=6, b={"min": 3}), {"a": 2, "b": 2}, id="counts-own-minimums"),
-        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"error": "403"}), {}, id="unreadable-member"),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=5, most=4), {"a": 2}, id="never-over-its-maximum"
+        ),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=5, elsewhere=2), {"a": 1}, id="counts-nodes-elsewhere"
+        ),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=6, b={"min": 3}),
+            {"a": 2, "b": 2},
+            id="counts-own-minimums",
+        ),
+        pytest.param(
+            pooled({"a": 1, "b": 1}, least=5, b={"error": "403"}), {}, id="unreadable-member"
+        ),
         pytest.param(pooled({"a": 1}, least=5), {}, id="one-member-has-its-own-minimum"),
     ],
 )
-def test_pool_below_its_minimum_is_raised_by_its_best_groups(build: ClusterBuilder, lacks: dict[str, int]) -> None:
+def test_pool_below_its_minimum_is_raised_by_its_best_groups(
+    build: ClusterBuilder, lacks: dict[str, int]
+) -> None:
     assert raised(build) == lacks
 
 
@@ -156,6 +190,8 @@ def test_pool_raised_to_its_minimum_counts_nodes_already_planned_in_the_pass() -
 
 
 def test_raise_to_the_minimum_gives_a_zero_or_max_group_all_nodes_or_none() -> None:
-    build = cluster().group("g", min=1, max=5, template=node("t"), options=GroupOptions(zero_or_max=True))
+    build = cluster().group(
+        "g", min=1, max=5, template=node("t"), options=GroupOptions(zero_or_max=True)
+    )
     assert raised(build) == {"g": 5}
     assert raised(build, max_nodes_total=4) == {}

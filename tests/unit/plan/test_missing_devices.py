@@ -1,4 +1,6 @@
-"""Nodes that lack a device which a label, their vendor, their own capacity or a sibling announces."""
+"""Nodes that lack a device which a label, their vendor, their own capacity or a sibling
+announces.
+"""
 
 from __future__ import annotations
 
@@ -146,25 +148,33 @@ def test_template_has_the_devices_of_a_node_on_which_some_are_broken() -> None:
 
 
 def test_node_with_fewer_devices_than_a_sibling_is_no_template() -> None:
-    build = gpu_group(broken("a", 0, 0), broken("b", 4, 4), broken("c", 8, 8)).running("c", 1, extra={GPU: 8})
+    build = gpu_group(broken("a", 0, 0), broken("b", 4, 4), broken("c", 8, 8)).running(
+        "c", 1, extra={GPU: 8}
+    )
     assert growth(build.pending(1, "1", extra={GPU: 8}).plan()) == {"g": (1, 1)}
 
 
 def test_nodes_of_another_type_are_no_siblings() -> None:
     """A scaling group may have several instance types; which of them comes next is unknown."""
-    plain, large = broken("a", 0, 0, labels={TYPE: "small"}), broken("b", 8, 8, labels={TYPE: "large"})
+    plain, large = (
+        broken("a", 0, 0, labels={TYPE: "small"}),
+        broken("b", 8, 8, labels={TYPE: "large"}),
+    )
     build = gpu_group(plain, large).running("b", 1, extra={GPU: 8}).pending(1, "1", extra={GPU: 8})
     assert growth(build.plan()) == {}
 
 
 def test_devices_of_another_kind_do_not_compare() -> None:
     build = cluster().node("a", "8", group="g", extra={"nvidia.com/mig-1g.5gb": 7})
-    build.node("b", "8", group="g", extra={GPU: 1}).running("a", 1, extra={"nvidia.com/mig-1g.5gb": 7}).group("g")
+    build.node("b", "8", group="g", extra={GPU: 1}).running(
+        "a", 1, extra={"nvidia.com/mig-1g.5gb": 7}
+    ).group("g")
     assert growth(build.pending(1, "1", extra={"nvidia.com/mig-1g.5gb": 7}).plan()) == {"g": (1, 1)}
 
 
 def test_kubelet_that_lost_its_devices_reserves_none_of_them() -> None:
-    """What a real node keeps back of its capacity counts for the vendor's template, but not its broken devices."""
+    """What a real node keeps back of its capacity counts for the vendor's template,
+    but not its broken devices."""
     sizes = {"cpu": 8000, "memory": 2**35, "pods": 110, GPU: 1}
     lost = node("a", "7", group="g", capacity=sizes, extra={GPU: 0}, labels={"accelerator": "t4"})
     build = cluster()
@@ -178,4 +188,6 @@ def test_group_with_broken_nodes_alone_has_no_template_and_says_why() -> None:
     plan = build.pending(1, "1", extra={GPU: 1}).plan()
     assert growth(plan) == {}
     (reason,) = verdict(plan).reasons["g"]
-    assert "no node template: a lacks the device that is announced; check its driver" in sentence(reason)
+    assert "no node template: a lacks the device that is announced; check its driver" in sentence(
+        reason
+    )

@@ -31,7 +31,9 @@ def test_first_seen_time_in_the_future_is_a_clock_error() -> None:
 
 
 @pytest.mark.parametrize("lost", ["error", "group"])
-def test_unregistered_instances_of_an_unreadable_group_keep_their_first_seen_time(lost: str) -> None:
+def test_unregistered_instances_of_an_unreadable_group_keep_their_first_seen_time(
+    lost: str,
+) -> None:
     build = with_machines(anchored(), "g", 1)
     known = msgspec.structs.replace(seen(build, 500), groups={"g": GroupMemory(target=1)})
     known.unregistered["of long ago"] = NOW - 30 * HOUR
@@ -47,10 +49,15 @@ def test_nodes_of_an_unreadable_provider_keep_their_timers() -> None:
     build = filled(anchored(), "g", 1)
     known = Memory(
         groups={"g": GroupMemory(target=1)},
-        nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60), "gone": NodeMemory(OLD, NOW)},
+        nodes={
+            "g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60),
+            "gone": NodeMemory(OLD, NOW),
+        },
     )
     after = build.decide(known)[1]
-    assert after.nodes == {"g-0": NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW)}, "paused, not wiped"
+    assert after.nodes == {"g-0": NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW)}, (
+        "paused, not wiped"
+    )
     assert build.group("g").decide(known)[1].nodes["g-0"].unneeded_since == OLD
 
 
@@ -69,7 +76,10 @@ def test_size_mismatch_is_remembered_while_the_group_is_unreadable() -> None:
 def test_next_memory_takes_breaker_state_from_scale_down() -> None:
     brake = BreakerState(removals=((NOW - 60, 1, 2),))
     shrinkage = DisruptionPlan((), (), (), {}, breaker=brake)
-    assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker == brake
+    assert (
+        next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker
+        == brake
+    )
 
 
 def test_storing_memory_between_passes_does_not_change_the_plans() -> None:

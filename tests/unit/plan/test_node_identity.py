@@ -1,4 +1,6 @@
-"""An instance that several Nodes claim is counted as existing; neither it nor these Nodes are changed."""
+"""An instance that several Nodes claim is counted as existing; neither it nor
+these Nodes are changed.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ BOTH = pytest.mark.parametrize("how", ["same id", "said by the provider"])
 def test_nodes_that_claim_the_same_instance_stay_and_report_why(how: str) -> None:
     plan = claimed(how=how).plan(unneeded=HOUR)
     reported = {each.node: each for each in plan.unremovable}
-    assert {name for name, code in stays(plan).items() if code == "NodeIdentityContested"} == {"g-0", "thief"}
+    assert {name for name, code in stays(plan).items() if code == "NodeIdentityContested"} == {
+        "g-0",
+        "thief",
+    }
     assert sentence(reported["thief"].reason) == (
         "which machine it is cannot be known (machine test://g/g-0, nodes g-0, thief)"
     )
@@ -58,7 +63,12 @@ def test_nodes_that_claim_the_same_instance_stay_and_report_why(how: str) -> Non
 def test_contested_instance_counts_as_existing_and_is_neither_missing_nor_late(how: str) -> None:
     build = claimed(how=how)
     facts = facts_of(build, Memory(unregistered={STOLEN: NOW - HOUR}, first_seen=NOW - HOUR))
-    assert (facts.unregistered, facts.long_unregistered, facts.missing, facts.frozen) == ((), (), 0, None)
+    assert (facts.unregistered, facts.long_unregistered, facts.missing, facts.frozen) == (
+        (),
+        (),
+        0,
+        None,
+    )
     assert (facts.contested, facts.target, len(facts.nodes)) == ((STOLEN,), 3, 2)
 
 
@@ -102,7 +112,11 @@ def test_zero_or_max_group_with_a_contested_instance_stays() -> None:
 
 
 def test_contested_node_is_not_learnt_as_a_template() -> None:
-    build = filled(anchored(), "g", 1).group("g", template=node("t", "2")).node("thief", "64", provider_id=STOLEN)
+    build = (
+        filled(anchored(), "g", 1)
+        .group("g", template=node("t", "2"))
+        .node("thief", "64", provider_id=STOLEN)
+    )
     _, memory = build.decide()
     assert "g" not in memory.templates
 
@@ -118,18 +132,27 @@ def test_instance_in_deletion_is_not_contested() -> None:
 @pytest.mark.parametrize(
     ("created", "registered", "goes"),
     [
-        pytest.param(NOW - 9 * HOUR, NOW - HOUR, False, id="it ran, and a node appeared when it lost its own"),
+        pytest.param(
+            NOW - 9 * HOUR, NOW - HOUR, False, id="it ran, and a node appeared when it lost its own"
+        ),
         pytest.param(NOW - 9 * HOUR, NOW - 8 * HOUR, True, id="the node is older"),
         pytest.param(NOW - HOUR - 60, NOW - HOUR, True, id="it never ran"),
         pytest.param(0.0, NOW - HOUR, True, id="the vendor does not say when it was made"),
     ],
 )
-def test_instance_whose_node_claims_a_foreign_id_is_kept(created: float, registered: float, *, goes: bool) -> None:
-    """The node has taken a foreign instance's id, so its own instance looks as if it had never joined."""
+def test_instance_whose_node_claims_a_foreign_id_is_kept(
+    created: float, registered: float, *, goes: bool
+) -> None:
+    """The node has taken a foreign instance's id, so its own instance looks
+    as if it had never joined."""
     build = with_machines(filled(anchored(), "g", 3), "g", 1, template=node("t"))
     made = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
-        made, instances=(*made.instances[:-1], msgspec.structs.replace(made.instances[-1], created=created))
+        made,
+        instances=(
+            *made.instances[:-1],
+            msgspec.structs.replace(made.instances[-1], created=created),
+        ),
     )
     build.node("stray", created=registered)
     plan = build.plan(seen(build, HOUR))
@@ -140,7 +163,14 @@ def test_instance_whose_node_claims_a_foreign_id_is_kept(created: float, registe
 
 
 def test_node_without_a_provider_id_claims_no_instance() -> None:
-    build = filled(anchored(), "g", 2).group("g").node("one", provider_id="").node("two", provider_id="")
+    build = (
+        filled(anchored(), "g", 2)
+        .group("g")
+        .node("one", provider_id="")
+        .node("two", provider_id="")
+    )
     made = build.groups[-1]
-    build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances, Instance("", InstanceState.CREATING)))
+    build.groups[-1] = msgspec.structs.replace(
+        made, instances=(*made.instances, Instance("", InstanceState.CREATING))
+    )
     assert "NodeIdentityContested" not in stays(build.plan()).values()

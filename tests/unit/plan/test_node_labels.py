@@ -20,7 +20,11 @@ from tests.unit.plan.storage_objects import affinity, claim, volume
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 PLACE = "topology.driver.example/place"
 TOPOLVM = "topology.topolvm.io/node"
-HARMLESS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "m5.large"}
+HARMLESS = {
+    "kubernetes.io/os": "linux",
+    "kubernetes.io/arch": "amd64",
+    "node.kubernetes.io/instance-type": "m5.large",
+}
 EBS_KEYS = ("kubernetes.io/os", "topology.ebs.csi.aws.com/zone", ZONE)
 
 
@@ -47,13 +51,19 @@ def csi_node(name: str, *keys: str) -> Json:
         pytest.param("", "n1", id="host-name"),
         pytest.param("aws:///eu-1a/i-0abc", "i-0abc", id="instance-of-aws"),
         pytest.param("cn-hangzhou.i-bp1abcdef", "i-bp1abcdef", id="instance-of-alibaba"),
-        pytest.param("alicloud://cn-hangzhou.i-bp1abcdef", "i-bp1abcdef", id="instance-of-alibaba-with-scheme"),
+        pytest.param(
+            "alicloud://cn-hangzhou.i-bp1abcdef",
+            "i-bp1abcdef",
+            id="instance-of-alibaba-with-scheme",
+        ),
         pytest.param("cherryservers://412345", "412345", id="instance-with-a-number"),
         pytest.param("openstack:///5C2A-11", "5c2a-11", id="other-case"),
     ],
 )
 def test_label_with_an_identity_of_its_node_is_of_one_node(provider_id: str, value: str) -> None:
-    one = node("n1.example.com", labels={HOSTNAME_LABEL: "n1", "home/made": value}, provider_id=provider_id)
+    one = node(
+        "n1.example.com", labels={HOSTNAME_LABEL: "n1", "home/made": value}, provider_id=provider_id
+    )
     assert labels_of(one).is_own(one, "home/made")
 
 
@@ -76,7 +86,11 @@ def test_value_that_another_node_has_too_is_of_no_single_node() -> None:
 
 
 def test_short_number_of_an_instance_identifies_no_node() -> None:
-    one = node("n1", labels={"slot": "0"}, provider_id="azure:///subscriptions/virtualMachineScaleSets/pool/0")
+    one = node(
+        "n1",
+        labels={"slot": "0"},
+        provider_id="azure:///subscriptions/virtualMachineScaleSets/pool/0",
+    )
     assert not labels_of(one).is_own(one, "slot")
 
 
@@ -102,8 +116,9 @@ def test_topology_key_that_one_node_carries_counts_but_is_uncertain() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *HARMLESS, "beta.kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", ZONE, REGION,
-        "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+        *HARMLESS, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type", ZONE, REGION, "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
     ],
 )  # fmt: skip
 def test_well_known_label_is_never_of_one_node(key: str) -> None:
@@ -115,9 +130,13 @@ def test_well_known_label_is_never_of_one_node(key: str) -> None:
 
 @pytest.mark.parametrize("place", [ZONE, REGION, "failure-domain.beta.kubernetes.io/zone"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_key_with_the_zone_or_region_as_its_value_is_never_of_one_node(place: str, count: int) -> None:
+def test_key_with_the_zone_or_region_as_its_value_is_never_of_one_node(
+    place: str, count: int
+) -> None:
     key = PLACE
-    nodes = [node(f"n{at}", labels={place: f"place-{at}", key: f"place-{at}"}) for at in range(count)]
+    nodes = [
+        node(f"n{at}", labels={place: f"place-{at}", key: f"place-{at}"}) for at in range(count)
+    ]
     labels = labels_of(*nodes, keys=(key,))
     assert not any(labels.is_own(one, key) for one in nodes)
     assert labels.per_node_keys | labels.uncertain_keys == set()
@@ -145,10 +164,14 @@ def with_own_label(key: str, **more: str) -> Any:
     return lambda name, age: node_object(name, labels={key: name, **more})
 
 
-@pytest.mark.parametrize("key", [TOPOLVM, "openebs.io/nodename", "topology.hostpath.csi/node", "nodename"])
+@pytest.mark.parametrize(
+    "key", [TOPOLVM, "openebs.io/nodename", "topology.hostpath.csi/node", "nodename"]
+)
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("empties", [False, True])
-def test_pod_with_a_volume_of_a_full_or_lost_node_gets_no_new_node(key: str, listed: bool, empties: bool) -> None:
+def test_pod_with_a_volume_of_a_full_or_lost_node_gets_no_new_node(
+    key: str, listed: bool, empties: bool
+) -> None:
     story = HourOfJoins(*bound_claim(key, "g-1"))
     story.group("g", with_own_label(key), size=1)
     if listed:
@@ -172,12 +195,17 @@ def test_pods_apart_by_a_label_of_one_node_get_a_node_each(key: str, apart: bool
     build = cluster()
     for at in range(2):
         build.node(
-            f"n{at}", "4", labels={key: f"n{at}" if key != "topology.driver.example/disk" else f"d{at}"}, group="g"
+            f"n{at}",
+            "4",
+            labels={key: f"n{at}" if key != "topology.driver.example/disk" else f"d{at}"},
+            group="g",
         )
     build.group("g")
     build.more["storage"] = csi_nodes("n0", "n1", keys=(key,))
     rule: dict[str, Any] = (
-        {"pod_anti_affinity": (near(key, having(app="web")),)} if apart else {"spread": (even(key, having(app="web")),)}
+        {"pod_anti_affinity": (near(key, having(app="web")),)}
+        if apart
+        else {"spread": (even(key, having(app="web")),)}
     )
     for at in range(2):
         build.running(f"n{at}", 1, "3500m", owner="web", **rule)
@@ -185,8 +213,12 @@ def test_pods_apart_by_a_label_of_one_node_get_a_node_each(key: str, apart: bool
     assert growth(build.plan()) == {"g": (3, 3)}
 
 
-@pytest.mark.parametrize("keys", [EBS_KEYS, (*EBS_KEYS, "topology.diskplugin.csi.alibabacloud.com/zone")])
-def test_groups_of_one_node_each_grow_for_pods_that_name_zone_and_system(keys: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "keys", [EBS_KEYS, (*EBS_KEYS, "topology.diskplugin.csi.alibabacloud.com/zone")]
+)
+def test_groups_of_one_node_each_grow_for_pods_that_name_zone_and_system(
+    keys: tuple[str, ...],
+) -> None:
     build = cluster()
     for zone in ("a", "b", "c"):
         places = {key: zone for key in keys if key.endswith("zone")}
@@ -217,7 +249,11 @@ def test_pod_that_only_requires_a_label_of_one_node_gets_a_node() -> None:
 
 
 def test_learnt_template_keeps_the_keys_of_labels_of_one_node_only() -> None:
-    build = cluster().node("n1", labels={TOPOLVM: "n1", "rack": "r7"}, group="g", ready_since=OLD).group("g")
+    build = (
+        cluster()
+        .node("n1", labels={TOPOLVM: "n1", "rack": "r7"}, group="g", ready_since=OLD)
+        .group("g")
+    )
     learnt = build.decide()[1].templates["g"]
     assert learnt.node.labels == {"rack": "r7"}
     assert learnt.own_labels == (TOPOLVM,)
@@ -225,16 +261,20 @@ def test_learnt_template_keeps_the_keys_of_labels_of_one_node_only() -> None:
     assert growth(gone.plan(Memory(templates={"g": learnt}))) == {}
 
 
-@pytest.mark.parametrize("key", [TOPOLVM, "openebs.io/nodename", "topology.hostpath.csi/node", "nodename", "disk"])
+@pytest.mark.parametrize(
+    "key", [TOPOLVM, "openebs.io/nodename", "topology.hostpath.csi/node", "nodename", "disk"]
+)
 def test_row_of_an_earlier_release_is_cured_of_labels_of_one_node(key: str) -> None:
     old = node("", labels={HOSTNAME_LABEL: "", key: "gone-1", "rack": "r7"})
     labels = {key: "gone-1", "rack": "r7"}
-    row = LearntTemplate(msgspec.structs.replace(old, labels=labels, uid="", provider_id=""), NOW - 3600)
+    row = LearntTemplate(
+        msgspec.structs.replace(old, labels=labels, uid="", provider_id=""), NOW - 3600
+    )
     build = cluster().group("g", target=0)
     for at in range(2):
-        build.node(f"n{at}", "1", labels={key: f"n{at}"} if key == "disk" else {}, group="other").running(
-            f"n{at}", 1, "1"
-        )
+        build.node(
+            f"n{at}", "1", labels={key: f"n{at}"} if key == "disk" else {}, group="other"
+        ).running(f"n{at}", 1, "1")
     build.group("other", max=2).pending(1, "1", node_selector={key: "gone-1"}, owner="bound")
     assert growth(build.plan(Memory(templates={"g": row}))) == {}
     build.pending(1, "1", node_selector={"rack": "r7"}, owner="free")
@@ -243,7 +283,11 @@ def test_row_of_an_earlier_release_is_cured_of_labels_of_one_node(key: str) -> N
 
 def test_label_with_the_name_of_a_vendors_template_counts_as_it_is() -> None:
     template = node("pool-a", labels={"pool": "pool-a"})
-    build = cluster().group("g", target=0, template=template).pending(1, "1", node_selector={"pool": "pool-a"})
+    build = (
+        cluster()
+        .group("g", target=0, template=template)
+        .pending(1, "1", node_selector={"pool": "pool-a"})
+    )
     assert growth(build.plan()) == {"g": (1, 1)}
 
 
@@ -252,16 +296,26 @@ def test_label_with_the_name_of_a_vendors_template_counts_as_it_is() -> None:
     [
         pytest.param({"node_selector": {PLACE: "here"}}, False, id="selector"),
         pytest.param(
-            {"pod_anti_affinity": (near("topology.driver.example/place", having(app="x")),)}, False, id="rule"
+            {"pod_anti_affinity": (near("topology.driver.example/place", having(app="x")),)},
+            False,
+            id="rule",
         ),
         pytest.param({"node_selector": {"rack": "r7"}}, True, id="another-label"),
         pytest.param({}, True, id="no-rule"),
     ],
 )
 @pytest.mark.parametrize("coming", [False, True])
-def test_place_that_needs_an_uncertain_label_is_not_promised(rule: dict[str, Any], certain: bool, coming: bool) -> None:
-    build = cluster().node("n1", labels={PLACE: "here", "rack": "r7"}, group="g").node("n2", "1", group="other")
-    build.group("g", target=2 if coming else None).group("other", max=1).running("n1", 1, "1").running("n2", 1, "1")
+def test_place_that_needs_an_uncertain_label_is_not_promised(
+    rule: dict[str, Any], certain: bool, coming: bool
+) -> None:
+    build = (
+        cluster()
+        .node("n1", labels={PLACE: "here", "rack": "r7"}, group="g")
+        .node("n2", "1", group="other")
+    )
+    build.group("g", target=2 if coming else None).group("other", max=1).running(
+        "n1", 1, "1"
+    ).running("n2", 1, "1")
     build.more["storage"] = csi_nodes("n1", "n2", keys=(PLACE,))
     plan = build.pending(1, "1", owner="x", **rule).plan(in_flight({"g": 2}) if coming else None)
     assert growth(plan) == ({} if coming else {"g": (1, 1)})

@@ -1,7 +1,8 @@
-"""LIFE_1 to LIFE_18: nodes that are old, not as their group is defined, or sick, in the whole planner.
+"""LIFE_1 to LIFE_18: nodes that are old, not as their group is defined, or
+sick, in the whole planner.
 
-Cases of a vendor's own API (LIFE_8 to LIFE_11, LIFE_16) are tested here with what the provider reports, and in the
-tests of the providers with what the vendor says.
+Cases of a vendor's own API (LIFE_8 to LIFE_11, LIFE_16) are tested here with what the provider
+reports, and in the tests of the providers with what the vendor says.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ from tests.unit.plan.lifecycle_fixture import (
 
 def test_life_1_each_node_has_its_own_part_of_the_jitter() -> None:
     lifecycle = NodeLifecycle(max_node_age=720 * HOUR)
-    limits = [round(age_limit("prod", name, lifecycle) / HOUR, 2) for name in ("node-a", "node-b", "node-c")]
+    limits = [
+        round(age_limit("prod", name, lifecycle) / HOUR, 2)
+        for name in ("node-a", "node-b", "node-c")
+    ]
     assert limits == [651.61, 709.43, 698.12]
 
 
@@ -92,11 +96,15 @@ def test_a_machine_older_than_its_node_object_counts() -> None:
 @pytest.mark.parametrize("born", [NOW - DAY, NOW + DAY, -1.0, 0.0])
 def test_a_node_object_older_than_its_machine_keeps_its_age(born: float) -> None:
     assert decide(machines(full_nodes("a"), a={"born": born})).bought == {"g": 1}
-    assert decide(machines(full_nodes("a", created=NOW - DAY), a={"born": born})).plan.lifecycle == ()
+    assert (
+        decide(machines(full_nodes("a", created=NOW - DAY), a={"born": born})).plan.lifecycle == ()
+    )
 
 
 def test_overdue_counts_from_the_machine_of_a_young_node_object() -> None:
-    build = machines(full_nodes("a", created=NOW - DAY), a={"born": NOW - 40 * DAY, "busy": "rollout"})
+    build = machines(
+        full_nodes("a", created=NOW - DAY), a={"born": NOW - 40 * DAY, "busy": "rollout"}
+    )
     result = decide(build)
     assert (result.held, result.notes) == ({"a": "GroupBusy"}, ["NodeOverdue"])
 
@@ -104,7 +112,8 @@ def test_overdue_counts_from_the_machine_of_a_young_node_object() -> None:
 def test_life_3_a_budget_limits_how_many_expired_nodes_go_at_once() -> None:
     build = full_nodes(*(f"n-{at:02}" for at in range(20)), created=NOW - DAY)
     build.nodes = [
-        msgspec.structs.replace(item, created=OLD_NODE - at) if at < 5 else item for at, item in enumerate(build.nodes)
+        msgspec.structs.replace(item, created=OLD_NODE - at) if at < 5 else item
+        for at, item in enumerate(build.nodes)
     ]
     result = decide(build, policy(disruption_budgets=()))
     assert result.bought == {"g": 2}
@@ -124,7 +133,11 @@ def test_life_4_an_expired_node_is_replaced_by_one_of_its_own_group_first() -> N
     first = decide(build)
     assert (first.bought, first.goes) == ({"g": 1}, {})
     [row] = first.memory.replacements.values()
-    assert (row.nodes, row.reason, row.state) == (("a",), DisruptionReason.EXPIRED, ReplacementState.BUYING)
+    assert (row.nodes, row.reason, row.state) == (
+        ("a",),
+        DisruptionReason.EXPIRED,
+        ReplacementState.BUYING,
+    )
     [operation] = first.plan.operations
     done = msgspec.structs.replace(row, ends={operation.spec.id: ""})
     memory = msgspec.structs.replace(first.memory, replacements={row.id: done})
@@ -171,15 +184,21 @@ def test_life_6_an_expired_node_that_nobody_needs_just_goes() -> None:
 
 
 def test_an_expired_node_whose_pods_fit_elsewhere_goes_without_a_purchase() -> None:
-    build = cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE).running("a", 3, "1", "4Gi")
-    build.node("b", "4", "16Gi", group="g", created=NOW - DAY).running("b", 1, "1", "4Gi", owner="other")
+    build = (
+        cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE).running("a", 3, "1", "4Gi")
+    )
+    build.node("b", "4", "16Gi", group="g", created=NOW - DAY).running(
+        "b", 1, "1", "4Gi", owner="other"
+    )
     build.group("g", template=node("new", "4", "16Gi"))
     result = decide(build, policy(opt={"scale_down_utilization_threshold": 0.1}))
     assert (result.goes, result.bought) == ({"a": "expired"}, {})
 
 
 def test_a_group_at_its_minimum_gets_the_new_node_first() -> None:
-    build = cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE).running("a", 1, "1", "4Gi")
+    build = (
+        cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE).running("a", 1, "1", "4Gi")
+    )
     build.node("b", "4", "16Gi", group="g", created=NOW - DAY).running("b", 1, "1", "4Gi")
     build.group("g", min=2, template=node("new", "4", "16Gi"))
     result = decide(build)
@@ -272,7 +291,9 @@ def test_any_number_of_blocked_nodes_does_not_hold_the_next_one() -> None:
     names = [f"n-{at:03}" for at in range(MOST_TRIED + 20)]
     build = full_nodes(*names, group={"max": 200})
     build.nodes = [
-        msgspec.structs.replace(item, created=OLD_NODE + (DAY / 2 if item.name == names[-1] else 0.0))
+        msgspec.structs.replace(
+            item, created=OLD_NODE + (DAY / 2 if item.name == names[-1] else 0.0)
+        )
         for item in build.nodes
     ]
     for name in names[:-1]:
@@ -293,7 +314,9 @@ SICK = NodeLifecycle(repair=(READY,), max_unhealthy=1.0, drift=DriftAction.OFF)
     [(NOW - 1799.0, {}, "NotSickLongEnough"), (NOW - 1800.0, {"g": 1}, "InReplacement")],
     ids=["29m59s", "30m"],
 )
-def test_life_12_a_node_is_repaired_when_its_time_is_over(since: float, bought: dict[str, int], held: str) -> None:
+def test_life_12_a_node_is_repaired_when_its_time_is_over(
+    since: float, bought: dict[str, int], held: str
+) -> None:
     build = full_nodes("a", **unready())
     result = decide(build, policy(SICK), Memory(nodes={"a": sick_since(since)}))
     assert (result.bought, result.held) == (bought, {"a": held})
@@ -314,7 +337,9 @@ def test_life_13_a_short_flap_does_not_reset_the_time() -> None:
         now = began + seconds
         flapped = now >= began + 310.0
         false = began + 310.0 <= now < began + 340.0
-        condition = Condition("KernelDeadlock", "False" if false else "True", "", began + 340.0 if flapped else began)
+        condition = Condition(
+            "KernelDeadlock", "False" if false else "True", "", began + 340.0 if flapped else began
+        )
         conditions = (Condition("Ready", "True", "", began), condition)
         result = decide(full_nodes("a", conditions=conditions), policy(lifecycle), memory, now)
         memory = result.memory
@@ -324,7 +349,10 @@ def test_life_13_a_short_flap_does_not_reset_the_time() -> None:
 
 
 def test_a_condition_that_was_away_for_longer_than_a_flap_begins_anew() -> None:
-    conditions = (Condition("Ready", "True", "", NOW - DAY), Condition("KernelDeadlock", "True", "", NOW - 30.0))
+    conditions = (
+        Condition("Ready", "True", "", NOW - DAY),
+        Condition("KernelDeadlock", "True", "", NOW - 30.0),
+    )
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
     memory = Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True", seen=NOW - 100.0)})
     result = decide(full_nodes("a", conditions=conditions), policy(lifecycle), memory)
@@ -334,7 +362,10 @@ def test_a_condition_that_was_away_for_longer_than_a_flap_begins_anew() -> None:
 def _deadlock(status: str, changed: float) -> dict[str, Any]:
     """Fields of a node with this state of its kernel."""
     ready = Condition("Ready", "True", "", NOW - DAY)
-    return {"created": NOW - DAY, "conditions": (ready, Condition("KernelDeadlock", status, "", changed))}
+    return {
+        "created": NOW - DAY,
+        "conditions": (ready, Condition("KernelDeadlock", status, "", changed)),
+    }
 
 
 def test_a_condition_that_swaps_between_sound_statuses_has_ended() -> None:
@@ -343,7 +374,9 @@ def test_a_condition_that_swaps_between_sound_statuses_has_ended() -> None:
     memory, since = Memory(), []
     for status, changed in [("True", -5.0), *swaps, ("True", 1500.0)]:
         now = NOW + changed + 5.0
-        result = decide(full_nodes("a", **_deadlock(status, NOW + changed)), policy(lifecycle), memory, now)
+        result = decide(
+            full_nodes("a", **_deadlock(status, NOW + changed)), policy(lifecycle), memory, now
+        )
         memory = result.memory
         known = memory.nodes.get("a", NodeMemory()).sick.get("KernelDeadlock=True")
         since.append(known.since - NOW if known is not None else None)
@@ -357,28 +390,42 @@ def test_a_condition_that_lasts_is_not_written_in_each_pass() -> None:
     memory, written = Memory(), []
     for minute in range(16):
         now = NOW + 60.0 * minute
-        memory = decide(full_nodes("a", **_deadlock("True", NOW - 50.0)), policy(lifecycle), memory, now).memory
+        memory = decide(
+            full_nodes("a", **_deadlock("True", NOW - 50.0)), policy(lifecycle), memory, now
+        ).memory
         known = memory.nodes["a"].sick["KernelDeadlock=True"]
         assert known.since == NOW
         written.append(known.seen_at - NOW)
     assert sorted({*written}) == [0.0, 360.0, 720.0]
     build = full_nodes("a", **_deadlock("False", NOW + 910.0))
     memory = decide(build, policy(lifecycle), memory, NOW + 960.0).memory
-    assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 720.0, NOW + 910.0)}
+    assert memory.nodes["a"].sick == {
+        "KernelDeadlock=True": SickCondition(NOW, NOW + 720.0, NOW + 910.0)
+    }
     build = full_nodes("a", **_deadlock("True", NOW + 1505.0))
     memory = decide(build, policy(lifecycle), memory, NOW + 1510.0).memory
     assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 1510.0)}
 
 
-@pytest.mark.parametrize(("nodes", "sick", "repaired"), [(4, 2, False), (4, 1, True), (10, 2, True), (10, 3, False)])
-def test_life_14_a_group_with_too_many_sick_nodes_is_not_repaired(nodes: int, sick: int, repaired: bool) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "sick", "repaired"), [(4, 2, False), (4, 1, True), (10, 2, True), (10, 3, False)]
+)
+def test_life_14_a_group_with_too_many_sick_nodes_is_not_repaired(
+    nodes: int, sick: int, repaired: bool
+) -> None:
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), drift=DriftAction.OFF)
     build = full_nodes(*(f"n-{at}" for at in range(nodes)))
-    broken = (Condition("Ready", "True", "", NOW - DAY), Condition("KernelDeadlock", "True", "", NOW - HOUR))
+    broken = (
+        Condition("Ready", "True", "", NOW - DAY),
+        Condition("KernelDeadlock", "True", "", NOW - HOUR),
+    )
     build.nodes = [
-        msgspec.structs.replace(item, conditions=broken) if at < sick else item for at, item in enumerate(build.nodes)
+        msgspec.structs.replace(item, conditions=broken) if at < sick else item
+        for at, item in enumerate(build.nodes)
     ]
-    memory = Memory(nodes={f"n-{at}": sick_since(NOW - HOUR, "KernelDeadlock=True") for at in range(sick)})
+    memory = Memory(
+        nodes={f"n-{at}": sick_since(NOW - HOUR, "KernelDeadlock=True") for at in range(sick)}
+    )
     result = decide(build, policy(lifecycle), memory)
     assert bool(result.bought) is repaired
     expected = "InReplacement" if repaired else "TooManyUnhealthy"
@@ -388,12 +435,17 @@ def test_life_14_a_group_with_too_many_sick_nodes_is_not_repaired(nodes: int, si
 
 def _deadlocked() -> dict[str, Any]:
     return {
-        "conditions": (Condition("Ready", "True", "", OLD_NODE), Condition("KernelDeadlock", "True", "", NOW - HOUR))
+        "conditions": (
+            Condition("Ready", "True", "", OLD_NODE),
+            Condition("KernelDeadlock", "True", "", NOW - HOUR),
+        )
     }
 
 
 RESTART = NodeLifecycle(
-    repair=(msgspec.structs.replace(DEADLOCK, action=RepairAction.RESTART),), max_unhealthy=1.0, drift=DriftAction.OFF
+    repair=(msgspec.structs.replace(DEADLOCK, action=RepairAction.RESTART),),
+    max_unhealthy=1.0,
+    drift=DriftAction.OFF,
 )
 
 
@@ -427,9 +479,15 @@ def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
 def test_a_node_is_restarted_again_if_its_vendor_was_not_asked() -> None:
     build = _deadlocked_with_room_elsewhere()
     document = policy(RESTART, opt={"scale_down_utilization_threshold": 0.0})
-    first = decide(build, document, Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")}))
-    [operation] = [item for item in first.plan.operations if item.spec.kind is OperationKind.RESTART_NODE]
-    patch, _ = memory_updates(operation, Failed(ABANDONED, "the mode is shadow"), document.options, NOW + 30.0)
+    first = decide(
+        build, document, Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")})
+    )
+    [operation] = [
+        item for item in first.plan.operations if item.spec.kind is OperationKind.RESTART_NODE
+    ]
+    patch, _ = memory_updates(
+        operation, Failed(ABANDONED, "the mode is shadow"), document.options, NOW + 30.0
+    )
     assert patch is not None
     groups = {"g": patch(first.memory.groups["g"])}
     memory = msgspec.structs.replace(first.memory, groups=groups)
@@ -479,20 +537,32 @@ def test_life_17_a_full_group_loses_a_sick_node_first_and_one_at_a_time() -> Non
 
 def test_a_full_group_that_loses_an_unneeded_node_keeps_a_sick_one() -> None:
     """The group is not full any more in the next pass: then the successor comes first."""
-    build = cluster().node("a", "4", "16Gi", group="g", **_deadlocked()).node("b", "500m", "16Gi", group="g")
-    build.running("a", 4, "1", "4Gi", owner="a").group("g", max=2, template=node("new", "4", "16Gi"))
+    build = (
+        cluster()
+        .node("a", "4", "16Gi", group="g", **_deadlocked())
+        .node("b", "500m", "16Gi", group="g")
+    )
+    build.running("a", 4, "1", "4Gi", owner="a").group(
+        "g", max=2, template=node("new", "4", "16Gi")
+    )
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
     sick = sick_since(NOW - HOUR, "KernelDeadlock=True")
-    memory = Memory(nodes={"a": sick, "b": NodeMemory(unneeded_since=NOW - 2e6, confirmed_at=NOW - 60.0)})
+    memory = Memory(
+        nodes={"a": sick, "b": NodeMemory(unneeded_since=NOW - 2e6, confirmed_at=NOW - 60.0)}
+    )
     result = decide(build, policy(lifecycle), memory)
     assert (result.goes, result.held) == ({"b": "unneeded"}, {"a": "RepairedOneByOne"})
 
 
 @pytest.mark.parametrize(("allowed", "goes"), [(3, {}), (4, {"a": "repair"})])
-def test_a_sick_node_goes_first_only_if_all_its_pods_may_be_away_at_once(allowed: int, goes: dict[str, str]) -> None:
+def test_a_sick_node_goes_first_only_if_all_its_pods_may_be_away_at_once(
+    allowed: int, goes: dict[str, str]
+) -> None:
     build = full_nodes("a", group={"max": 1}, **_deadlocked()).budget("a", allowed, having(app="a"))
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
-    result = decide(build, policy(lifecycle), Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}))
+    result = decide(
+        build, policy(lifecycle), Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")})
+    )
     assert (result.goes, result.held) == (goes, {} if goes else {"a": "BlockedByPod"})
 
 
@@ -511,11 +581,14 @@ def test_a_second_sick_node_of_a_full_group_waits_for_the_successor_of_the_first
 def test_a_node_that_recovers_before_its_drain_stays() -> None:
     build = full_nodes("a", **_deadlocked())
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
-    first = decide(build, policy(lifecycle), Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}))
+    first = decide(
+        build, policy(lifecycle), Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")})
+    )
     [row] = first.memory.replacements.values()
     [operation] = first.plan.operations
     memory = msgspec.structs.replace(
-        first.memory, replacements={row.id: msgspec.structs.replace(row, ends={operation.spec.id: ""})}
+        first.memory,
+        replacements={row.id: msgspec.structs.replace(row, ends={operation.spec.id: ""})},
     )
     later = full_nodes("a")
     later.nodes.append(node("b", "4", "16Gi", group="g", created=NOW + 60.0))
@@ -533,7 +606,9 @@ def test_repairs_wait_for_no_cooldown_and_old_nodes_do() -> None:
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
     memory = Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}, last_scale_up=grown)
     assert decide(sick, policy(lifecycle), memory).bought == {"g": 1}
-    assert decide(full_nodes("a"), policy(), Memory(last_scale_up=grown)).held == {"a": "InCooldown"}
+    assert decide(full_nodes("a"), policy(), Memory(last_scale_up=grown)).held == {
+        "a": "InCooldown"
+    }
 
 
 def test_a_sick_node_is_repaired_although_unready_nodes_are_never_scaled_down() -> None:
@@ -544,7 +619,9 @@ def test_a_sick_node_is_repaired_although_unready_nodes_are_never_scaled_down() 
 
 def test_the_memory_of_sound_nodes_is_empty() -> None:
     result = decide(
-        full_nodes("a", created=NOW - DAY), policy(SICK), Memory(nodes={"a": sick_since(NOW - HOUR, seen=NOW - 61.0)})
+        full_nodes("a", created=NOW - DAY),
+        policy(SICK),
+        Memory(nodes={"a": sick_since(NOW - HOUR, seen=NOW - 61.0)}),
     )
     assert result.memory.nodes == {}
 
@@ -567,7 +644,8 @@ def test_an_old_node_goes_to_a_dearer_group_only_as_far_as_it_is_worth_it() -> N
         prices = NodePrices(instance_types={"g": 0.2, "h": price})
         return decide(build, policy(prices=prices))
 
-    assert result(0.29).bought == {"h": 1}  # the disruption of the only node is worth half its price
+    # the disruption of the only node is worth half its price
+    assert result(0.29).bought == {"h": 1}
     assert (result(0.31).bought, result(0.31).held) == ({}, {"a": "MaxNodeGroupSizeReached"})
 
 
@@ -575,7 +653,9 @@ def test_a_spot_group_is_worth_its_spot_price_to_an_old_node() -> None:
     def bought(spot: float) -> dict[str, int]:
         types = "node.kubernetes.io/instance-type"
         build = full_nodes("a", labels={types: "g"}, group={"max": 1})
-        build.group("h", spot=True, price=spot, template=node("new", "4", "16Gi", labels={types: "h"}))
+        build.group(
+            "h", spot=True, price=spot, template=node("new", "4", "16Gi", labels={types: "h"})
+        )
         prices = NodePrices(instance_types={"g": 0.2, "h": 0.6})
         return decide(build, policy(prices=prices, spot=Spot())).bought
 
@@ -599,7 +679,10 @@ def test_a_group_that_grows_buys_no_successor() -> None:
 
 
 def test_a_replacement_whose_group_has_gone_is_forgotten() -> None:
-    for state, ends in ((ReplacementState.PROPOSED, {}), (ReplacementState.BUYING, {"grow-1": NOT_BEGUN})):
+    for state, ends in (
+        (ReplacementState.PROPOSED, {}),
+        (ReplacementState.BUYING, {"grow-1": NOT_BEGUN}),
+    ):
         row = Replacement(
             id="r",
             state=state,
@@ -616,7 +699,9 @@ def test_a_replacement_whose_group_has_gone_is_forgotten() -> None:
         )
         build = full_nodes("a")
         build.more["gaps"] = (MissingData("provider/x", "it does not answer"),)
-        assert row.id not in decide(build, memory=Memory(replacements={"r": row})).memory.replacements
+        assert (
+            row.id not in decide(build, memory=Memory(replacements={"r": row})).memory.replacements
+        )
 
 
 @pytest.mark.parametrize(
@@ -624,7 +709,9 @@ def test_a_replacement_whose_group_has_gone_is_forgotten() -> None:
     [({"max_nodes_total": 4}, None), ({"cores_total": (0, 16)}, None), ({}, Pool("p", max=4))],
     ids=["nodes", "cores", "pool"],
 )
-def test_successors_and_nodes_for_pods_share_what_is_left(limit: dict[str, Any], pool: Pool | None) -> None:
+def test_successors_and_nodes_for_pods_share_what_is_left(
+    limit: dict[str, Any], pool: Pool | None
+) -> None:
     build = full_nodes("a", "b", group={"pool": pool})
     build.pending(1, "4", "1Gi", node_selector={"pool": "h"})
     build.group("h", template=node("new-h", "4", "16Gi", labels={"pool": "h"}), pool=pool)
@@ -637,7 +724,9 @@ def test_successors_and_nodes_for_pods_share_what_is_left(limit: dict[str, Any],
     [({"max_nodes_total": 3}, None), ({"cores_total": (0, 12)}, None), ({}, Pool("p", max=3))],
     ids=["nodes", "cores", "pool"],
 )
-def test_as_many_successors_are_bought_as_there_is_room(limit: dict[str, Any], pool: Pool | None) -> None:
+def test_as_many_successors_are_bought_as_there_is_room(
+    limit: dict[str, Any], pool: Pool | None
+) -> None:
     assert decide(full_nodes("a", "b", group={"pool": pool}), policy(opt=limit)).bought == {"g": 1}
 
 
@@ -645,7 +734,9 @@ def test_a_faulty_detector_does_not_buy_a_node_for_each_small_group() -> None:
     build = cluster()
     names = [f"n-{at:02}" for at in range(20)]
     for name in names:
-        build.node(name, "4", "16Gi", group=f"g-{name}", **_deadlocked()).running(name, 4, "1", "4Gi", owner=name)
+        build.node(name, "4", "16Gi", group=f"g-{name}", **_deadlocked()).running(
+            name, 4, "1", "4Gi", owner=name
+        )
     for name in names:
         build.group(f"g-{name}", template=node("new", "4", "16Gi"))
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), drift=DriftAction.OFF)
@@ -656,7 +747,9 @@ def test_a_faulty_detector_does_not_buy_a_node_for_each_small_group() -> None:
 
 @pytest.mark.parametrize("lost", ["group", "time"])
 def test_a_pass_that_cannot_judge_a_node_forgets_nothing_of_it(lost: str) -> None:
-    known = NodeMemory(sick=sick_since(NOW - HOUR).sick, restarted_at=NOW - HOUR, drifted_since=NOW - HOUR)
+    known = NodeMemory(
+        sick=sick_since(NOW - HOUR).sick, restarted_at=NOW - HOUR, drifted_since=NOW - HOUR
+    )
     build = full_nodes("a", **unready())
     if lost == "group":
         build.groups.clear()
@@ -664,6 +757,8 @@ def test_a_pass_that_cannot_judge_a_node_forgets_nothing_of_it(lost: str) -> Non
         after = decide(build, policy(SICK), Memory(nodes={"a": known})).memory
     else:
         snapshot, memory = build.snapshot(), Memory(nodes={"a": known})
-        after = plan_cluster(snapshot, policy(SICK), memory, NOW, 0, clock=lambda: 1e6, within=0.0)[1]
+        after = plan_cluster(snapshot, policy(SICK), memory, NOW, 0, clock=lambda: 1e6, within=0.0)[
+            1
+        ]
     assert after.nodes["a"].restarted_at == known.restarted_at
     assert [item.since for item in after.nodes["a"].sick.values()] == [NOW - HOUR]

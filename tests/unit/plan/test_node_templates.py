@@ -19,10 +19,13 @@ from chalicelib.plan.state.node_templates import Template, learn, templates
 from chalicelib.plan.state.readiness import lacks_device
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
 
-SYSTEM: dict[str, Any] = {"namespace": "kube-system"}  # pods there are believed to be what they claim
+# pods there are believed to be what they claim
+SYSTEM: dict[str, Any] = {"namespace": "kube-system"}
 
 
-def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
+def of_snapshot(
+    snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any
+) -> Template | None:
     """The template of group g."""
     members = {
         group.id: [n for n in snapshot.nodes if n.name in {i.node for i in group.instances}]
@@ -46,7 +49,9 @@ def of(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: A
     return found
 
 
-def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: Any) -> list[str]:
+def daemons(
+    build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: Any
+) -> list[str]:
     """Pods on the template, by the name of their owner."""
     classes = build.snapshot().classes
     owners = [classes[cls].owner for cls in of(build, learnt, **options).daemons]
@@ -59,7 +64,9 @@ def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **optio
         pytest.param({"ready_since": NOW - 120}, "real", id="T1-ready-for-two-minutes"),
         pytest.param({"ready_since": NOW - 30}, "provider", id="T1-ready-for-half-a-minute"),
         pytest.param({"ready": False}, "provider", id="T1-unready"),
-        pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, "provider", id="T2-leaving"),
+        pytest.param(
+            {"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, "provider", id="T2-leaving"
+        ),
         pytest.param({"unschedulable": True}, "provider", id="T2-cordoned"),
     ],
 )
@@ -70,7 +77,9 @@ def test_source_of_a_node_template(fields: dict[str, Any], wins: str) -> None:
 
 
 def test_learnt_template_overrides_the_providers_and_outlives_the_last_node() -> None:
-    full = cluster().node("n", "2", group="g").running("n", 1, "2").group("g", template=node("t", "4"))
+    full = (
+        cluster().node("n", "2", group="g").running("n", 1, "2").group("g", template=node("t", "4"))
+    )
     _, after = full.decide()
     gone = cluster().group("g", template=node("t", "4")).pending(2, "2")
     assert growth(gone.plan()) == {"g": (1, 2)}
@@ -84,8 +93,14 @@ def test_unready_node_is_used_as_a_template_if_there_is_no_other() -> None:
 
 
 def test_only_daemonsets_that_match_the_template_take_room() -> None:
-    build = cluster().daemonset("everywhere", "500m").daemonset("gpu-only", "500m", node_selector={"gpu": "yes"})
-    assert growth(build.group("g", template=node("t", "1")).pending(2, "500m").plan()) == {"g": (2, 2)}
+    build = (
+        cluster()
+        .daemonset("everywhere", "500m")
+        .daemonset("gpu-only", "500m", node_selector={"gpu": "yes"})
+    )
+    assert growth(build.group("g", template=node("t", "1")).pending(2, "500m").plan()) == {
+        "g": (2, 2)
+    }
 
 
 def test_daemonset_too_big_for_the_template_leaves_no_room() -> None:
@@ -97,27 +112,39 @@ def test_daemonset_too_big_for_the_template_leaves_no_room() -> None:
     ("taint", "options", "blocks"),
     [
         pytest.param("node.kubernetes.io/not-ready", {}, False, id="condition"),
-        pytest.param("startup-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-startup-prefix"),
+        pytest.param(
+            "startup-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-startup-prefix"
+        ),
         pytest.param("cni", {"startup_taint": ("cni",)}, False, id="T5-startup-flag"),
         pytest.param("status-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-status"),
         pytest.param("dedicated", {}, True, id="T5-any-other"),
     ],
 )
-def test_temporary_taints_are_not_part_of_the_template(taint: str, options: dict[str, Any], blocks: bool) -> None:
-    build = cluster().group("g", template=node("t", "2", taints=[Taint(taint, "NoSchedule")])).pending(1, "1")
+def test_temporary_taints_are_not_part_of_the_template(
+    taint: str, options: dict[str, Any], blocks: bool
+) -> None:
+    build = (
+        cluster()
+        .group("g", template=node("t", "2", taints=[Taint(taint, "NoSchedule")]))
+        .pending(1, "1")
+    )
     assert growth(build.plan(**options)) == ({} if blocks else {"g": (1, 1)})
 
 
 def test_upcoming_nodes_take_pods_so_that_nothing_is_bought_twice() -> None:
     build = cluster().group("g", target=2, template=node("t", "2")).pending(4, "1")
-    known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
+    known = Memory(
+        groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))}
+    )
     plan = build.plan(known)
     assert (growth(plan), len(plan.fits_existing), plan.health.upcoming) == ({}, 4, 2)
 
 
 def test_expired_scale_up_request_is_a_failure_and_starts_a_backoff() -> None:
     build = cluster().group("g", target=2, template=node("t", "2")).pending(4, "1")
-    known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 1000, NOW - 100))})
+    known = Memory(
+        groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 1000, NOW - 100))}
+    )
     _, after = build.decide(known)
     kept = after.groups["g"]
     assert kept.request is None
@@ -127,7 +154,9 @@ def test_expired_scale_up_request_is_a_failure_and_starts_a_backoff() -> None:
 
 def test_scale_up_request_ends_when_its_nodes_have_joined() -> None:
     build = cluster().node("a", group="g").node("b", group="g").group("g")
-    known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
+    known = Memory(
+        groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))}
+    )
     assert build.decide(known)[1].groups["g"].request is None
 
 
@@ -150,10 +179,17 @@ def test_cluster_health_by_number_of_unready_nodes(unready: tuple[int, int], hea
 
 
 def test_group_that_misses_most_of_its_nodes_is_not_scaled_up() -> None:
-    build = cluster().node("n", "2", group="g").running("n", 1, "2").group("g", target=5, template=node("t", "2"))
+    build = (
+        cluster()
+        .node("n", "2", group="g")
+        .running("n", 1, "2")
+        .group("g", target=5, template=node("t", "2"))
+    )
     build.pending(1, "1")
     assert growth(build.plan()) == {}
-    asked = Memory(groups={"g": GroupMemory(target=5, request=ScaleUpRequest(4, NOW - 60, NOW + 840))})
+    asked = Memory(
+        groups={"g": GroupMemory(target=5, request=ScaleUpRequest(4, NOW - 60, NOW + 840))}
+    )
     assert len(build.plan(asked).fits_existing) == 1, "four are upcoming"
 
 
@@ -175,14 +211,21 @@ def test_young_node_counts_as_not_started(age: float, bucket: str) -> None:
 )
 def test_learnt_template_is_used_until_it_expires(age: float, source: str) -> None:
     build = cluster().group("g", template=node("t"))
-    assert of(build, LearntTemplate(node("n"), NOW - age), node_info_cache_expire_time=3600).source == source
+    assert (
+        of(build, LearntTemplate(node("n"), NOW - age), node_info_cache_expire_time=3600).source
+        == source
+    )
 
 
 def test_leaving_node_is_the_last_choice_for_a_template() -> None:
     leaving = [Taint(TO_BE_DELETED, "NoSchedule", "1")]
     build = cluster().node("a", "1", group="g", taints=leaving)
     assert of(build.group("g")).node.taints == ()
-    build = cluster().node("a", "1", group="g", taints=leaving).node("b", "3", group="g", unschedulable=True)
+    build = (
+        cluster()
+        .node("a", "1", group="g", taints=leaving)
+        .node("b", "3", group="g", unschedulable=True)
+    )
     assert of(build.group("g")).node.allocatable["cpu"] == 3000
     build = cluster().node("a", "1", group="g", taints=leaving)
     assert of(build.group("g", template=node("t"))).source == "provider"
@@ -196,7 +239,11 @@ def test_node_with_a_startup_taint_is_not_a_template_but_one_with_a_status_taint
         ("status-taint.cluster-autoscaler.kubernetes.io/x", "node"),
         ("dedicated", "node"),
     ):
-        build = cluster().node("n", group="g", taints=[Taint(taint, "NoSchedule")]).group("g", template=node("t"))
+        build = (
+            cluster()
+            .node("n", group="g", taints=[Taint(taint, "NoSchedule")])
+            .group("g", template=node("t"))
+        )
         made = of(build, startup_taint_prefix=("mine/",))
         assert made.source == source
         assert [t.key for t in made.node.taints] == (["dedicated"] if taint == "dedicated" else [])
@@ -214,7 +261,9 @@ def test_node_with_a_startup_taint_is_not_a_template_but_one_with_a_status_taint
     ],
 )
 def test_further_taints_that_a_template_drops(key: str, options: dict[str, Any]) -> None:
-    build = cluster().group("g", template=node("t", taints=[Taint(key, "NoSchedule"), Taint("own", "NoExecute")]))
+    build = cluster().group(
+        "g", template=node("t", taints=[Taint(key, "NoSchedule"), Taint("own", "NoExecute")])
+    )
     assert [taint.key for taint in of(build, **options).node.taints] == ["own"]
 
 
@@ -225,14 +274,23 @@ def test_template_of_a_cordoned_node_stays_cordoned_unless_the_option_says_other
 
 
 def test_template_has_its_own_name_and_host_name_label() -> None:
-    build = cluster().node("n", group="g", annotations={"a": "b"}, labels={HOSTNAME_LABEL: "n", "pool": "x"}).group("g")
+    build = (
+        cluster()
+        .node("n", group="g", annotations={"a": "b"}, labels={HOSTNAME_LABEL: "n", "pool": "x"})
+        .group("g")
+    )
     made = of(build).node
     assert made.labels == {
         HOSTNAME_LABEL: made.name,
         "pool": "x",
         "cluster-autoscaler.kubernetes.io/template-node": "true",
     }
-    assert (made.name, made.annotations, made.provider_id, made.uid) == ("template-node-for-g", {}, "", "")
+    assert (made.name, made.annotations, made.provider_id, made.uid) == (
+        "template-node-for-g",
+        {},
+        "",
+        "",
+    )
 
 
 def test_deprecated_labels_are_added_to_a_provider_template_and_never_replaced() -> None:
@@ -247,7 +305,9 @@ def test_deprecated_labels_are_added_to_a_provider_template_and_never_replaced()
     assert made["failure-domain.beta.kubernetes.io/region"] == "r"
     assert made["beta.kubernetes.io/instance-type"] == "kept"
     real = of(cluster().node("n", group="g", labels=labels).group("g")).node.labels
-    assert "failure-domain.beta.kubernetes.io/zone" not in real, "a real node has what its kubelet gave it"
+    assert "failure-domain.beta.kubernetes.io/zone" not in real, (
+        "a real node has what its kubelet gave it"
+    )
 
 
 # -- pods of a template
@@ -258,7 +318,9 @@ def test_deprecated_labels_are_added_to_a_provider_template_and_never_replaced()
     [
         pytest.param({}, {}, ["a"], id="T3-force-ds-off"),
         pytest.param({"force_ds": True}, {}, ["a", "b"], id="T3-force-ds-on"),
-        pytest.param({}, {"priority_class": "system-node-critical"}, ["a", "b"], id="T3-system-node-critical"),
+        pytest.param(
+            {}, {"priority_class": "system-node-critical"}, ["a", "b"], id="T3-system-node-critical"
+        ),
         pytest.param(
             {},
             {"priority_class": "system-node-critical", "preemption_policy": "PreemptLowerPriority"},
@@ -271,8 +333,15 @@ def test_deprecated_labels_are_added_to_a_provider_template_and_never_replaced()
             ["a"],
             id="T3-critical-but-never-preempting",
         ),
-        pytest.param({}, {"priority_class": "system-cluster-critical"}, ["a"], id="T3-another-priority-class"),
-        pytest.param({"force_ds": True}, {"node_selector": {"gpu": "yes"}}, ["a"], id="T3-forced-but-not-meant-for-it"),
+        pytest.param(
+            {}, {"priority_class": "system-cluster-critical"}, ["a"], id="T3-another-priority-class"
+        ),
+        pytest.param(
+            {"force_ds": True},
+            {"node_selector": {"gpu": "yes"}},
+            ["a"],
+            id="T3-forced-but-not-meant-for-it",
+        ),
     ],
 )
 def test_daemonset_missing_on_the_copied_node(
@@ -280,13 +349,23 @@ def test_daemonset_missing_on_the_copied_node(
 ) -> None:
     build = cluster().node("n", group="g").daemonset("a", "100m").daemonset("b", "200m", **fields)
     build.running(
-        "n", cpu="100m", owner="a", kind="DaemonSet", namespace="kube-system", tolerations=build.classes[0].tolerations
+        "n",
+        cpu="100m",
+        owner="a",
+        kind="DaemonSet",
+        namespace="kube-system",
+        tolerations=build.classes[0].tolerations,
     )
     assert daemons(build.group("g", template=node("t")), **options) == expected
 
 
 def test_provider_and_learnt_templates_get_all_matching_daemonsets() -> None:
-    build = cluster().daemonset("a", "100m").daemonset("b", "200m").daemonset("c", node_selector={"gpu": "yes"})
+    build = (
+        cluster()
+        .daemonset("a", "100m")
+        .daemonset("b", "200m")
+        .daemonset("c", node_selector={"gpu": "yes"})
+    )
     build.group("g", template=node("t"))
     assert daemons(build) == ["a", "b"]
     assert daemons(build, LearntTemplate(node("n", labels={"gpu": "yes"}), NOW)) == ["a", "b", "c"]
@@ -294,7 +373,9 @@ def test_provider_and_learnt_templates_get_all_matching_daemonsets() -> None:
 
 def test_template_copies_only_daemonset_and_mirror_pods_of_the_real_node() -> None:
     build = cluster().node("n", group="g").node("other", group="g")
-    build.running("n", owner="web", **SYSTEM).running("n", owner=None, mirror=True, cpu="1m", **SYSTEM)
+    build.running("n", owner="web", **SYSTEM).running(
+        "n", owner=None, mirror=True, cpu="1m", **SYSTEM
+    )
     build.running("n", owner="agent", kind="DaemonSet", **SYSTEM)
     build.running("n", owner="custom", daemonset_annotation="true", **SYSTEM)
     build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5}, **SYSTEM)
@@ -304,7 +385,11 @@ def test_template_copies_only_daemonset_and_mirror_pods_of_the_real_node() -> No
 
 
 def test_daemonset_pod_of_the_copied_node_takes_its_room() -> None:
-    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4", **SYSTEM)
+    build = (
+        cluster()
+        .node("n", "2", group="g")
+        .running("n", owner="huge", kind="DaemonSet", cpu="4", **SYSTEM)
+    )
     assert daemons(build.group("g")) == ["huge"]
 
 
@@ -324,12 +409,17 @@ PRETENDED: dict[str, dict[str, Any]] = {
     "mirror": {"mirror": True},
     "mirror-without-an-owner": {"mirror": True, "owner": None},
     "mirror-of-another-node": {"mirror": True, "owner": Owner("Node", "other", "uid-other", "v1")},
-    "mirror-of-an-earlier-node": {"mirror": True, "owner": Owner("Node", "n", "uid-of-another", "v1")},
+    "mirror-of-an-earlier-node": {
+        "mirror": True,
+        "owner": Owner("Node", "n", "uid-of-another", "v1"),
+    },
     "daemonset-that-does-not-exist": {"owner": Owner("DaemonSet", "gone", "uid-gone", "apps/v1")},
     "uid-of-none": {"owner": Owner("DaemonSet", "logs", "uid-guessed", "apps/v1")},
     "uid-of-another-name": {"owner": Owner("DaemonSet", "other", "uid-logs", "apps/v1")},
     "uid-of-another-namespace": {"owner": Owner("DaemonSet", "net", "uid-net", "apps/v1")},
-    "kind-of-another-group": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps.kruise.io/v1alpha1")},
+    "kind-of-another-group": {
+        "owner": Owner("DaemonSet", "logs", "uid-logs", "apps.kruise.io/v1alpha1")
+    },
     "second-of-one-daemonset": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps/v1")},
 }
 
@@ -377,7 +467,9 @@ def test_daemonset_that_does_not_run_on_new_nodes_takes_no_room_there() -> None:
     build = cluster().node("n", "4", group="g")
     owner = tenants_daemonset(build, "logs", "2", node_selector={"kubernetes.io/hostname": "n"})
     build.running("n", cpu="2", owner=owner)
-    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (1, 2)}, "one fits the old node"
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (1, 2)}, (
+        "one fits the old node"
+    )
 
 
 def test_pod_of_a_tenants_own_daemonset_takes_room_on_new_nodes() -> None:
@@ -390,15 +482,26 @@ def test_pod_of_a_tenants_own_daemonset_takes_room_on_new_nodes() -> None:
 
 
 def test_template_has_the_volume_limits_of_the_node_it_was_copied_from() -> None:
-    build = cluster().node("a", group="g", ready=False).node("b", group="g").group("g", template=node("t"))
-    build.more["storage"] = Storage(csi_nodes=(CSINode("a", {"disk": 8}), CSINode("b", {"disk": 16})))
+    build = (
+        cluster()
+        .node("a", group="g", ready=False)
+        .node("b", group="g")
+        .group("g", template=node("t"))
+    )
+    build.more["storage"] = Storage(
+        csi_nodes=(CSINode("a", {"disk": 8}), CSINode("b", {"disk": 16}))
+    )
     assert of(build).volume_limits == {"disk": 16}
 
 
 @pytest.mark.parametrize("learnt", [LearntTemplate(node("n"), NOW), None])
-def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt: LearntTemplate | None) -> None:
+def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(
+    learnt: LearntTemplate | None,
+) -> None:
     build = cluster().node("a", group="g", ready=False).node("other").group("g", template=node("t"))
-    build.more["storage"] = Storage(csi_nodes=(CSINode("other", {"disk": 4}), CSINode("a", {"disk": 16})))
+    build.more["storage"] = Storage(
+        csi_nodes=(CSINode("other", {"disk": 4}), CSINode("a", {"disk": 16}))
+    )
     assert of(build, learnt).volume_limits == {"disk": 16}
     assert of(cluster().group("g", template=node("t")), learnt).volume_limits == {}
 
@@ -410,13 +513,19 @@ def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt
     ("joined", "bought"),
     [
         pytest.param({"ready_since": NOW - 20}, 0, id="joined-without"),
-        pytest.param({"ready_since": NOW - 20, "labels": {"pool": "g"}, "unschedulable": True}, 1, id="joined-with"),
+        pytest.param(
+            {"ready_since": NOW - 20, "labels": {"pool": "g"}, "unschedulable": True},
+            1,
+            id="joined-with",
+        ),
         pytest.param({"ready": False, "created": NOW - 20}, 0, id="is-joining"),
         pytest.param({"ready": False}, 1, id="never-became-ready"),
         pytest.param(
             {
                 "ready_since": NOW - 20,
-                "taints": [Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")],
+                "taints": [
+                    Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")
+                ],
             },
             1,
             id="not-initialised",
@@ -426,7 +535,11 @@ def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt
 def test_group_whose_node_joined_without_a_label_grows_for_no_pod_that_asks_for_it(
     joined: dict[str, Any], bought: int
 ) -> None:
-    build = cluster().node("n", "2", group="g", **joined).group("g", template=node("t", "2", labels={"pool": "g"}))
+    build = (
+        cluster()
+        .node("n", "2", group="g", **joined)
+        .group("g", template=node("t", "2", labels={"pool": "g"}))
+    )
     plan = build.pending(1, "1", node_selector={"pool": "g"}).plan()
     assert growth(plan) == ({"g": (1, 1)} if bought else {})
 
@@ -442,14 +555,21 @@ def test_group_whose_node_joined_without_a_label_grows_for_other_pods() -> None:
 
 def test_learnt_template_has_no_data_of_a_single_node() -> None:
     first = node(
-        "a", group="g", labels={HOSTNAME_LABEL: "a"}, taints=[Taint("dedicated", "NoSchedule")], annotations={"x": "y"}
+        "a",
+        group="g",
+        labels={HOSTNAME_LABEL: "a"},
+        taints=[Taint("dedicated", "NoSchedule")],
+        annotations={"x": "y"},
     )
     second = node(
         "b",
         group="g",
         labels={HOSTNAME_LABEL: "b"},
         resource_version="7",
-        taints=[Taint("dedicated", "NoSchedule"), Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")],
+        taints=[
+            Taint("dedicated", "NoSchedule"),
+            Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule"),
+        ],
     )
     known = learn(first, None, NOW, Options())
     assert known is not None
@@ -462,15 +582,21 @@ def test_unchanged_learnt_template_is_renewed_before_it_expires() -> None:
     assert known is not None
     assert learn(node("a"), known, NOW + 300, options) is known
     assert learn(node("a"), known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600, ())
-    assert learn(None, known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
+    assert learn(None, known, NOW + 86400, options) is known, (
+        "expired, but it knows what the kubelets keep back"
+    )
 
 
 def test_learnt_templates_do_not_depend_on_input_order() -> None:
     build = cluster()
     for name, cpu in (("c", "3"), ("a", "1"), ("b", "2")):
-        build.node(name, cpu, group="g").daemonset(name, "100m", priority_class="system-node-critical")
+        build.node(name, cpu, group="g").daemonset(
+            name, "100m", priority_class="system-node-critical"
+        )
         build.running(name, 2, owner=f"agent-{name}", kind="DaemonSet").running(name, owner="web")
-        build.running(name, owner="logs", kind="DaemonSet").running(name, owner="net", kind="DaemonSet")
+        build.running(name, owner="logs", kind="DaemonSet").running(
+            name, owner="net", kind="DaemonSet"
+        )
     snapshot = build.group("g").snapshot()
     expected = of_snapshot(snapshot)
     assert expected is not None

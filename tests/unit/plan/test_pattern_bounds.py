@@ -1,4 +1,6 @@
-"""Regular expressions from untrusted sources: priorities of a ConfigMap and labels from Cluster API."""
+"""Regular expressions from untrusted sources: priorities of a ConfigMap and
+labels from Cluster API.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,19 @@ def _config(*patterns: str) -> str:
 
 def test_thousand_large_priority_patterns_are_rejected_on_reading() -> None:
     started = time.process_time()
-    found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))})
+    found = priority_configmap.read(
+        {"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))}
+    )
     assert "repeat too much" in found.problem
     assert time.process_time() - started < 20.0
 
 
 def test_priority_patterns_beyond_the_time_limit_are_reported_and_filter_nothing() -> None:
-    """Each of them is allowed; looking for all of them in the names of two hundred groups could take seconds."""
-    found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))})
+    """Each of them is allowed; looking for all of them in the names of two hundred
+    groups could take seconds."""
+    found = priority_configmap.read(
+        {"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))}
+    )
     names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(200)]
     options = [Option(name, 1, {0: 1}, node(name), {}, 0.0) for name in names]
     started = time.process_time()
@@ -48,7 +55,9 @@ def test_priority_patterns_beyond_the_time_limit_are_reported_and_filter_nothing
 
 
 def test_thousand_ordinary_priority_patterns_are_accepted() -> None:
-    found = priority_configmap.read({"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))})
+    found = priority_configmap.read(
+        {"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))}
+    )
     assert (found.problem, len(found.rules[0][1])) == ("", 1_000)
 
 
@@ -56,7 +65,9 @@ def test_thousand_ordinary_priority_patterns_are_accepted() -> None:
 def test_label_pattern_with_catastrophic_backtracking_costs_no_time(pattern: str) -> None:
     settings = read_settings({"clusterName": "c", "syncMachineLabels": pattern})
     labels = {"a" * length + "!": "x" for length in range(20, 300)}
-    resource = CapiResource(ResourceMetadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
+    resource = CapiResource(
+        ResourceMetadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels)))
+    )
     started = time.process_time()
     template_labels("t", "MachineDeployment", resource, settings, None, Infrastructure())
     assert time.process_time() - started < 10.0

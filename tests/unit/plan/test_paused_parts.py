@@ -21,7 +21,8 @@ ALL, GROWTH, REMOVALS = PausedPart.ALL, PausedPart.GROWTH, PausedPart.REMOVALS
 
 
 def crowded() -> ClusterBuilder:
-    """Groups a and b have an idle node each, which has been unneeded for long. A pod fits only on new nodes of c."""
+    """Groups a and b have an idle node each, which has been unneeded for long. A pod
+    fits only on new nodes of c."""
     build = cluster()
     for group in ("a", "b"):
         build.node(f"{group}-busy", "4", group=group).node(f"{group}-idle", "1", group=group)
@@ -37,7 +38,10 @@ def planned(*pauses: Pause, **options: Any) -> tuple[Plan, Memory]:
         options=msgspec.structs.replace(Options(scale_down_delay_after_add=0.0), **options),
         pauses=pauses,
     )
-    known = {f"{group}-idle": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for group in ("a", "b")}
+    known = {
+        f"{group}-idle": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60)
+        for group in ("a", "b")
+    }
     return plan_cluster(crowded().snapshot(), policy, Memory(nodes=known), NOW, 0)
 
 
@@ -50,7 +54,9 @@ def planned(*pauses: Pause, **options: Any) -> tuple[Plan, Memory]:
         pytest.param((ALL, "a"), True, {"b-idle"}, id="group"),
         pytest.param((ALL, "c"), False, {"a-idle", "b-idle"}, id="group-that-would-grow"),
         pytest.param((REMOVALS, "b"), True, {"a-idle"}, id="removals-of-a-group"),
-        pytest.param((ALL, ""), True, {"a-idle", "b-idle"}, id="whole-cluster-is-planned-as-before"),
+        pytest.param(
+            (ALL, ""), True, {"a-idle", "b-idle"}, id="whole-cluster-is-planned-as-before"
+        ),
     ],
 )
 def test_pause_keeps_its_part_of_the_cluster_unchanged(
@@ -65,10 +71,15 @@ def test_pause_keeps_its_part_of_the_cluster_unchanged(
 
 
 def test_paused_objects_name_the_pause_its_end_and_its_reason() -> None:
-    plan, _ = planned(Pause(END, NOW, ALL, "a", "disk swap"), Pause(END, NOW, REMOVALS, "", "release"))
+    plan, _ = planned(
+        Pause(END, NOW, ALL, "a", "disk swap"), Pause(END, NOW, REMOVALS, "", "release")
+    )
     verdict = next(each for each in plan.groups if each.group == "a")
     assert verdict.skipped is not None
-    assert (verdict.skipped.code, verdict.skipped.params["detail"]) == (ReasonCode.PAUSED, "disk swap")
+    assert (verdict.skipped.code, verdict.skipped.params["detail"]) == (
+        ReasonCode.PAUSED,
+        "disk swap",
+    )
     stays = next(each for each in plan.unremovable if each.node == "b-idle")
     assert stays.reason.params == {"what": "removals", "until": END, "detail": "release"}
     assert plan.paused is not None
@@ -82,5 +93,7 @@ def test_paused_growth_stops_minimums_and_paused_removals_stop_repairs() -> None
     free, _ = plan_cluster(build.snapshot(), Policy(name="test", options=options), late, NOW, 0)
     assert (growth(free), [each.group for each in free.repairs]) == ({"h": (2, 0)}, ["g"])
     pauses = (Pause(END, NOW, GROWTH), Pause(END, NOW, REMOVALS))
-    held, _ = plan_cluster(build.snapshot(), Policy(name="test", options=options, pauses=pauses), late, NOW, 0)
+    held, _ = plan_cluster(
+        build.snapshot(), Policy(name="test", options=options, pauses=pauses), late, NOW, 0
+    )
     assert (held.scale_ups, held.repairs, held.removals, held.operations) == ((), (), (), ())

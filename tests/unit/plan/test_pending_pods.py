@@ -33,8 +33,12 @@ def _pending() -> ClusterBuilder:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        pytest.param({"scheduled_reason": "SchedulingGated"}, ReasonCode.SCHEDULING_GATED, id="Q1-gated"),
-        pytest.param({"scheduled": "", "scheduled_reason": ""}, ReasonCode.NOT_YET_SEEN, id="Q1-no-condition"),
+        pytest.param(
+            {"scheduled_reason": "SchedulingGated"}, ReasonCode.SCHEDULING_GATED, id="Q1-gated"
+        ),
+        pytest.param(
+            {"scheduled": "", "scheduled_reason": ""}, ReasonCode.NOT_YET_SEEN, id="Q1-no-condition"
+        ),
         pytest.param({"nominated": "n"}, ReasonCode.NOMINATED, id="Q1-nominated"),
         pytest.param({"deleted": NOW}, ReasonCode.TERMINATING, id="Q1-terminating"),
     ],
@@ -44,12 +48,18 @@ def test_pods_that_are_not_pending(fields: dict[str, Any], code: ReasonCode) -> 
 
 
 def test_pod_of_a_bypassed_scheduler_counts_before_the_scheduler_processed_it() -> None:
-    build = _one(cluster().node("n", "8").pending(1, "1", scheduler="fast"), scheduled="", scheduled_reason="")
+    build = _one(
+        cluster().node("n", "8").pending(1, "1", scheduler="fast"),
+        scheduled="",
+        scheduled_reason="",
+    )
     assert len(build.plan(bypassed_scheduler_names=("fast",)).fits_existing) == 1
 
 
 def test_nominated_pod_takes_room_on_its_node() -> None:
-    build = _one(cluster().node("n", "1").pending(1, "1", name="first"), nominated="n").pending(1, "1", name="second")
+    build = _one(cluster().node("n", "1").pending(1, "1", name="first"), nominated="n").pending(
+        1, "1", name="second"
+    )
     assert build.plan().fits_existing == ()
 
 
@@ -66,7 +76,9 @@ def test_nominated_pod_takes_room_on_its_node() -> None:
             id="gated",
         ),
         pytest.param({"deleted": NOW}, {}, ReasonCode.TERMINATING, False, id="terminating"),
-        pytest.param({}, {"scheduler": "fast"}, ReasonCode.NOMINATED, True, id="of-a-bypassed-scheduler"),
+        pytest.param(
+            {}, {"scheduler": "fast"}, ReasonCode.NOMINATED, True, id="of-a-bypassed-scheduler"
+        ),
         pytest.param(
             {"scheduled": "", "scheduled_reason": ""},
             {"scheduler": "fast"},
@@ -81,7 +93,13 @@ def test_nominated_pod_takes_room_on_its_node() -> None:
             False,
             id="expendable-and-of-a-bypassed-scheduler",
         ),
-        pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, ReasonCode.NOMINATED, True, id="being-bound"),
+        pytest.param(
+            {"scheduled": "", "scheduled_reason": ""},
+            {},
+            ReasonCode.NOMINATED,
+            True,
+            id="being-bound",
+        ),
         pytest.param(
             {"scheduled": "", "scheduled_reason": ""},
             {"priority": -11},
@@ -94,7 +112,11 @@ def test_nominated_pod_takes_room_on_its_node() -> None:
 def test_only_a_placeable_nominated_pod_takes_room_on_its_node(
     fields: dict[str, Any], cls: dict[str, Any], code: ReasonCode, takes: bool
 ) -> None:
-    build = _one(cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls), nominated="n", **fields)
+    build = _one(
+        cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls),
+        nominated="n",
+        **fields,
+    )
     plan = build.pending(1, "1", name="second").plan(bypassed_scheduler_names=("fast",))
     assert [each.reason.code for each in plan.ignored] == [code]
     assert bool(plan.fits_existing) is not takes
@@ -119,7 +141,9 @@ def test_pending_pods_without_priorities_keep_queue_order() -> None:
 
 def test_pending_pods_of_higher_priority_come_first() -> None:
     build = cluster().node("n", "2").pending(1, "200m", name="low", owner="a")
-    build.pending(1, "500m", name="mid", owner="b", priority=10).pending(1, "1800m", name="top", owner="c", priority=20)
+    build.pending(1, "500m", name="mid", owner="b", priority=10).pending(
+        1, "1800m", name="top", owner="c", priority=20
+    )
     assert _left(build) == ["default/mid-00001"]
 
 
@@ -140,7 +164,9 @@ def test_pods_that_exceed_the_room_left_on_nodes_stay_pending(used: str, left: i
         pytest.param(300, 300, "", False, id="exactly-the-delay-is-too-young"),
     ],
 )
-def test_young_pods_are_not_yet_counted_as_pending(age: float, flag: float, annotation: str, kept: bool) -> None:
+def test_young_pods_are_not_yet_counted_as_pending(
+    age: float, flag: float, annotation: str, kept: bool
+) -> None:
     build = cluster().node("n", "8").pending(1, "1", created=NOW - age, scale_up_delay=annotation)
     assert (len(build.plan(new_pod_scale_up_delay=flag).fits_existing) == 1) is kept
 
@@ -157,7 +183,9 @@ def test_young_pods_are_not_yet_counted_as_pending(age: float, flag: float, anno
         pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
     ],
 )
-def test_very_new_pods_wait_for_further_pods(ages: tuple[float, ...], gpu: int, waits: bool) -> None:
+def test_very_new_pods_wait_for_further_pods(
+    ages: tuple[float, ...], gpu: int, waits: bool
+) -> None:
     build = cluster().node("n", "8", extra={"nvidia.com/gpu": 8})
     for age in ages:
         build.pending(1, "1", created=NOW - age, extra={"nvidia.com/gpu": gpu} if gpu else {})
@@ -179,7 +207,9 @@ def test_pods_that_arrive_after_a_growth_wait_for_further_pods(
     for age in ages:
         build.pending(1, "1", created=NOW - age)
     plan = build.plan(Memory(last_scale_up=NOW - growth))
-    assert ([ignored.reason.code for ignored in plan.ignored] == [ReasonCode.WAITING_FOR_MORE]) is waits
+    assert (
+        [ignored.reason.code for ignored in plan.ignored] == [ReasonCode.WAITING_FOR_MORE]
+    ) is waits
     assert (plan.waits_for_pods > 0) is waits
 
 
@@ -193,11 +223,15 @@ def test_pods_of_a_draining_node_are_planned_for() -> None:
     build = cluster().node("n", "1", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
     build.running("n", 2, "500m").daemonset("ds", "100m")
     build.running("n", 1, "100m", kind="DaemonSet", owner="ds", namespace="kube-system").group("g")
-    assert growth(build.plan()) == {"g": (2, 2)}, "a new node has the DaemonSet's pod too: 900m left, one pod each"
+    assert growth(build.plan()) == {"g": (2, 2)}, (
+        "a new node has the DaemonSet's pod too: 900m left, one pod each"
+    )
 
 
 def test_pending_pods_do_not_depend_on_input_order() -> None:
-    build = cluster().group("a", template=node("t", "2")).group("b", template=node("u", "4", "64Gi"))
+    build = (
+        cluster().group("a", template=node("t", "2")).group("b", template=node("u", "4", "64Gi"))
+    )
     for at in range(20):
         build.pending(3, f"{100 * (at % 7) + 50}m", name=f"p{at}", owner=f"rs{at}")
     first = build.plan()
@@ -212,7 +246,9 @@ def test_pending_pods_do_not_depend_on_input_order() -> None:
 
 
 def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, Any]:
-    owners = [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}] if owner else []
+    owners = (
+        [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}] if owner else []
+    )
     return {
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
@@ -228,11 +264,21 @@ def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, A
     ("pods", "groups"),
     [
         pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs")], [3], id="Q10-siblings"),
-        pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs", "5")], [2, 1], id="Q10-one-asks-for-more"),
         pytest.param(
-            [_pod("a", "rs", env=[{"name": "K", "value": "1"}]), _pod("b", "rs")], [2], id="Q10-env-is-ignored"
+            [_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs", "5")],
+            [2, 1],
+            id="Q10-one-asks-for-more",
         ),
-        pytest.param([_pod(f"p{at}", "rs", f"{at + 4}") for at in range(20)], [1] * 20, id="Q10-twenty-distinct-specs"),
+        pytest.param(
+            [_pod("a", "rs", env=[{"name": "K", "value": "1"}]), _pod("b", "rs")],
+            [2],
+            id="Q10-env-is-ignored",
+        ),
+        pytest.param(
+            [_pod(f"p{at}", "rs", f"{at + 4}") for at in range(20)],
+            [1] * 20,
+            id="Q10-twenty-distinct-specs",
+        ),
         pytest.param(
             [_pod(f"p{at:02d}", "rs", f"{at // 2 + 4}") for at in range(40)],
             [2] * 20,
@@ -241,15 +287,16 @@ def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, A
     ],
 )
 def test_equivalent_pods_form_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
-    """Upstream opens at most ten groups per controller and does not group later pods; here one group holds all of
-    them."""
+    """Upstream opens at most ten groups per controller and does not group later pods; here one
+    group holds all of them."""
     snapshot = _read(pods)
     plan, _ = plan_cluster(snapshot, Policy(name="test"), Memory(), NOW, 0)
     assert [len(verdict.pods) for verdict in plan.unschedulable] == groups
 
 
 def test_equivalent_bare_pods_are_evaluated_once() -> None:
-    """Upstream makes a group for each bare pod. The requests are equal, so the result is the same."""
+    """Upstream makes a group for each bare pod. The requests are equal, so the result is the
+    same."""
     plan, _ = plan_cluster(_read([_pod("a"), _pod("b")]), Policy(name="test"), Memory(), NOW, 0)
     assert [verdict.pods for verdict in plan.unschedulable] == [("default/a", "default/b")]
 
@@ -265,4 +312,8 @@ def test_ignored_pods_are_reported_by_reason_then_by_name() -> None:
     for name in ("c", "a", "b"):
         build.pending(1, "1", name=name, owner=name, scheduler=f"of-{name}")
     ignored = build.plan(allowed_scheduler_names=("default",)).ignored
-    assert [each.pods for each in ignored] == [("default/a-00001",), ("default/b-00002",), ("default/c-00000",)]
+    assert [each.pods for each in ignored] == [
+        ("default/a-00001",),
+        ("default/b-00002",),
+        ("default/c-00000",),
+    ]

@@ -1,4 +1,6 @@
-"""Pending pods and pods of draining nodes go to nodes that stay anyway before nodes that may be removed."""
+"""Pending pods and pods of draining nodes go to nodes that stay anyway before
+nodes that may be removed.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def test_no_pod_stays_pending_for_the_sake_of_a_removal() -> None:
 
 
 def test_orders_are_drawn_with_splitmix64() -> None:
-    """The same draws on every machine and in every release: Vigna's reference values for the state 0."""
+    """The same draws on every machine and in every release: Vigna's
+    reference values for the state 0."""
     numbers = _RandomNumbers(7)
     numbers._state = 0
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
@@ -69,15 +72,21 @@ def test_orders_are_drawn_with_splitmix64() -> None:
 
 
 def chosen(build: ClusterBuilder, *placed: str) -> set[str]:
-    """The nodes that the scheduler may choose for the last pod, after pods of its owner were placed on these."""
+    """The nodes that the scheduler may choose for the last pod, after pods of its
+    owner were placed on these."""
     snapshot = build.snapshot()
     state = build_cluster_state(snapshot, Policy("test"), Memory(), NOW)
-    simulated = build_cluster(state, collect_pending_pods(state).nominated, ResourceColumns(snapshot.classes))
+    simulated = build_cluster(
+        state, collect_pending_pods(state).nominated, ResourceColumns(snapshot.classes)
+    )
     score, nodes, cls = _SchedulerScore(simulated), simulated.table.nodes, snapshot.pods[-1].cls
     score.begin(0.0)
     for name in placed:
         score.put(cls, simulated.table.index[name])
-    return {nodes[score.best(cls, np.arange(len(nodes)), _RandomNumbers(seed))].name for seed in range(20)}
+    return {
+        nodes[score.best(cls, np.arange(len(nodes)), _RandomNumbers(seed))].name
+        for seed in range(20)
+    }
 
 
 def in_zones(*zones: str, **more: Any) -> ClusterBuilder:
@@ -98,7 +107,9 @@ def test_scheduler_follows_a_preferred_affinity_where_no_node_has_a_taint() -> N
 
 
 def test_scheduler_avoids_a_soft_taint_where_no_pod_prefers_a_node() -> None:
-    assert chosen(in_zones("a", "a", taints=[Taint("old", "PreferNoSchedule")]).pending(1, "1")) == {"n0"}
+    assert chosen(
+        in_zones("a", "a", taints=[Taint("old", "PreferNoSchedule")]).pending(1, "1")
+    ) == {"n0"}
 
 
 def test_scheduler_spreads_an_owners_pods_over_zones() -> None:

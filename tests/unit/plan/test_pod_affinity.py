@@ -70,8 +70,16 @@ AWAY_FROM_DB: dict[str, Any] = {"pod_anti_affinity": (near(ZONE, DB),)}
         pytest.param(_db, NEAR_DB, B, AFFINITY, id="P18-another-zone"),
         pytest.param(_db, NEAR_DB, NOWHERE, AFFINITY, id="P18-no-zone-label"),
         pytest.param(cluster, {**NEAR_X, "owner": "x"}, A, FITS, id="P19-the-first-of-its-kind"),
-        pytest.param(cluster, {**NEAR_X, "owner": "x"}, NOWHERE, AFFINITY, id="P19-even-the-first-needs-the-label"),
-        pytest.param(cluster, {**NEAR_X, "owner": "y"}, A, AFFINITY, id="P20-the-first-of-another-kind"),
+        pytest.param(
+            cluster,
+            {**NEAR_X, "owner": "x"},
+            NOWHERE,
+            AFFINITY,
+            id="P19-even-the-first-needs-the-label",
+        ),
+        pytest.param(
+            cluster, {**NEAR_X, "owner": "y"}, A, AFFINITY, id="P20-the-first-of-another-kind"
+        ),
         pytest.param(_halves, TWO_TERMS, A, AFFINITY, id="P21-no-pod-matches-both-terms"),
         pytest.param(_halves, TWO_TERMS, B, FITS, id="P21-one-pod-matches-both-terms"),
         pytest.param(_jealous, {"owner": "x"}, A, THEIRS, id="P22-their-zone"),
@@ -84,7 +92,11 @@ AWAY_FROM_DB: dict[str, Any] = {"pod_anti_affinity": (near(ZONE, DB),)}
     ],
 )
 def test_pod_affinity_depends_on_the_pods_already_in_the_domain(
-    build: Callable[[], ClusterBuilder], pod: dict[str, Any], labels: dict[str, str], why: str, way: str
+    build: Callable[[], ClusterBuilder],
+    pod: dict[str, Any],
+    labels: dict[str, str],
+    why: str,
+    way: str,
 ) -> None:
     assert _says(answer(build(), way, labels, **pod), why)
 
@@ -112,7 +124,11 @@ def test_node_without_the_topology_label_passes_pod_anti_affinity() -> None:
 # -- namespaces of a term
 
 
-SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "red"}, "default": {}}
+SPACES: dict[str, dict[str, str]] = {
+    "blue": {"team": "blue"},
+    "red": {"team": "red"},
+    "default": {},
+}
 
 
 @each_row("way", WAYS)
@@ -123,17 +139,30 @@ SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "
         pytest.param("default", {}, FITS, id="its-own-namespace"),
         pytest.param("blue", {"namespaces": ("blue",)}, FITS, id="named"),
         pytest.param("red", {"namespaces": ("blue",)}, AFFINITY, id="not-named"),
-        pytest.param("default", {"namespaces": ("blue",)}, AFFINITY, id="its-own-is-not-added-to-those-named"),
-        pytest.param("blue", {"namespace_selector": having(team="blue")}, FITS, id="selected"),
-        pytest.param("red", {"namespace_selector": having(team="blue")}, AFFINITY, id="not-selected"),
-        pytest.param("red", {"namespace_selector": Selector()}, FITS, id="an-empty-selector-is-everywhere"),
         pytest.param(
-            "red", {"namespaces": ("red",), "namespace_selector": having(team="blue")}, FITS, id="named-or-selected"
+            "default", {"namespaces": ("blue",)}, AFFINITY, id="its-own-is-not-added-to-those-named"
         ),
-        pytest.param("unread", {"namespace_selector": Selector()}, FITS, id="a-namespace-that-was-not-read"),
+        pytest.param("blue", {"namespace_selector": having(team="blue")}, FITS, id="selected"),
+        pytest.param(
+            "red", {"namespace_selector": having(team="blue")}, AFFINITY, id="not-selected"
+        ),
+        pytest.param(
+            "red", {"namespace_selector": Selector()}, FITS, id="an-empty-selector-is-everywhere"
+        ),
+        pytest.param(
+            "red",
+            {"namespaces": ("red",), "namespace_selector": having(team="blue")},
+            FITS,
+            id="named-or-selected",
+        ),
+        pytest.param(
+            "unread", {"namespace_selector": Selector()}, FITS, id="a-namespace-that-was-not-read"
+        ),
     ],
 )
-def test_namespaces_of_a_pod_affinity_term(lives_in: str, term: dict[str, Any], why: str, way: str) -> None:
+def test_namespaces_of_a_pod_affinity_term(
+    lives_in: str, term: dict[str, Any], why: str, way: str
+) -> None:
     build = crowd({"a": 1}, owner="db", namespace=lives_in)
     build.more["namespaces"] = SPACES
     assert _says(answer(build, way, A, pod_affinity=(near(ZONE, DB, **term),)), why)
@@ -141,7 +170,9 @@ def test_namespaces_of_a_pod_affinity_term(lives_in: str, term: dict[str, Any], 
 
 @each_row("way", WAYS)
 @each_row(("namespace", "why"), [("blue", THEIRS), ("red", FITS)])
-def test_anti_affinity_of_existing_pods_applies_only_in_its_namespaces(namespace: str, why: str, way: str) -> None:
+def test_anti_affinity_of_existing_pods_applies_only_in_its_namespaces(
+    namespace: str, why: str, way: str
+) -> None:
     term = near(ZONE, X, namespace_selector=having(team="blue"))
     build = crowd({"a": 1}, owner="keeper", pod_anti_affinity=(term,))
     build.more["namespaces"] = SPACES
@@ -150,7 +181,11 @@ def test_anti_affinity_of_existing_pods_applies_only_in_its_namespaces(namespace
 
 def test_each_namespace_is_compared_with_a_namespace_selector() -> None:
     keeper = near(ZONE, X, namespace_selector=having(team="blue"))
-    build = cluster().node("n", "2", labels=A).running("n", 1, "0", owner="keeper", pod_anti_affinity=(keeper,))
+    build = (
+        cluster()
+        .node("n", "2", labels=A)
+        .running("n", 1, "0", owner="keeper", pod_anti_affinity=(keeper,))
+    )
     build.more["namespaces"] = SPACES
     for namespace in ("blue", "red"):
         build.pending(1, "1", owner="x", namespace=namespace)
@@ -168,7 +203,12 @@ def test_each_namespace_is_compared_with_a_namespace_selector() -> None:
     ],
 )
 def test_pod_affinity_label_selectors(selector: Selector | None, why: str, way: str) -> None:
-    assert _says(answer(crowd({"a": 1}, owner="db"), way, A, owner="db", pod_affinity=(near(ZONE, selector),)), why)
+    assert _says(
+        answer(
+            crowd({"a": 1}, owner="db"), way, A, owner="db", pod_affinity=(near(ZONE, selector),)
+        ),
+        why,
+    )
 
 
 # -- several terms and keys
@@ -184,20 +224,29 @@ def test_pod_affinity_label_selectors(selector: Selector | None, why: str, way: 
         pytest.param({ZONE: "a"}, AFFINITY, id="no-rack"),
     ],
 )
-def test_every_topology_key_of_pod_affinity_needs_a_match(labels: dict[str, str], why: str, way: str) -> None:
-    build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
+def test_every_topology_key_of_pod_affinity_needs_a_match(
+    labels: dict[str, str], why: str, way: str
+) -> None:
+    build = (
+        cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
+    )
     assert _says(answer(build, way, labels, pod_affinity=(near(ZONE, DB), near(RACK, DB))), why)
 
 
 @each_row("way", WAYS)
 @each_row(
     ("labels", "why"),
-    [pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"), pytest.param({ZONE: "a"}, AFFINITY, id="one-label")],
+    [
+        pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"),
+        pytest.param({ZONE: "a"}, AFFINITY, id="one-label"),
+    ],
 )
 def test_first_pod_of_a_self_affinity_group_needs_a_node_with_all_keys(
     labels: dict[str, str], why: str, way: str
 ) -> None:
-    assert _says(answer(cluster(), way, labels, owner="x", pod_affinity=(near(ZONE, X), near(RACK, X))), why)
+    assert _says(
+        answer(cluster(), way, labels, owner="x", pod_affinity=(near(ZONE, X), near(RACK, X))), why
+    )
 
 
 @each_row("way", WAYS)
@@ -216,9 +265,15 @@ def test_match_without_the_topology_label_keeps_the_first_pod_exception(way: str
         pytest.param({ZONE: "b", RACK: "1"}, ANTI, id="the-rack"),
     ],
 )
-def test_one_failing_anti_affinity_term_excludes_the_node(labels: dict[str, str], why: str, way: str) -> None:
-    build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
-    assert _says(answer(build, way, labels, pod_anti_affinity=(near(ZONE, DB), near(RACK, DB))), why)
+def test_one_failing_anti_affinity_term_excludes_the_node(
+    labels: dict[str, str], why: str, way: str
+) -> None:
+    build = (
+        cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
+    )
+    assert _says(
+        answer(build, way, labels, pod_anti_affinity=(near(ZONE, DB), near(RACK, DB))), why
+    )
 
 
 # -- many pods at once
@@ -229,7 +284,12 @@ def _apart(key: str = HOSTNAME_LABEL) -> dict[str, Any]:
 
 
 def test_pods_with_host_anti_affinity_get_one_node_each() -> None:
-    build = cluster().node("n", "8").group("g", template=node("t", "8", "64Gi")).pending(5, "1", **_apart())
+    build = (
+        cluster()
+        .node("n", "8")
+        .group("g", template=node("t", "8", "64Gi"))
+        .pending(5, "1", **_apart())
+    )
     plan = build.plan()
     assert plan.fits_existing == ("default/p-00000",)
     assert growth(plan) == {"g": (4, 4)}
@@ -264,10 +324,17 @@ def test_pods_with_mutual_host_affinity_get_no_second_node() -> None:
 
 
 def test_anti_affinity_of_pods_placed_earlier_in_the_plan_is_respected() -> None:
-    """Symmetry: keeper has the higher priority and is placed first, so x, which has no rule itself, must go to another
-    node."""
+    """Symmetry: keeper has the higher priority and is placed first, so x, which has no rule itself,
+    must go to another node."""
     build = cluster().group("g", template=node("t", "8", "64Gi"))
-    build.pending(1, "1", name="keeper", owner="keeper", priority=10, pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
+    build.pending(
+        1,
+        "1",
+        name="keeper",
+        owner="keeper",
+        priority=10,
+        pod_anti_affinity=(near(HOSTNAME_LABEL, X),),
+    )
     plan = build.pending(3, "1", name="x", owner="x").plan()
     places = expected(plan)
     assert growth(plan) == {"g": (2, 4)}
@@ -276,7 +343,9 @@ def test_anti_affinity_of_pods_placed_earlier_in_the_plan_is_respected() -> None
 
 def test_anti_affinity_of_pods_placed_earlier_is_respected_per_zone() -> None:
     build = cluster().group("a", template=node("t", "8", "64Gi", zone="a"))
-    build.pending(1, "1", name="keeper", owner="keeper", priority=10, pod_anti_affinity=(near(ZONE, X),))
+    build.pending(
+        1, "1", name="keeper", owner="keeper", priority=10, pod_anti_affinity=(near(ZONE, X),)
+    )
     plan = build.pending(1, "1", name="x", owner="x").plan()
     assert growth(plan) == {"a": (1, 1)}
     assert words(plan, "default/x-00001") == {"a": [THEIRS]}
@@ -294,9 +363,11 @@ def test_pods_follow_affinity_targets_that_this_plan_places() -> None:
 
 
 def test_group_made_usable_by_another_placement_is_used_in_the_same_plan() -> None:
-    """web may only go to small, and only near db, which may only go to big, so big is scaled up first and small
-    second."""
-    build = cluster().group("big", template=node("t", "8", "64Gi", labels={ZONE: "a", "kind": "big"}))
+    """web may only go to small, and only near db, which may only go to big, so big is scaled
+    up first and small second."""
+    build = cluster().group(
+        "big", template=node("t", "8", "64Gi", labels={ZONE: "a", "kind": "big"})
+    )
     build.group("small", template=node("t", "2", "8Gi", labels={ZONE: "a", "kind": "small"}))
     build.pending(1, "6", name="db", owner="db", node_selector={"kind": "big"})
     build.pending(2, "1", name="web", owner="web", node_selector={"kind": "small"}, **NEAR_DB)
@@ -316,17 +387,25 @@ def test_chain_of_three_pod_affinities_is_resolved() -> None:
 def test_pods_that_require_each_others_presence_stay_pending() -> None:
     build = cluster().group("g", template=node("t", "8", "8Gi", zone="a"))
     build.pending(1, "1", name="b", owner="b", pod_affinity=(near(ZONE, having(app="a")),))
-    plan = build.pending(1, "1", name="a", owner="a", pod_affinity=(near(ZONE, having(app="b")),)).plan()
+    plan = build.pending(
+        1, "1", name="a", owner="a", pod_affinity=(near(ZONE, having(app="b")),)
+    ).plan()
     assert growth(plan) == {}
     assert words(plan) == {"g": [AFFINITY]}
 
 
 def test_template_daemonset_pods_satisfy_pod_affinity() -> None:
     def build(owner: str) -> ClusterBuilder:
-        return cluster().daemonset("agent", "100m", labels={"app": "agent"}).group("g", template=node("t", "2"))
+        return (
+            cluster()
+            .daemonset("agent", "100m", labels={"app": "agent"})
+            .group("g", template=node("t", "2"))
+        )
 
     term = near(HOSTNAME_LABEL, having(app="agent"), namespaces=("kube-system",))
-    assert growth(build("x").pending(3, "1", owner="x", pod_affinity=(term,)).plan()) == {"g": (3, 3)}
+    assert growth(build("x").pending(3, "1", owner="x", pod_affinity=(term,)).plan()) == {
+        "g": (3, 3)
+    }
     plan = build("x").pending(1, "1", owner="x", pod_anti_affinity=(term,)).plan()
     assert growth(plan) == {}
     assert words(plan) == {"g": [ANTI]}
@@ -366,7 +445,9 @@ def test_which_existing_pods_count_for_affinity_and_anti_affinity(
 
 def test_pods_on_a_leaving_node_still_count_for_affinity() -> None:
     """The pods count until the node is gone, also in the cluster copy used for planning."""
-    build = cluster().node("going", "1", zone="a", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
+    build = cluster().node(
+        "going", "1", zone="a", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")]
+    )
     build.running("going", 1, "1", owner="x", pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
     build.group("g", template=node("t", "1", zone="a"))
     assert growth(build.plan()) == {"g": (1, 1)}

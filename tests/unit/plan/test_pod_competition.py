@@ -1,4 +1,6 @@
-"""Placements in a plan: which pods get a place, and what is reported for pods that compete for places."""
+"""Placements in a plan: which pods get a place, and what is reported for pods
+that compete for places.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ TIMES = {"decode": 0.0, "plan": 0.0}
 
 def shop(most: int) -> ClusterBuilder:
     """Five equal pods, each of which fills a node, and a group with that maximum size."""
-    return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
+    return (
+        cluster()
+        .group("g", max=most, template=node("t", "2"))
+        .pending(5, "1500m", name="web", owner="web")
+    )
 
 
 def entries(plan: Plan) -> list[PodPlacement | UnschedulablePods]:
@@ -54,14 +60,26 @@ def test_large_plan_names_the_class_with_too_few_places() -> None:
 
 def test_two_classes_that_need_the_same_place_compete_together() -> None:
     build = cluster().group("g", max=1, template=node("t", "2"))
-    plan = build.pending(1, "1500m", name="web", owner="web").pending(1, "1600m", name="api", owner="api").plan()
-    sets = {each.one_place_among.among: each.one_place_among.places for each in plan.promises if each.one_place_among}
+    plan = (
+        build.pending(1, "1500m", name="web", owner="web")
+        .pending(1, "1600m", name="api", owner="api")
+        .plan()
+    )
+    sets = {
+        each.one_place_among.among: each.one_place_among.places
+        for each in plan.promises
+        if each.one_place_among
+    }
     assert list(sets.values()) == [1]
     assert [len(among) for among in sets] == [2]
 
 
 def test_higher_priority_pods_get_the_last_place_for_certain() -> None:
-    build = cluster().group("g", max=1, template=node("t", "2")).pending(1, "1500m", name="vip", priority=10)
+    build = (
+        cluster()
+        .group("g", max=1, template=node("t", "2"))
+        .pending(1, "1500m", name="vip", priority=10)
+    )
     plan = build.pending(1, "1500m", name="web").plan()
     assert list(promised(plan).values()) == [True]
     assert "vip" in next(iter(promised(plan)))

@@ -11,7 +11,8 @@ MANY = frozenset(range(40))  # so many members that all pods are scanned once
 
 
 def counting() -> Counting:
-    """Three rows: a web pod and a terminating one on row 0, a terminating one on row 1, another pod on row 2."""
+    """Three rows: a web pod and a terminating one on row 0, a terminating one on row
+    1, another pod on row 2."""
     rows, classes, dying = [0, 0, 1, 2], [WEB, WEB, WEB, OTHER], [False, True, True, False]
     return Counting(np.array(rows), np.array(classes), np.array(dying), 3)
 
@@ -27,7 +28,10 @@ def test_counter_without_terminating_pods_is_another_than_the_one_with_them() ->
 
 def test_counter_of_a_set_of_classes_is_created_once_and_follows_placements() -> None:
     counts = counting()
-    settled, all_pods = counts.counter(frozenset({WEB}), settled=True), counts.counter(frozenset({WEB}))
+    settled, all_pods = (
+        counts.counter(frozenset({WEB}), settled=True),
+        counts.counter(frozenset({WEB})),
+    )
     assert counts.counter(frozenset({WEB}), settled=True) is settled
     assert counts.add_one(1, WEB, 2)
     assert (settled.rows.tolist(), all_pods.rows.tolist()) == ([1, 2, 0], [2, 3, 0])

@@ -1,6 +1,6 @@
-"""Filters that look at the node alone, tested through the planner or the pod reader, and features that are not
-simulated. Inter-pod affinity is in test_pod_affinity, topology spread in test_topology_spread, volumes in
-test_volumes."""
+"""Filters that look at the node alone, tested through the planner or the pod reader, and features
+that are not simulated. Inter-pod affinity is in test_pod_affinity, topology spread in
+test_topology_spread, volumes in test_volumes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,30 @@ _INIT, _SIDECAR = _container(400), _container(50, ', "restartPolicy": "Always"')
 @pytest.mark.parametrize(
     ("spec", "cpu"),
     [
-        pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}]}}', 400, id="P1-plain-init"),
         pytest.param(
-            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}]}}', 450, id="P2-sidecar-before"
+            f'{{"containers": {_MAIN}, "initContainers": [{_INIT}]}}', 400, id="P1-plain-init"
         ),
-        pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}, {_SIDECAR}]}}', 400, id="P2-sidecar-after"),
         pytest.param(
-            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}}}',
+            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}]}}',
+            450,
+            id="P2-sidecar-before",
+        ),
+        pytest.param(
+            f'{{"containers": {_MAIN}, "initContainers": [{_INIT}, {_SIDECAR}]}}',
+            400,
+            id="P2-sidecar-after",
+        ),
+        pytest.param(
+            (
+                f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": '
+                f'{{"cpu": "10m"}}}}'
+            ),
             460,
             id="P3-overhead",
         ),
         pytest.param(
-            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}, '
+            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": '
+            f'{{"cpu": "10m"}}, '
             '"resources": {"requests": {"cpu": "1"}}}',
             1010,
             id="P3-pod-level",
@@ -77,12 +89,16 @@ def test_pod_fits_a_node_with_enough_free_resources(used: str, asks: str, fits: 
 
 
 def test_pod_count_is_a_resource_of_the_node() -> None:
-    build = cluster().node("n", "1", pods=10, group="g").running("n", 10).group("g", max=1).pending(1)
+    build = (
+        cluster().node("n", "1", pods=10, group="g").running("n", 10).group("g", max=1).pending(1)
+    )
     assert not _fits(build)
 
 
 def test_every_short_resource_of_a_node_is_named() -> None:
-    build = cluster().group("g", template=node("t", "1")).pending(1, "2", extra={"nvidia.com/gpu": 1})
+    build = (
+        cluster().group("g", template=node("t", "1")).pending(1, "2", extra={"nvidia.com/gpu": 1})
+    )
     assert [text(r) for r in build.plan().unschedulable[0].reasons["g"]] == [
         "Insufficient cpu",
         "Insufficient nvidia.com/gpu",
@@ -114,15 +130,26 @@ def _in(key: str, *values: str) -> NodeTerm:
             id="P9-term-without-selector",
         ),
         pytest.param(
-            {"required_affinity": (NodeTerm((Requirement("zone", "NotIn", ("x",)),)),)}, {}, True, id="P10-NotIn"
+            {"required_affinity": (NodeTerm((Requirement("zone", "NotIn", ("x",)),)),)},
+            {},
+            True,
+            id="P10-NotIn",
         ),
         pytest.param(
-            {"required_affinity": (NodeTerm((Requirement("zone", "DoesNotExist"),)),)}, {}, True, id="P10-DoesNotExist"
+            {"required_affinity": (NodeTerm((Requirement("zone", "DoesNotExist"),)),)},
+            {},
+            True,
+            id="P10-DoesNotExist",
         ),
         pytest.param({"required_affinity": (_in("zone", "x"),)}, {}, False, id="P10-In"),
         pytest.param({"required_affinity": (NodeTerm(),)}, {"a": "1"}, False, id="P11-empty-term"),
         pytest.param({"required_affinity": ()}, {"a": "1"}, False, id="P11-no-terms"),
-        pytest.param({"required_affinity": (NodeTerm((Requirement("n", "Gt", ("5",)),)),)}, {"n": "6"}, True, id="Gt"),
+        pytest.param(
+            {"required_affinity": (NodeTerm((Requirement("n", "Gt", ("5",)),)),)},
+            {"n": "6"},
+            True,
+            id="Gt",
+        ),
         pytest.param(
             {"required_affinity": (NodeTerm((Requirement("n", "Lt", ("5",)),)),)},
             {"n": "x"},
@@ -131,11 +158,15 @@ def _in(key: str, *values: str) -> NodeTerm:
         ),
     ],
 )
-def test_pod_node_affinity_and_node_selector(more: dict[str, Any], labels: dict[str, str], fits: bool) -> None:
+def test_pod_node_affinity_and_node_selector(
+    more: dict[str, Any], labels: dict[str, str], fits: bool
+) -> None:
     build = cluster().node("n", "1", labels=labels).pending(1, "1m", **more)
     assert _fits(build) is fits
     cls = build.classes[0]
-    assert matches_node(cls, "n", build.nodes[0].labels) is fits, "the same for one node as for the table"
+    assert matches_node(cls, "n", build.nodes[0].labels) is fits, (
+        "the same for one node as for the table"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +210,12 @@ def test_new_node_has_no_name_that_node_affinity_could_match() -> None:
     field = NodeTerm((), (Requirement("metadata.name", "In", ("node-7",)),))
     build = cluster().node("node-7", "1", group="g").group("g", template=node("t", "1"))
     assert _fits(build.pending(1, "1m", required_affinity=(field,)))
-    other = cluster().node("node-8", "1", group="g").group("g").pending(1, "1m", required_affinity=(field,))
+    other = (
+        cluster()
+        .node("node-8", "1", group="g")
+        .group("g")
+        .pending(1, "1m", required_affinity=(field,))
+    )
     assert growth(other.plan()) == {}
 
 
@@ -206,7 +242,9 @@ def test_prefer_no_schedule_taint_never_blocks_a_pod() -> None:
 
 def test_cordoned_node_gets_no_pods_even_if_they_tolerate_its_taint() -> None:
     tolerant = Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule")
-    assert not _fits(cluster().node("n", "1", unschedulable=True).pending(1, "1m", tolerations=(tolerant,)))
+    assert not _fits(
+        cluster().node("n", "1", unschedulable=True).pending(1, "1m", tolerations=(tolerant,))
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +258,9 @@ def test_cordoned_node_gets_no_pods_even_if_they_tolerate_its_taint() -> None:
 def test_pod_host_ports_conflict_on_one_node(wanted: HostPort, taken: bool) -> None:
     held = HostPort(8080, "TCP", "127.0.0.1")
     assert (HeldPorts((held,)).clash((wanted,)) is not None) is taken
-    build = cluster().node("n", "1").running("n", 1, ports=(held,)).pending(1, "1m", ports=(wanted,))
+    build = (
+        cluster().node("n", "1").running("n", 1, ports=(held,)).pending(1, "1m", ports=(wanted,))
+    )
     assert _fits(build) is not taken
 
 
@@ -251,13 +291,21 @@ def _offered(**more: Any) -> ClusterBuilder:
     [
         pytest.param({"resource_claims": ("gpu",)}, ["resource claims"], id="resource-claims"),
         pytest.param({"scheduler": "volcano"}, ["scheduler volcano"], id="another-scheduler"),
-        pytest.param({"volumes": (Volume("d", "unheard-of"),)}, ["volumes"], id="a-volume-of-an-unheard-of-kind"),
         pytest.param(
-            {"resource_claims": ("gpu",), "scheduler": "volcano"}, ["resource claims", "scheduler volcano"], id="both"
+            {"volumes": (Volume("d", "unheard-of"),)},
+            ["volumes"],
+            id="a-volume-of-an-unheard-of-kind",
+        ),
+        pytest.param(
+            {"resource_claims": ("gpu",), "scheduler": "volcano"},
+            ["resource claims", "scheduler volcano"],
+            id="both",
         ),
     ],
 )
-def test_pod_with_an_unsimulated_feature_is_reported_and_never_fits(more: dict[str, Any], what: list[str]) -> None:
+def test_pod_with_an_unsimulated_feature_is_reported_and_never_fits(
+    more: dict[str, Any], what: list[str]
+) -> None:
     plan = _offered(**more).plan()
     assert not plan.fits_existing
     assert growth(plan) == {}
@@ -270,7 +318,9 @@ def test_pod_with_an_unsimulated_feature_is_reported_and_never_fits(more: dict[s
     [{"bypassed_scheduler_names": ("volcano",)}, {"allowed_scheduler_names": ("volcano",)}],
     ids=["bypassed", "allowed"],
 )
-def test_scheduler_named_in_the_policy_is_simulated_as_the_default_one(options: dict[str, Any]) -> None:
+def test_scheduler_named_in_the_policy_is_simulated_as_the_default_one(
+    options: dict[str, Any],
+) -> None:
     assert _offered(scheduler="volcano").plan(**options).fits_existing
 
 
@@ -285,7 +335,9 @@ def test_pod_with_an_unsimulated_feature_does_not_block_other_pods() -> None:
     "more",
     [
         pytest.param({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, id="anti-affinity"),
-        pytest.param({"spread": (SpreadConstraint("kubernetes.io/hostname", 1, _SELF),)}, id="spread"),
+        pytest.param(
+            {"spread": (SpreadConstraint("kubernetes.io/hostname", 1, _SELF),)}, id="spread"
+        ),
         *[
             pytest.param({"volumes": (Volume("d", kind),)}, id=kind)
             for kind in (
@@ -325,7 +377,9 @@ def test_pods_with_simulated_features_fit(more: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_pods_with_simulated_features_are_rejected_with_the_schedulers_reason(more: dict[str, Any], why: str) -> None:
+def test_pods_with_simulated_features_are_rejected_with_the_schedulers_reason(
+    more: dict[str, Any], why: str
+) -> None:
     plan = _offered(**more).plan()
     assert words(plan) == {"g": [why]}
     assert tally(plan) == {why: 1}
@@ -338,9 +392,13 @@ def test_first_failing_filter_gives_the_reason() -> None:
 
 
 def test_node_resources_are_counted_as_in_the_scheduler() -> None:
-    build = cluster().node("full", "1").node("small", "1", "1Gi").node("tainted", "8", taints=[_TAINT])
+    build = (
+        cluster().node("full", "1").node("small", "1", "1Gi").node("tainted", "8", taints=[_TAINT])
+    )
     build.node("other", "8", labels={"disk": "hdd"}).node("cordoned", "8", unschedulable=True)
-    build.running("full", 1, "1", owner="filler").pending(1, "2", "2Gi", node_selector={"disk": "ssd"}, name="picky")
+    build.running("full", 1, "1", owner="filler").pending(
+        1, "2", "2Gi", node_selector={"disk": "ssd"}, name="picky"
+    )
     plan = build.plan()
     assert verdict(plan).nodes == 5
     assert tally(plan) == {
@@ -348,5 +406,13 @@ def test_node_resources_are_counted_as_in_the_scheduler() -> None:
         "node(s) were unschedulable": 1,
         "node(s) had untolerated taint(s)": 1,
     }
-    plain = cluster().node("full", "1").node("small", "1", "1Gi").running("full", 1, "1", owner="filler")
-    assert tally(plain.pending(1, "2", "2Gi").plan()) == {"Insufficient cpu": 2, "Insufficient memory": 1}
+    plain = (
+        cluster()
+        .node("full", "1")
+        .node("small", "1", "1Gi")
+        .running("full", 1, "1", owner="filler")
+    )
+    assert tally(plain.pending(1, "2", "2Gi").plan()) == {
+        "Insufficient cpu": 2,
+        "Insufficient memory": 1,
+    }

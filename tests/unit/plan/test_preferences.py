@@ -17,7 +17,8 @@ X = having(app="x")
 def _prefers(**weights: int) -> tuple[PreferredTerm, ...]:
     """Preferred zones with their weights."""
     return tuple(
-        PreferredTerm(weight, NodeTerm((Requirement(ZONE, "In", (zone,)),))) for zone, weight in weights.items()
+        PreferredTerm(weight, NodeTerm((Requirement(ZONE, "In", (zone,)),)))
+        for zone, weight in weights.items()
     )
 
 
@@ -38,16 +39,22 @@ def _zones(names: str = "abc", **groups: dict[str, Any]) -> ClusterBuilder:
         pytest.param(_prefers(d=100, c=1), "c", id="the-heaviest-is-not-offered"),
     ],
 )
-def test_preferred_zone_is_chosen_where_a_group_offers_it(preferred: tuple[PreferredTerm, ...], zone: str) -> None:
+def test_preferred_zone_is_chosen_where_a_group_offers_it(
+    preferred: tuple[PreferredTerm, ...], zone: str
+) -> None:
     assert growth(_zones().pending(3, "1", preferred_nodes=preferred).plan()) == {zone: (2, 3)}
 
 
 @pytest.mark.parametrize(
-    "chain", [("least-waste",), ("least-waste", "random"), ("random",), ("most-pods",), ("least-nodes",)], ids=",".join
+    "chain",
+    [("least-waste",), ("least-waste", "random"), ("random",), ("most-pods",), ("least-nodes",)],
+    ids=",".join,
 )
 def test_preferred_zone_is_chosen_with_every_expander(chain: tuple[str, ...]) -> None:
     for seed in range(5):
-        plan = _zones().pending(3, "1", preferred_nodes=_prefers(b=1)).plan(expander=chain, seed=seed)
+        plan = (
+            _zones().pending(3, "1", preferred_nodes=_prefers(b=1)).plan(expander=chain, seed=seed)
+        )
         assert growth(plan) == {"b": (2, 3)}
 
 
@@ -75,12 +82,16 @@ def test_soft_preference_of_most_pods_decides() -> None:
 
 def test_soft_topology_spread_prefers_the_emptier_zone() -> None:
     build = crowd({"a": 3, "b": 1, "c": 2}, _zones(), owner="x")
-    assert growth(build.pending(1, "1", owner="x", preferred_spread=(even(ZONE, X),)).plan()) == {"b": (1, 1)}
+    assert growth(build.pending(1, "1", owner="x", preferred_spread=(even(ZONE, X),)).plan()) == {
+        "b": (1, 1)
+    }
 
 
 def test_soft_topology_spread_counts_only_selected_pods() -> None:
     build = crowd({"a": 3, "b": 1, "c": 2}, _zones(), owner="y")
-    assert growth(build.pending(1, "1", owner="x", preferred_spread=(even(ZONE, X),)).plan()) == {"a": (1, 1)}
+    assert growth(build.pending(1, "1", owner="x", preferred_spread=(even(ZONE, X),)).plan()) == {
+        "a": (1, 1)
+    }
 
 
 def test_soft_topology_spread_leaves_no_pod_pending() -> None:

@@ -1,4 +1,6 @@
-"""PriceBook: who states the price of a node, in which currency, and why a node has none; currencies are never mixed."""
+"""PriceBook: who states the price of a node, in which currency, and why a node has none;
+currencies are never mixed.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,44 @@ DAY = 1_795_737_600.0  # 2026-11-27
 
 
 def group(id_: str = "g", price: float = 0.1, currency: str = "EUR", **more: object) -> NodeGroup:
-    fields = {"id": id_, "provider": "fake", "price": price, "currency": currency, "priced_at": DAY, **more}
+    fields = {
+        "id": id_,
+        "provider": "fake",
+        "price": price,
+        "currency": currency,
+        "priced_at": DAY,
+        **more,
+    }
     return msgspec.convert(fields, NodeGroup)
 
 
 @pytest.mark.parametrize(
     ("prices", "groups", "expected"),
     [
-        pytest.param(None, (group(),), Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"), id="provider"),
-        pytest.param(None, (group(currency=""),), Price(100_000, "", PriceSource.PROVIDER, "2026-11-27"), id="unknown"),
         pytest.param(
-            None, (group(currency=""), group("h")), Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"), id="only"
+            None,
+            (group(),),
+            Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"),
+            id="provider",
         ),
-        pytest.param(LIST, (group(),), Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"), id="beside-a-list"),
+        pytest.param(
+            None,
+            (group(currency=""),),
+            Price(100_000, "", PriceSource.PROVIDER, "2026-11-27"),
+            id="unknown",
+        ),
+        pytest.param(
+            None,
+            (group(currency=""), group("h")),
+            Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"),
+            id="only",
+        ),
+        pytest.param(
+            LIST,
+            (group(),),
+            Price(100_000, "EUR", PriceSource.PROVIDER, "2026-11-27"),
+            id="beside-a-list",
+        ),
         pytest.param(
             NodePrices(node=0.01, currency="EUR"),
             (group(),),
@@ -45,13 +72,19 @@ def group(id_: str = "g", price: float = 0.1, currency: str = "EUR", **more: obj
         pytest.param(
             None,
             (group(), group("h", currency="USD")),
-            NoPrice("providers state prices in EUR and USD, which are not converted; give spec.prices in one currency"),
+            NoPrice(
+                "providers state prices in EUR and USD, which are not converted; give spec.prices "
+                "in one currency"
+            ),
             id="several",
         ),
         pytest.param(
             LIST,
             (group(), group("h", currency="USD")),
-            NoPrice("providers state prices in EUR and USD, and spec.prices name no currency; add prices.currency"),
+            NoPrice(
+                "providers state prices in EUR and USD, and spec.prices name no currency; add "
+                "prices.currency"
+            ),
             id="several-beside-a-list",
         ),
         pytest.param(
@@ -61,7 +94,10 @@ def group(id_: str = "g", price: float = 0.1, currency: str = "EUR", **more: obj
             id="another-than-the-list",
         ),
         pytest.param(
-            None, (group(price=0.0),), NoPrice("its provider names no price, and no spec.prices are given"), id="none"
+            None,
+            (group(price=0.0),),
+            NoPrice("its provider names no price, and no spec.prices are given"),
+            id="none",
         ),
         pytest.param(
             None,
@@ -113,7 +149,9 @@ def test_impossible_price_of_a_provider_is_none(price: float) -> None:
 def test_new_node_has_the_price_of_the_template_or_of_an_example() -> None:
     book = price_book(LIST, ())
     empty = group(price=0.0)
-    assert book.of_group(msgspec.structs.replace(empty, template=LISTED)) == book.of_node(LISTED, None)
+    assert book.of_group(msgspec.structs.replace(empty, template=LISTED)) == book.of_node(
+        LISTED, None
+    )
     assert book.of_group(empty, LISTED) == book.of_node(LISTED, None)
     assert book.of_group(empty) == NoPrice("it has no node template")
     rates = price_book(NodePrices(cpu=0.03), (group(),))
@@ -155,8 +193,12 @@ def test_scale_up_does_not_compare_prices_of_two_currencies(
 ) -> None:
     built = (
         cluster()
-        .group("a", template=node("t", "4", "16Gi", labels={TYPE: "type-a"}), price=0.3, currency="EUR")
-        .group("b", template=node("t", "4", "16Gi", labels={TYPE: "type-b"}), price=0.9, currency="CNY")
+        .group(
+            "a", template=node("t", "4", "16Gi", labels={TYPE: "type-a"}), price=0.3, currency="EUR"
+        )
+        .group(
+            "b", template=node("t", "4", "16Gi", labels={TYPE: "type-b"}), price=0.9, currency="CNY"
+        )
         .pending(3, "1", "1Gi")
     )
     options = msgspec.structs.replace(Options(), expander=(expander,))
@@ -167,7 +209,9 @@ def test_scale_up_does_not_compare_prices_of_two_currencies(
         return
     assert growth(plan) == chosen
     if expander == "price":
-        details = [str(note.params["detail"]) for note in plan.notes if note.code is ReasonCode.NO_PRICE]
+        details = [
+            str(note.params["detail"]) for note in plan.notes if note.code is ReasonCode.NO_PRICE
+        ]
         assert len(details) == (2 if prices is None else 1)
         assert all("EUR" in detail and "CNY" in detail for detail in details)
 
@@ -186,8 +230,12 @@ def two_currencies() -> ClusterBuilder:
     ("prices", "currency", "priced", "unpriced"),
     [
         pytest.param(None, "", (), ("a-1", "b-1"), id="none-without-a-list"),
-        pytest.param(NodePrices(node=0.01, currency="EUR"), "EUR", ("a-1",), ("b-1",), id="in-the-lists"),
-        pytest.param(NodePrices({"type-a": 0.2}), "", ("a-1",), ("b-1",), id="list-without-a-currency"),
+        pytest.param(
+            NodePrices(node=0.01, currency="EUR"), "EUR", ("a-1",), ("b-1",), id="in-the-lists"
+        ),
+        pytest.param(
+            NodePrices({"type-a": 0.2}), "", ("a-1",), ("b-1",), id="list-without-a-currency"
+        ),
     ],
 )
 def test_consolidation_compares_prices_of_one_currency_only(

@@ -9,7 +9,13 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.prices import node_price, pod_rates
-from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, choose_option, preferred_cores, price_score
+from chalicelib.plan.scale_up.expanders import (
+    ExpanderContext,
+    Option,
+    choose_option,
+    preferred_cores,
+    price_score,
+)
 from tests.builders import amounts, node
 
 TYPE = "node.kubernetes.io/instance-type"
@@ -25,8 +31,8 @@ BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")  # worth 20 + 10 and 20, at
 
 
 def situation(preferred: int, absent: str = "", **types: float) -> ExpanderContext:
-    """Cores cost 20 and memory nothing, so the stabilization price of half a core is 10; nodes have the given
-    prices."""
+    """Cores cost 20 and memory nothing, so the stabilization price of half a core is 10;
+    nodes have the given prices."""
     size = {1: 1, 2: 3, 4: 9}[preferred]
     prices = NodePrices(instance_types=types, cpu=20.0, memory=0.0)
     return ExpanderContext(cluster_nodes=size, prices=prices, absent=frozenset({absent} - {""}))
@@ -39,11 +45,33 @@ def option(template: Node, nodes: int, requested: dict[str, int], name: str = ""
 @pytest.mark.parametrize(
     ("options", "world", "group"),
     [
-        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=20, n2=200), "n1", id="X10"),
-        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(4, n1=50, n2=200), "n2", id="X11-preferred"),
-        pytest.param([option(N1, 80, BOTH), option(N2, 40, BOTH)], situation(4, n1=20, n2=200), "n1", id="X11-many"),
-        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=200, n2=100), "n2", id="X11-cheaper"),
-        pytest.param([option(N1, 2, FIRST), option(N2, 1, BOTH)], situation(2, n1=200, n2=200), "n2", id="X12-pods"),
+        pytest.param(
+            [option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=20, n2=200), "n1", id="X10"
+        ),
+        pytest.param(
+            [option(N1, 2, BOTH), option(N2, 1, BOTH)],
+            situation(4, n1=50, n2=200),
+            "n2",
+            id="X11-preferred",
+        ),
+        pytest.param(
+            [option(N1, 80, BOTH), option(N2, 40, BOTH)],
+            situation(4, n1=20, n2=200),
+            "n1",
+            id="X11-many",
+        ),
+        pytest.param(
+            [option(N1, 2, BOTH), option(N2, 1, BOTH)],
+            situation(2, n1=200, n2=100),
+            "n2",
+            id="X11-cheaper",
+        ),
+        pytest.param(
+            [option(N1, 2, FIRST), option(N2, 1, BOTH)],
+            situation(2, n1=200, n2=200),
+            "n2",
+            id="X12-pods",
+        ),
         pytest.param(
             [option(N1, 2, FIRST), option(N2, 1, BOTH), option(N3, 1, BOTH)],
             situation(2, "n3", n1=200, n2=200, n3=200),
@@ -58,7 +86,9 @@ def option(template: Node, nodes: int, requested: dict[str, int], name: str = ""
         ),
     ],
 )
-def test_price_expander_chooses_the_smallest_score(options: list[Option], world: ExpanderContext, group: str) -> None:
+def test_price_expander_chooses_the_smallest_score(
+    options: list[Option], world: ExpanderContext, group: str
+) -> None:
     for some in (options, options[::-1]):
         best, notes = choose_option(some, ["price"], world)
         assert best is not None
@@ -82,9 +112,13 @@ def test_price_scores_equal_the_documented_values() -> None:
     [None, NodePrices(), NodePrices(instance_types={"other": 1.0}), NodePrices(node=1.0)],
     ids=["none", "empty", "other-types", "only-the-extra"],
 )
-def test_price_expander_without_any_price_returns_no_option_and_says_why(prices: NodePrices | None) -> None:
+def test_price_expander_without_any_price_returns_no_option_and_says_why(
+    prices: NodePrices | None,
+) -> None:
     for options in ([option(N1, 1, BOTH), option(N2, 1, BOTH)], [option(N1, 1, BOTH)]):
-        best, notes = choose_option(options, ["price", "least-waste"], ExpanderContext(prices=prices))
+        best, notes = choose_option(
+            options, ["price", "least-waste"], ExpanderContext(prices=prices)
+        )
         assert best is None
         assert [(note.code, note.params["group"]) for note in notes] == [
             (ReasonCode.NO_PRICE, one.group) for one in options
@@ -97,13 +131,18 @@ def test_option_without_a_price_is_dropped_and_others_remain() -> None:
     best, notes = choose_option([option(N1, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
     assert best is not None
     assert best.group == "n1"
-    assert [note.params for note in notes] == [{"group": "n2", "detail": "n2 is not in prices.instanceTypes"}]
+    assert [note.params for note in notes] == [
+        {"group": "n2", "detail": "n2 is not in prices.instanceTypes"}
+    ]
 
 
 @pytest.mark.parametrize(
     ("nodes", "cores"),
     [
-        *((nodes, cores) for nodes, cores in ((1, 1), (3, 2), (9, 4), (27, 8), (81, 16), (243, 32))),
+        *(
+            (nodes, cores)
+            for nodes, cores in ((1, 1), (3, 2), (9, 4), (27, 8), (81, 16), (243, 32))
+        ),
         (0, 1),
         (2, 1),
         (6, 2),
@@ -173,7 +212,11 @@ RATES = NodePrices(cpu=0.5, memory=0.25, gpu=3.0)
         (node("x", "2", "8Gi"), NodePrices(cpu=0.5), 1.0),
         (node("x", "2", "8Gi"), NodePrices(memory=0.25), 2.0),
         (node("x", "1", "4Gi", capacity=amounts(cpu=2, memory="8Gi")), RATES, 3.0),
-        (machine("m6", "2", "8Gi"), msgspec.structs.replace(RATES, instance_types={"m5": 9.0}), 3.0),
+        (
+            machine("m6", "2", "8Gi"),
+            msgspec.structs.replace(RATES, instance_types={"m5": 9.0}),
+            3.0,
+        ),
         (node("x", "2", "8Gi"), NodePrices(instance_types={"m5": 1.0}), None),
         (node("x", "2", "8Gi", extra=amounts(gpu=2)), NodePrices(cpu=0.5, memory=0.25), None),
     ],
@@ -194,17 +237,25 @@ RATES = NodePrices(cpu=0.5, memory=0.25, gpu=3.0)
         "gpus-without-a-price",
     ],
 )
-def test_node_price_comes_from_listed_types_and_rates(template: Node, prices: NodePrices, price: float | None) -> None:
+def test_node_price_comes_from_listed_types_and_rates(
+    template: Node, prices: NodePrices, price: float | None
+) -> None:
     assert node_price(template, prices) == (None if price is None else pytest.approx(price))
 
 
 def test_missing_pod_rates_are_derived_from_listed_types() -> None:
-    templates = [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("unlisted", "99", "1Gi")]
+    templates = [
+        machine("small", "2", "8Gi"),
+        machine("large", "6", "24Gi"),
+        machine("unlisted", "99", "1Gi"),
+    ]
     prices = NodePrices(instance_types={"small": 0.36, "large": 0.84})
     rates = pod_rates(prices, templates)
     assert rates is not None
     assert (rates.cpu, rates.memory, rates.gpu) == pytest.approx((0.1, 0.0125, 1.0))
-    assert rates.of(templates[0].capacity) + rates.of(templates[1].capacity) == pytest.approx(0.36 + 0.84)
+    assert rates.of(templates[0].capacity) + rates.of(templates[1].capacity) == pytest.approx(
+        0.36 + 0.84
+    )
     assert pod_rates(prices, templates[::-1]) == rates
     assert pod_rates(prices, templates[2:]) is None
 

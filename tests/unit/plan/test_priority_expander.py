@@ -1,4 +1,6 @@
-"""The priority expander with the priority ConfigMap as users write it, and with priorities in the policy."""
+"""The priority expander with the priority ConfigMap as users write it, and with
+priorities in the policy.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,19 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, choose_option, keep_highest_priority
+from chalicelib.plan.scale_up.expanders import (
+    ExpanderContext,
+    Option,
+    choose_option,
+    keep_highest_priority,
+)
 from chalicelib.policy.priority_configmap import read
 from tests.builders import amounts, node
 
-X6 = "5:\n  - .*t2\\.micro.*\n10:\n  - .*t2\\.large.*\n  - .*t3\\.large.*\n50:\n  - .*m4\\.4xlarge.*\n"
+X6 = (
+    "5:\n  - .*t2\\.micro.*\n10:\n  - .*t2\\.large.*\n  - .*t3\\.large.*\n50:\n  - "
+    ".*m4\\.4xlarge.*\n"
+)
 X7 = "5:\n  - .*\n10:\n  - .t2\\.large.*\n"
 X8 = "10:\n  - .*t2\\.large.*\n"
 NO_MATCH = Reason.of(ReasonCode.PRIORITY_NO_MATCH)
@@ -27,10 +37,17 @@ def kept(world: ExpanderContext, *groups: str) -> tuple[list[str], tuple[Reason,
 
 def config(text: str) -> ExpanderContext:
     """A cluster with this ConfigMap; the policy has other priorities, which must not apply."""
-    return ExpanderContext(priorities=read({"priorities": text}), group_priorities={"my-asg.t2.micro": 99})
+    return ExpanderContext(
+        priorities=read({"priorities": text}), group_priorities={"my-asg.t2.micro": 99}
+    )
 
 
-LARGE, LARGE3, XLARGE, MICRO = "my-asg.t2.large", "my-asg.t3.large", "my-asg.m4.4xlarge", "my-asg.t2.micro"
+LARGE, LARGE3, XLARGE, MICRO = (
+    "my-asg.t2.large",
+    "my-asg.t3.large",
+    "my-asg.m4.4xlarge",
+    "my-asg.t2.micro",
+)
 
 
 def unmatched(*groups: str) -> tuple[Reason, ...]:
@@ -46,13 +63,33 @@ def unmatched(*groups: str) -> tuple[Reason, ...]:
         pytest.param(X8, (LARGE, LARGE3, XLARGE), [LARGE], unmatched(LARGE3, XLARGE), id="X8"),
         pytest.param(X8, (LARGE3, XLARGE), [LARGE3, XLARGE], (NO_MATCH,), id="X9-no-match"),
         pytest.param("{}", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="no-rules"),
-        pytest.param("-1: [large]\n-2: [micro]", (LARGE, MICRO), [LARGE], (), id="minus-one-can-win"),
-        pytest.param("-2: [large]", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="below-minus-one-never-wins"),
         pytest.param(
-            "-2: [micro]\n3: [large]", (LARGE, MICRO), [LARGE], (), id="matched-below-minus-one-is-not-unmatched"
+            "-1: [large]\n-2: [micro]", (LARGE, MICRO), [LARGE], (), id="minus-one-can-win"
         ),
-        pytest.param("3: [t2]\n7: [large]", (LARGE, MICRO), [LARGE], (), id="the-highest-of-several-counts"),
-        pytest.param("3: ['^large$', '^my-asg.t2.micro$']", (LARGE, MICRO), [MICRO], unmatched(LARGE), id="anchored"),
+        pytest.param(
+            "-2: [large]",
+            (LARGE, MICRO),
+            [LARGE, MICRO],
+            (NO_MATCH,),
+            id="below-minus-one-never-wins",
+        ),
+        pytest.param(
+            "-2: [micro]\n3: [large]",
+            (LARGE, MICRO),
+            [LARGE],
+            (),
+            id="matched-below-minus-one-is-not-unmatched",
+        ),
+        pytest.param(
+            "3: [t2]\n7: [large]", (LARGE, MICRO), [LARGE], (), id="the-highest-of-several-counts"
+        ),
+        pytest.param(
+            "3: ['^large$', '^my-asg.t2.micro$']",
+            (LARGE, MICRO),
+            [MICRO],
+            unmatched(LARGE),
+            id="anchored",
+        ),
         pytest.param("3: [asg]", (LARGE, MICRO), [LARGE, MICRO], (), id="found-anywhere"),
     ],
 )
@@ -79,10 +116,21 @@ def test_edited_priority_configmap_takes_effect_at_once() -> None:
         {"priorities": "10: ['(?=large)']"},
         {"priorities": "- a"},
     ],
-    ids=["X9-empty", "no-data", "no-key", "no-yaml", "no-number", "no-pattern", "not-gos", "no-mapping"],
+    ids=[
+        "X9-empty",
+        "no-data",
+        "no-key",
+        "no-yaml",
+        "no-number",
+        "no-pattern",
+        "not-gos",
+        "no-mapping",
+    ],
 )
 def test_invalid_priority_configmap_filters_nothing_and_is_reported(data: dict[str, str]) -> None:
-    left, notes = kept(ExpanderContext(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO)
+    left, notes = kept(
+        ExpanderContext(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO
+    )
     assert left == [LARGE, MICRO]
     assert [note.code for note in notes] == [ReasonCode.PRIORITY_CONFIG_INVALID]
     assert notes[0].params["detail"]
@@ -100,7 +148,9 @@ def test_invalid_priority_configmap_filters_nothing_and_is_reported(data: dict[s
     ],
     ids=["X9-absent", "all-zero", "one", "two", "below-the-others", "another-group"],
 )
-def test_policy_priorities_apply_without_a_configmap(given: dict[str, int], left: list[str]) -> None:
+def test_policy_priorities_apply_without_a_configmap(
+    given: dict[str, int], left: list[str]
+) -> None:
     assert kept(ExpanderContext(group_priorities=given), LARGE, MICRO) == (left, ())
 
 
@@ -117,5 +167,7 @@ def test_priority_pattern_matches_any_name_of_a_group() -> None:
         group_aliases={pool: ("prod/web", "web"), other: ("prod/batch", "batch")},
     )
     assert kept(world, pool, other) == ([other], ())
-    by_nodepool = msgspec.structs.replace(world, group_aliases={**world.group_aliases, pool: ("9eccd769-a282", "web")})
+    by_nodepool = msgspec.structs.replace(
+        world, group_aliases={**world.group_aliases, pool: ("9eccd769-a282", "web")}
+    )
     assert kept(by_nodepool, pool, other) == ([pool], ())

@@ -1,5 +1,5 @@
-"""Prices reported by a provider (NodeGroup.price) in the price and least-cost expanders: alone, with a price list, and
-in conflict with it."""
+"""Prices reported by a provider (NodeGroup.price) in the price and least-cost expanders: alone,
+with a price list, and in conflict with it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def two(first: float, second: float, pods: int = 3) -> ClusterBuilder:
 
 
 def noted(plan: Plan) -> list[tuple[ReasonCode, object]]:
-    return [(note.code, note.params.get("group") or note.params.get("expander")) for note in plan.notes]
+    return [
+        (note.code, note.params.get("group") or note.params.get("expander")) for note in plan.notes
+    ]
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
@@ -86,9 +88,17 @@ def test_without_any_price_the_price_and_least_cost_expanders_are_skipped() -> N
         (NodePrices(instance_types={"other": 1.0}), "b"),
         (NodePrices(instance_types={"type-a": 0.01}, cpu=1.0, memory=0.0), "a"),
     ],
-    ids=["dearer-by-the-list", "cheaper-by-the-list", "both-listed", "neither-listed", "a-listed-b-by-rates"],
+    ids=[
+        "dearer-by-the-list",
+        "cheaper-by-the-list",
+        "both-listed",
+        "neither-listed",
+        "a-listed-b-by-rates",
+    ],
 )
-def test_policy_price_list_overrides_provider_prices(expander: str, prices: NodePrices, chosen: str) -> None:
+def test_policy_price_list_overrides_provider_prices(
+    expander: str, prices: NodePrices, chosen: str
+) -> None:
     assert list(growth(planned(two(0.5, 0.2), expander, prices=prices))) == [chosen]
 
 
@@ -134,8 +144,12 @@ def test_least_cost_compares_whole_plans_by_provider_prices_with_unsupported_pod
         (NodePrices(cpu=0.1), 0.3, 0.4),
     ],
 )
-def test_node_price_with_a_provider_price(prices: NodePrices | None, own: float, price: float | None) -> None:
-    assert node_price(machine("m"), prices, own) == (None if price is None else pytest.approx(price))
+def test_node_price_with_a_provider_price(
+    prices: NodePrices | None, own: float, price: float | None
+) -> None:
+    assert node_price(machine("m"), prices, own) == (
+        None if price is None else pytest.approx(price)
+    )
 
 
 def test_gpus_without_a_listed_price_use_the_provider_price() -> None:
@@ -146,7 +160,11 @@ def test_gpus_without_a_listed_price_use_the_provider_price() -> None:
 
 def test_missing_pod_rates_are_derived_from_provider_prices() -> None:
     templates, own = (
-        [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("silent", "9", "1Gi")],
+        [
+            machine("small", "2", "8Gi"),
+            machine("large", "6", "24Gi"),
+            machine("silent", "9", "1Gi"),
+        ],
         [0.36, 0.84, 0.0],
     )
     rates = pod_rates(None, templates, own)

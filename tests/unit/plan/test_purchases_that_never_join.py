@@ -1,5 +1,6 @@
-"""Hours in which bought machines never join: each purchase is judged by its own date, and nothing is bought from a
-group that is backed off, for whatever purpose (docs/reference/node-groups.md "Scale-up requests")."""
+"""Hours in which bought machines never join: each purchase is judged by its own date, and
+nothing is bought from a group that is backed off, for whatever purpose
+(docs/reference/node-groups.md "Scale-up requests")."""
 
 from __future__ import annotations
 
@@ -22,19 +23,34 @@ from chalicelib.model.policy import (
     RepairRule,
 )
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from tests.unit.plan.hour_of_joins import HOUR, MINUTE, START, Group, HourOfJoins, Json, instant, node_object
+from tests.unit.plan.hour_of_joins import (
+    HOUR,
+    MINUTE,
+    START,
+    Group,
+    HourOfJoins,
+    Json,
+    instant,
+    node_object,
+)
 
 JOIN_TIME = 15 * MINUTE
 ALL = DisruptionBudget("all", NodeLimit(share=1.0), reasons=tuple(DisruptionReason)[:-1])
 QUICK = Consolidation(
-    max_surge=NodeLimit(share=0.5), max_replacements=20, replace_timeout=2 * MINUTE, confirm_after=0.0, quiet_time=0.0
+    max_surge=NodeLimit(share=0.5),
+    max_replacements=20,
+    replace_timeout=2 * MINUTE,
+    confirm_after=0.0,
+    quiet_time=0.0,
 )
 BACKED_OFF = ReasonCode.GROUP_BACKOFF.value
 
 
 def _backoffs(story: HourOfJoins, group: str = "g") -> list[Reason]:
     """The back-offs of a group, one per pass in which it was backed off."""
-    verdicts = (verdict for plan in story.plans for verdict in plan.groups if verdict.group == group)
+    verdicts = (
+        verdict for plan in story.plans for verdict in plan.groups if verdict.group == group
+    )
     return [verdict.backoff for verdict in verdicts if verdict.backoff is not None]
 
 
@@ -104,7 +120,8 @@ class _Outdated(HourOfJoins):
     def _reading(self, group: Group) -> NodeGroup:
         reading = super()._reading(group)
         instances = (
-            msgspec.structs.replace(one, outdated="image" if one.created < START else "") for one in reading.instances
+            msgspec.structs.replace(one, outdated="image" if one.created < START else "")
+            for one in reading.instances
         )
         return msgspec.structs.replace(reading, instances=tuple(instances))
 
@@ -124,7 +141,9 @@ LIFECYCLES: Mapping[str, tuple[type[HourOfJoins], NodeLifecycle, Any]] = {
     "drift": (_Outdated, NodeLifecycle(drift=DriftAction.REPLACE), None),
     "repair": (
         HourOfJoins,
-        NodeLifecycle(repair=(RepairRule("KernelDeadlock", MINUTE),), max_unhealthy=1.0, drift=DriftAction.OFF),
+        NodeLifecycle(
+            repair=(RepairRule("KernelDeadlock", MINUTE),), max_unhealthy=1.0, drift=DriftAction.OFF
+        ),
         _sick,
     ),
 }
@@ -144,16 +163,25 @@ def test_successors_that_never_join_back_their_group_off(why: str) -> None:
     assert _first_backoff(story) <= 2 * MINUTE + 60.0, "not ready in the time of a replacement"
     assert _bought_in_backoff(story) == []
     assert story.bought_nodes() <= 3 * 9, "maxSurge in each of the times between back-offs"
-    held = [verdict.held for plan in story.plans for verdict in plan.lifecycle if _is_backed_off(plan, "g")]
+    held = [
+        verdict.held
+        for plan in story.plans
+        for verdict in plan.lifecycle
+        if _is_backed_off(plan, "g")
+    ]
     assert BACKED_OFF in {reason.code.value for reason in held if reason is not None}
 
 
 def test_cheaper_successors_that_never_join_back_their_group_off() -> None:
-    full = msgspec.structs.replace(QUICK, mode=ConsolidationMode.FULL, min_node_age=0.0, price_settle_time=0.0)
+    full = msgspec.structs.replace(
+        QUICK, mode=ConsolidationMode.FULL, min_node_age=0.0, price_settle_time=0.0
+    )
     policy = {"consolidation": full, "disruption_budgets": (ALL,)}
     story = HourOfJoins(policy=policy, max_drain_parallelism=100, max_scale_down_parallelism=100)
     big = node_object("t", "16", "64Gi")
-    story.group("big", lambda name, age: node_object(name, "16", "64Gi"), size=6, template=big, price=1.0)
+    story.group(
+        "big", lambda name, age: node_object(name, "16", "64Gi"), size=6, template=big, price=1.0
+    )
     story.group("g", joins_after=math.inf, template=node_object("t"), price=0.2)
     for at in range(6):
         story.deploy(f"web-{at}", 3, cpu="1", on=f"big-{at + 1}")

@@ -1,5 +1,5 @@
-"""The incremental counts of the removal simulation equal the counts that simulation/pod_topology computes from
-scratch."""
+"""The incremental counts of the removal simulation equal the counts that
+simulation/pod_topology computes from scratch."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_topology_rules_queried_late_start_from_current_counts() -> None:
             continue
         neighbours = IncrementalPodTopology(floor)
         for _ in range(4):
-            neighbours.count(draw.randrange(len(floor.classes)), draw.randrange(len(floor.table)), 1)
+            neighbours.count(
+                draw.randrange(len(floor.classes)), draw.randrange(len(floor.table)), 1
+            )
         out = draw.randrange(len(floor.table))
         neighbours.leave(out)
         neighbours.gone(out)

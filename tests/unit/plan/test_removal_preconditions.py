@@ -1,4 +1,6 @@
-"""Regression tests for audit findings: removals while the target is being lowered, and an empty list of instances."""
+"""Regression tests for audit findings: removals while the target is being lowered, and an
+empty list of instances.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def test_removals_respect_the_minimum_after_an_open_target_decrease() -> None:
 
 def test_empty_instance_list_clears_no_timer() -> None:
     cluster = ClusterBuilder().node("a", group="g").node("b", group="g").group("g")
-    known = Memory(nodes={name: NodeMemory(unneeded_since=NOW - 500.0, confirmed_at=NOW - 60.0) for name in "ab"})
+    known = Memory(
+        nodes={
+            name: NodeMemory(unneeded_since=NOW - 500.0, confirmed_at=NOW - 60.0) for name in "ab"
+        }
+    )
     cluster.groups[0] = msgspec.structs.replace(cluster.groups[0], instances=())
     paused = NodeMemory(unneeded_since=NOW - 440.0, confirmed_at=NOW)
     assert cluster.decide(known)[1].nodes == {"a": paused, "b": paused}
@@ -52,14 +58,15 @@ def test_node_with_an_instance_in_deletion_keeps_the_taint_of_a_finished_operati
     cluster = ClusterBuilder().node("a", group="g", **mark).node("b", group="g", **mark).group("g")
     going, staying = cluster.groups[0].instances
     cluster.groups[0] = msgspec.structs.replace(
-        cluster.groups[0], instances=(msgspec.structs.replace(going, state=InstanceState.DELETING), staying)
+        cluster.groups[0],
+        instances=(msgspec.structs.replace(going, state=InstanceState.DELETING), staying),
     )
     assert [(each.node, each.action) for each in cluster.plan().marks] == [("b", "cleanup")]
 
 
 def test_nothing_is_removed_while_a_scale_up_is_not_recorded() -> None:
-    """The scale-up may fail, and then its size never existed. If it is requested again, a lower size would buy the
-    nodes twice."""
+    """The scale-up may fail, and then its size never existed. If it is requested again, a lower
+    size would buy the nodes twice."""
     cluster = ClusterBuilder()
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g", unschedulable=True)

@@ -1,4 +1,6 @@
-"""Unneeded nodes: simulation order, timers across passes, and nodes not simulated for lack of time."""
+"""Unneeded nodes: simulation order, timers across passes, and nodes not
+simulated for lack of time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ _POLICY = Policy("test", options=Options())
 
 def _known(**since: float) -> Memory:
     return Memory(
-        nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20) for name, age in since.items()}
+        nodes={
+            name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20)
+            for name, age in since.items()
+        }
     )
 
 
@@ -53,8 +58,8 @@ def test_unneeded_node_keeps_its_timer_even_if_other_nodes_would_free_more() -> 
 
 
 def test_pdb_allowances_are_reset_for_each_simulation_order() -> None:
-    """The first order fails for one node, so others are tried; their result must not depend on disruptions that the
-    first order used."""
+    """The first order fails for one node, so others are tried; their result must not depend on
+    disruptions that the first order used."""
     plan = _budget_for_one_or_two().plan(unneeded=7200, max_drain_parallelism=5)
     assert sorted(removal.node for removal in plan.removals) == ["a", "b"]
     assert stays(plan)["big"] == "BlockedByPod"
@@ -65,7 +70,9 @@ def test_evicted_pods_go_to_nodes_that_stay() -> None:
     build = cluster().node("zz-home", "16", "64Gi", pods=200)
     for at in range(40):
         build.node(f"n{at:02d}", group="g").running(f"n{at:02d}", 1, "100m", owner=f"o{at}")
-    plan = build.group("g").plan(unneeded=7200, max_drain_parallelism=40, max_scale_down_parallelism=40)
+    plan = build.group("g").plan(
+        unneeded=7200, max_drain_parallelism=40, max_scale_down_parallelism=40
+    )
     assert len(plan.removals) == 40
     assert {to for removal in plan.removals for to in removal.destinations.values()} == {"zz-home"}
 
@@ -75,7 +82,9 @@ def test_large_cluster_is_filled_in_order_and_no_pod_is_omitted() -> None:
     for at in range(300):
         build.node(f"stay{at:03d}", "1").running(f"stay{at:03d}", 1, "800m", owner=f"s{at}")
         build.node(f"go{at:03d}", group="g").running(f"go{at:03d}", 2, "100m", owner=f"g{at}")
-    plan = build.group("g").plan(unneeded=7200, max_drain_parallelism=300, max_scale_down_parallelism=300)
+    plan = build.group("g").plan(
+        unneeded=7200, max_drain_parallelism=300, max_scale_down_parallelism=300
+    )
     assert len(plan.removals) == 300
     on: dict[str, int] = {}
     for removal in plan.removals:
@@ -99,7 +108,11 @@ def test_destinations_are_updated_when_a_pods_new_host_is_removed_too() -> None:
     )
     gone = {removal.node for removal in plan.removals}
     assert len(gone) == 2, "everything fits on one"
-    assert {to for removal in plan.removals for to in removal.destinations.values()} == {"a", "b", "c"} - gone
+    assert {to for removal in plan.removals for to in removal.destinations.values()} == {
+        "a",
+        "b",
+        "c",
+    } - gone
 
 
 def test_node_not_simulated_for_lack_of_time_keeps_its_timer_and_reports_it() -> None:
@@ -108,8 +121,14 @@ def test_node_not_simulated_for_lack_of_time_keeps_its_timer_and_reports_it() ->
         build.node(f"n{at}", group="g").running(f"n{at}", 1, "100m", owner=f"o{at}")
     seconds = itertools.count(0, 20)  # each clock reading is 20 s later
     memory = _known(n3=500.0)
-    plan, after = plan_cluster(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
-    late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is ReasonCode.NOT_EVALUATED]
+    plan, after = plan_cluster(
+        build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds))
+    )
+    late = [
+        verdict.node
+        for verdict in plan.unremovable
+        if verdict.reason.code is ReasonCode.NOT_EVALUATED
+    ]
     assert late
     assert "n3" not in late, "what was unneeded is looked at first"
     assert after.nodes["n3"].unneeded_since == NOW - 500.0
@@ -122,7 +141,9 @@ def test_node_not_simulated_for_lack_of_time_keeps_its_timer_and_reports_it() ->
         0,
         clock=lambda: float(next(seconds)),
     )
-    assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), "20 s without a look"
+    assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), (
+        "20 s without a look"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,12 +156,22 @@ def test_node_not_simulated_for_lack_of_time_keeps_its_timer_and_reports_it() ->
     ],
     ids=["young enough", "off", "too old", "from the future"],
 )
-def test_soft_taint_time_is_used_where_memory_has_no_timer(age: int, ttl: float, counted: float) -> None:
+def test_soft_taint_time_is_used_where_memory_has_no_timer(
+    age: int, ttl: float, counted: float
+) -> None:
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - age))
-    _, after = cluster().node("n", group="g", taints=[soft]).group("g").decide(node_deletion_candidate_ttl=ttl)
+    _, after = (
+        cluster()
+        .node("n", group="g", taints=[soft])
+        .group("g")
+        .decide(node_deletion_candidate_ttl=ttl)
+    )
     assert after.nodes["n"].unneeded_since == NOW - counted
     _, known = (
-        cluster().node("n", group="g", taints=[soft]).group("g").decide(_known(n=60.0), node_deletion_candidate_ttl=ttl)
+        cluster()
+        .node("n", group="g", taints=[soft])
+        .group("g")
+        .decide(_known(n=60.0), node_deletion_candidate_ttl=ttl)
     )
     assert known.nodes["n"].unneeded_since == NOW - 60.0, "what memory knows is better"
 
@@ -188,12 +219,20 @@ def test_unready_pod_uses_no_disruption_where_its_pdb_says_so(
 ) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
     build.running("n", 1, "50m", owner="x", pod={"unready": True}).budget("b", 0, having(app="x"))
-    build.budgets[0] = msgspec.structs.replace(build.budgets[0], unhealthy_policy=policy, whole=whole)
+    build.budgets[0] = msgspec.structs.replace(
+        build.budgets[0], unhealthy_policy=policy, whole=whole
+    )
     assert build.plan().unneeded == (("n",) if goes else ())
 
 
 def test_node_with_expected_pods_stays_and_its_timer_is_paused() -> None:
-    build = cluster().node("n", group="g").node("full", group="g").group("g").running("full", 1, "1", owner="keeper")
+    build = (
+        cluster()
+        .node("n", group="g")
+        .node("full", group="g")
+        .group("g")
+        .running("full", 1, "1", owner="keeper")
+    )
     plan, after = build.pending(1, "100m", owner="new").decide(_known(n=500.0))
     assert stays(plan)["n"] == "PromisedToPendingPods"
     assert after.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW)
@@ -229,7 +268,11 @@ def test_trial_repeated_for_some_of_its_removals_leaves_the_cluster_as_after_the
 def test_trial_stays_as_it_was_if_a_chosen_removal_is_only_possible_with_the_others() -> None:
     """The pod of b may go to the first zone only when the third one, which has none, is gone."""
     level = even(ZONE, having(app="web"), node_taints_policy="Honor")
-    build = cluster().node("home", "8", "64Gi", zone="z1").running("home", 1, "300m", owner="web", spread=(level,))
+    build = (
+        cluster()
+        .node("home", "8", "64Gi", zone="z1")
+        .running("home", 1, "300m", owner="web", spread=(level,))
+    )
     build.node("b", group="g", zone="z2").running("b", 1, "300m", owner="web", spread=(level,))
     build.node("a", "100m", group="g", zone="z3").group("g")
     result, candidates, simulated = _trial_of(build)

@@ -14,7 +14,11 @@ from chalicelib.model.pod import Toleration, Volume
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, stays
 
-_ALL: dict[str, Any] = {"unneeded": 7200.0, "max_scale_down_parallelism": 99, "max_drain_parallelism": 99}
+_ALL: dict[str, Any] = {
+    "unneeded": 7200.0,
+    "max_scale_down_parallelism": 99,
+    "max_drain_parallelism": 99,
+}
 
 
 def _plan(build: ClusterBuilder, **options: Any) -> Plan:
@@ -31,7 +35,11 @@ def _spread(policy: str) -> ClusterBuilder:
     build = cluster()
     for name in ("n1", "n2", "n3"):
         build.node(name, "4", "16Gi", group="g").running(
-            name, 1, "100m", owner="a", spread=(even(HOSTNAME_LABEL, having(app="a"), node_taints_policy=policy),)
+            name,
+            1,
+            "100m",
+            owner="a",
+            spread=(even(HOSTNAME_LABEL, having(app="a"), node_taints_policy=policy),),
         )
     return build.group("g")
 
@@ -49,7 +57,8 @@ def test_simulated_node_is_not_a_spread_domain_for_pods_that_honor_taints() -> N
 
 
 def test_removed_node_is_not_a_spread_domain_in_later_simulations() -> None:
-    """Later simulations run without the removed node; a zone with only that node no longer counts."""
+    """Later simulations run without the removed node; a zone with only that node no longer
+    counts."""
     build = cluster().node("b1", "4", "16Gi", group="g", zone="b")
     for name in ("n2", "n3"):
         build.node(name, "4", "16Gi", group="g", zone="a").running(
@@ -62,20 +71,28 @@ def test_removed_node_is_not_a_spread_domain_in_later_simulations() -> None:
 
 def test_moved_pods_are_kept_so_that_room_is_used_once() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", group="g").group("g")
-    build.running("n1", 1, "500m", owner="a").running("n2", 1, "500m", owner="b").running("n3", 1, "500m", owner="c")
+    build.running("n1", 1, "500m", owner="a").running("n2", 1, "500m", owner="b").running(
+        "n3", 1, "500m", owner="c"
+    )
     plan = _plan(build)
     assert len(plan.unneeded) == 1, "three halves need two nodes"
     assert sorted(stays(plan).values()) == ["NoPlaceToMovePods", "NoPlaceToMovePods"]
 
 
 def test_pod_moved_to_a_later_removed_node_ends_on_a_third_node() -> None:
-    build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
-    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running("n3", 1, "3", owner="c")
+    build = (
+        cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
+    )
+    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running(
+        "n3", 1, "3", owner="c"
+    )
     assert set(_sent(_plan(build)).values()) == {"n3"}
 
 
 def test_pdb_allowance_is_used_up_during_removal_simulation() -> None:
-    build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
+    build = (
+        cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
+    )
     build.running("n1", 1, "100m").running("n2", 1, "100m").running("n3", 1, "3", owner="c")
     plan = _plan(build.budget("b", 1, having(app="rs")))
     held = next(verdict for verdict in plan.unremovable if verdict.node in {"n1", "n2"})
@@ -115,22 +132,38 @@ def test_node_is_removed_in_the_pass_after_its_annotation_is_deleted() -> None:
     "more",
     [
         pytest.param({"pod_affinity": (near(ZONE, having(app="db")),)}, id="affinity"),
-        pytest.param({"pod_anti_affinity": (near(HOSTNAME_LABEL, having(app="db")),)}, id="anti-affinity"),
+        pytest.param(
+            {"pod_anti_affinity": (near(HOSTNAME_LABEL, having(app="db")),)}, id="anti-affinity"
+        ),
     ],
 )
 def test_rules_between_pods_hold_at_the_destinations_of_evicted_pods(more: dict[str, Any]) -> None:
-    build = cluster().node("n", group="g", zone="a").node("a", "4", zone="a").node("b", "4", zone="b").group("g")
+    build = (
+        cluster()
+        .node("n", group="g", zone="a")
+        .node("a", "4", zone="a")
+        .node("b", "4", zone="b")
+        .group("g")
+    )
     build.running("a", 1, "100m", owner="db").running("n", 1, "100m", owner="w", **more)
     assert list(_sent(_plan(build)).values()) == (["a"] if "pod_affinity" in more else ["b"])
 
 
 @pytest.mark.parametrize("owners", [("w", "db"), ("db", "w")], ids=" before ".join)
 def test_pod_with_affinity_to_another_evicted_pod_moves_with_it(owners: tuple[str, str]) -> None:
-    """Both are on the node, and one requires the other in its domain. The scheduler places the waiting pod once the
-    other has a place, so their order in the list does not matter."""
-    build = cluster().node("n", group="g", zone="z").node("m", "4", zone="y").node("k", "4", zone="x").group("g")
+    """Both are on the node, and one requires the other in its domain. The scheduler places the
+    waiting pod once the other has a place, so their order in the list does not matter."""
+    build = (
+        cluster()
+        .node("n", group="g", zone="z")
+        .node("m", "4", zone="y")
+        .node("k", "4", zone="x")
+        .group("g")
+    )
     for owner in owners:
-        rules: dict[str, Any] = {"pod_affinity": (near(ZONE, having(app="db")),)} if owner == "w" else {}
+        rules: dict[str, Any] = (
+            {"pod_affinity": (near(ZONE, having(app="db")),)} if owner == "w" else {}
+        )
         build.running("n", 1, "100m", owner=owner, **rules)
     plan = _plan(build)
     assert plan.unneeded == ("n",)
@@ -147,15 +180,27 @@ def test_evicted_pods_are_not_moved_to_unusable_nodes() -> None:
 
 
 def test_taints_and_host_ports_limit_the_destinations_of_evicted_pods() -> None:
-    build = cluster().node("n", group="g").group("g").node("tainted", "8", "64Gi", taints=[Taint("only", "NoSchedule")])
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g")
+        .node("tainted", "8", "64Gi", taints=[Taint("only", "NoSchedule")])
+    )
     build.running("n", 1, "100m", owner="a", tolerations=(Toleration(operator="Exists"),))
     assert set(_sent(_plan(build)).values()) == {"tainted"}
 
 
 def test_daemonset_pod_of_a_removed_node_needs_no_destination() -> None:
-    build = cluster().node("n", group="g").group("g").running("n", 1, "100m", owner="ds", kind="DaemonSet")
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g")
+        .running("n", 1, "100m", owner="ds", kind="DaemonSet")
+    )
     plan = _plan(build)
-    assert [(removal.node, removal.kind, removal.evict) for removal in plan.removals] == [("n", "empty", ())]
+    assert [(removal.node, removal.kind, removal.evict) for removal in plan.removals] == [
+        ("n", "empty", ())
+    ]
 
 
 def test_safe_to_evict_pod_needs_a_destination() -> None:
@@ -163,15 +208,26 @@ def test_safe_to_evict_pod_needs_a_destination() -> None:
         cluster()
         .node("n", group="g")
         .group("g")
-        .running("n", 1, "100m", owner=None, safe_to_evict="true", volumes=(Volume("v", "emptyDir"),))
+        .running(
+            "n", 1, "100m", owner=None, safe_to_evict="true", volumes=(Volume("v", "emptyDir"),)
+        )
     )
     assert stays(_plan(build))["n"] == "NoPlaceToMovePods"
 
 
-@pytest.mark.parametrize("odd", [{}, {"owner": None}, {"safe_to_evict": "false"}], ids=["plain", "bare", "not safe"])
-def test_expendable_pod_neither_blocks_its_node_nor_needs_a_destination(odd: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "odd", [{}, {"owner": None}, {"safe_to_evict": "false"}], ids=["plain", "bare", "not safe"]
+)
+def test_expendable_pod_neither_blocks_its_node_nor_needs_a_destination(
+    odd: dict[str, Any],
+) -> None:
     """Upstream's snapshot omits expendable pods; they are not evicted and end with the node."""
-    build = cluster().node("n", group="g").group("g").running("n", 1, "900m", **{"owner": "a", **odd}, priority=-11)
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g")
+        .running("n", 1, "900m", **{"owner": "a", **odd}, priority=-11)
+    )
     plan = _plan(build)
     assert [(removal.node, removal.evict) for removal in plan.removals] == [("n", ())]
 
@@ -183,8 +239,11 @@ def test_expendable_pod_takes_no_room_from_evicted_pods() -> None:
 
 
 def test_removal_simulation_of_a_node_is_undone_completely_when_it_fails() -> None:
-    """Two pods, room for one: nothing of the failed simulation remains, and the next node still finds the room."""
-    build = cluster().node("n1", "2", group="g").node("n2", "2", group="g").node("home", "1").group("g")
+    """Two pods, room for one: nothing of the failed simulation remains, and the next
+    node still finds the room."""
+    build = (
+        cluster().node("n1", "2", group="g").node("n2", "2", group="g").node("home", "1").group("g")
+    )
     build.running("n1", 2, "500m", owner="a", node_selector={HOSTNAME_LABEL: "nowhere"})
     build.running("n2", 1, "1", owner="b")
     plan = _plan(build)
@@ -217,7 +276,11 @@ def test_node_without_any_destination_for_its_pods_reports_it() -> None:
 
 def test_evicted_pod_may_fill_a_node_exactly() -> None:
     """Only if the large pod takes all of `home-a` do the three small ones find room on `home-b`."""
-    build = cluster().node("home-a", "1").node("home-b", "1200m").node("n", "8", group="g").group("g")
-    build.running("n", 1, "1", owner="large", name="large").running("n", 3, "400m", owner="small", name="small")
+    build = (
+        cluster().node("home-a", "1").node("home-b", "1200m").node("n", "8", group="g").group("g")
+    )
+    build.running("n", 1, "1", owner="large", name="large").running(
+        "n", 3, "400m", owner="small", name="small"
+    )
     sent = _sent(_plan(build))
     assert [sent[pod] for pod in sorted(sent)] == ["home-a", "home-b", "home-b", "home-b"]

@@ -1,4 +1,6 @@
-"""Renewals that do not help, over a day and more (docs/reference/node-lifecycle.md "Rest of a group")."""
+"""Renewals that do not help, over a day and more
+(docs/reference/node-lifecycle.md "Rest of a group").
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def test_a_vendor_whose_two_answers_never_agree_costs_few_nodes() -> None:
 def test_drift_rests_for_six_hours_then_twelve_and_at_most_a_day() -> None:
     story, lengths = never_agree(scan=900.0), list[float]()
     for _ in range(95 * 4):
-        before = story.memory.groups.get("g", GroupMemory()).renewals.get("drifted", GroupRenewal()).times
+        before = (
+            story.memory.groups.get("g", GroupMemory())
+            .renewals.get("drifted", GroupRenewal())
+            .times
+        )
         story.step()
         known = story.group.renewals.get("drifted", GroupRenewal())
         if known.times > before:
@@ -54,14 +60,18 @@ def test_drift_rests_for_six_hours_then_twelve_and_at_most_a_day() -> None:
 
 
 def test_each_node_whose_answer_names_itself_is_the_same_field() -> None:
-    assert never_agree(text="MachineSet N of revision 1, new Machines are of 2").play(24).bought <= 6
+    assert (
+        never_agree(text="MachineSet N of revision 1, new Machines are of 2").play(24).bought <= 6
+    )
 
 
 def test_the_group_says_why_it_rests() -> None:
     story = never_agree().play(1)
     assert story.plan is not None
     assert story.notes("RenewalRests") == [f"differs in the same: {SAYS}"]
-    assert {verdict.held.code.value for verdict in story.plan.lifecycle if verdict.held} == {"RenewalRests"}
+    assert {verdict.held.code.value for verdict in story.plan.lifecycle if verdict.held} == {
+        "RenewalRests"
+    }
     assert 5.0 < until(story) < 6.0
 
 
@@ -90,7 +100,10 @@ def test_an_answer_that_changes_all_the_time_ends_few_rests_early() -> None:
 
 def retry(story: DayOfLife) -> None:
     """What `outscaler retry` changes in a group that rests (Retries in store/memory.py)."""
-    renewals = {why: msgspec.structs.replace(known, until=story.now) for why, known in story.group.renewals.items()}
+    renewals = {
+        why: msgspec.structs.replace(known, until=story.now)
+        for why, known in story.group.renewals.items()
+    }
     group = msgspec.structs.replace(story.group, renewals=renewals)
     story.memory = msgspec.structs.replace(story.memory, groups={**story.memory.groups, "g": group})
 
@@ -214,7 +227,9 @@ def test_a_retry_after_the_cause_of_a_rest_was_removed_repairs_and_rests_no_more
 
 
 def test_nodes_that_fall_sick_whatever_runs_there_cost_few() -> None:
-    story = DayOfLife(REPAIR, 2, sickens=lambda node, _: node.name == "old-0" or node.name.startswith("new")).play(24)
+    story = DayOfLife(
+        REPAIR, 2, sickens=lambda node, _: node.name == "old-0" or node.name.startswith("new")
+    ).play(24)
     assert story.bought <= 6
 
 

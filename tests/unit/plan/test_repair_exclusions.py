@@ -37,7 +37,9 @@ def test_vendor_that_lists_no_instances_causes_no_target_decrease() -> None:
     plan = build.plan(wrong)
     assert (plan.repairs, plan.removals) == ((), ())
     ran_out = build.plan(Memory(groups={"g": asked(2, 1000)}))
-    assert repaired(ran_out) == {"g": ("shrink", 50, 48)}, "no more than was asked for and did not come"
+    assert repaired(ran_out) == {"g": ("shrink", 50, 48)}, (
+        "no more than was asked for and did not come"
+    )
 
 
 def test_vendor_ids_unlike_node_ids_cause_no_deletion() -> None:
@@ -77,7 +79,9 @@ def test_group_with_more_instances_than_its_target_is_not_decreased() -> None:
 def test_instance_in_two_groups_is_not_deleted() -> None:
     build, known = late(1)
     build.group("h", target=1)
-    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=build.groups[-2].instances)
+    build.groups[-1] = msgspec.structs.replace(
+        build.groups[-1], instances=build.groups[-2].instances
+    )
     assert build.plan(known).repairs == ()
 
 
@@ -158,12 +162,17 @@ def test_no_repair_is_planned_while_the_group_has_an_open_operation(
     assert bool(build.plan(msgspec.structs.replace(known, operations=(busy,))).repairs) is discards
     assert build.plan(msgspec.structs.replace(known, operations=(elsewhere,))).repairs
     build = filled(anchored(), "g", 1).group("g", target=3)
-    wrong = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}, operations=(busy,))
+    wrong = Memory(
+        groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)},
+        operations=(busy,),
+    )
     assert bool(build.plan(wrong).repairs) is shrinks
 
 
 def test_group_scaled_up_in_this_plan_is_repaired_later() -> None:
-    build, known = late(1, template=node("t", "8"), build=cluster().node("a", "8", "64Gi", group="g"))
+    build, known = late(
+        1, template=node("t", "8"), build=cluster().node("a", "8", "64Gi", group="g")
+    )
     plan = build.running("a", 1, "7").pending(1, "6").plan(known)
     assert growth(plan) == {"g": (1, 1)}
     assert plan.repairs == ()

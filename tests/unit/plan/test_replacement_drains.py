@@ -1,4 +1,6 @@
-"""A replacement whose new nodes are ready drains its old ones, by the whole planner: found by tests/faults."""
+"""A replacement whose new nodes are ready drains its old ones, by the
+whole planner: found by tests/faults.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ from tests.builders import NOW
 from tests.unit.plan.replacement_story import FULL, machines, replacement
 
 
-@pytest.mark.parametrize(("old", "limit"), [(("a",), 1), (("a", "b"), 2)], ids=["one-node-of-one", "two-nodes-of-two"])
-def test_nodes_of_a_replacement_do_not_use_its_disruption_budget_twice(old: tuple[str, ...], limit: int) -> None:
+@pytest.mark.parametrize(
+    ("old", "limit"), [(("a",), 1), (("a", "b"), 2)], ids=["one-node-of-one", "two-nodes-of-two"]
+)
+def test_nodes_of_a_replacement_do_not_use_its_disruption_budget_twice(
+    old: tuple[str, ...], limit: int
+) -> None:
     policy = Policy(
         "test",
         mode=Mode.ACTIVE,

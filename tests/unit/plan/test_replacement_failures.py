@@ -1,4 +1,6 @@
-"""Replacements while they drain, and after they have failed (docs/reference/consolidation.md "Replacements")."""
+"""Replacements while they drain, and after they have failed
+(docs/reference/consolidation.md "Replacements").
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ PROPOSED, BUYING, WAITING, DRAINING, FAILED = (
     ReplacementState.DRAINING,
     ReplacementState.FAILED,
 )
-BUSY_PDB = Reason.of(ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.NOT_ENOUGH_PDB.value)
+BUSY_PDB = Reason.of(
+    ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.NOT_ENOUGH_PDB.value
+)
 replace = msgspec.structs.replace
 
 
@@ -67,7 +71,9 @@ def test_removal_that_was_not_begun_in_time_is_planned_again() -> None:
     assert (played.row.state, played.row.removals) == (DRAINING, {})
 
 
-@pytest.mark.parametrize(("labels", "state"), [({}, WAITING), ({"disk": "fast"}, FAILED)], ids=["lacks", "has"])
+@pytest.mark.parametrize(
+    ("labels", "state"), [({}, WAITING), ({"disk": "fast"}, FAILED)], ids=["lacks", "has"]
+)
 def test_move_without_a_place_waits_while_its_new_node_is_not_finished(
     labels: dict[str, str], state: ReplacementState
 ) -> None:
@@ -146,7 +152,10 @@ def test_no_further_node_is_drained_while_a_new_node_does_not_work(build: Any) -
 
 def test_what_was_bought_is_paid_back_by_the_nodes_that_have_gone() -> None:
     row = draining(
-        "a", "b", ends={GROW: "", "remove-a": ""}, purchases=(PurchasedNodes("s", 1, 250_000, GROW, ("s-0",)),)
+        "a",
+        "b",
+        ends={GROW: "", "remove-a": ""},
+        purchases=(PurchasedNodes("s", 1, 250_000, GROW, ("s-0",)),),
     )
     played = turn(machines("b", new=1), row, policy={"prices": NodePrices(cpu=0.05)})
     assert played.judge.asked == [(("b",), 50_000)]
@@ -155,7 +164,9 @@ def test_what_was_bought_is_paid_back_by_the_nodes_that_have_gone() -> None:
 # --- failed
 
 
-@pytest.mark.parametrize(("times", "hours"), [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 16.0), (5, 24.0), (60, 24.0)])
+@pytest.mark.parametrize(
+    ("times", "hours"), [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 16.0), (5, 24.0), (60, 24.0)]
+)
 def test_back_off_doubles_from_one_hour_to_a_day(times: int, hours: float) -> None:
     row = failed(replacement(times=times), NO_PLACE, NOW)
     assert (row.until, row.times, row.why) == (NOW + hours * 3600.0, times + 1, NO_PLACE)
@@ -171,14 +182,21 @@ def test_same_nodes_wait_for_the_end_of_the_back_off_which_grows_each_time() -> 
     (new,) = (made for made in later.result.rows.values() if made.id != "r0")
     assert (new.state, new.times) == (PROPOSED, 1)
     again = turn(
-        build, row, replace(new, state=BUYING, bought_at=NOW + 3700.0), consolidation=with_policy(), now=NOW + 3700.0
+        build,
+        row,
+        replace(new, state=BUYING, bought_at=NOW + 3700.0),
+        consolidation=with_policy(),
+        now=NOW + 3700.0,
     )
     (only,) = again.result.rows.values()
     assert (only.state, only.until, only.times) == (FAILED, NOW + 3700.0 + 7200.0, 2)
 
 
 def test_failure_of_other_nodes_lengthens_no_back_off() -> None:
-    rows = [failed(replacement("b", id="r0"), NO_PLACE, NOW - 7200.0), failed(replacement("a", "b"), NO_PLACE, NOW)]
+    rows = [
+        failed(replacement("b", id="r0"), NO_PLACE, NOW - 7200.0),
+        failed(replacement("a", "b"), NO_PLACE, NOW),
+    ]
     played = turn(machines("a", "b"), *rows, propose=["a"], now=NOW + 3600.0)
     (new,) = (row for row in played.result.rows.values() if row.state is PROPOSED)
     assert new.times == 0
@@ -194,7 +212,10 @@ def test_failure_is_forgotten_a_day_after_its_back_off_or_with_a_replacement() -
 
 
 def test_only_the_newest_failures_are_kept() -> None:
-    rows = [failed(replacement(f"n{at}", id=f"r{at}"), NO_PLACE, NOW + at) for at in range(MOST_FAILED + 5)]
+    rows = [
+        failed(replacement(f"n{at}", id=f"r{at}"), NO_PLACE, NOW + at)
+        for at in range(MOST_FAILED + 5)
+    ]
     kept = turn(machines("a"), *rows, now=NOW + 200.0).result.rows
     assert kept.keys() == {f"r{at}" for at in range(5, MOST_FAILED + 5)}
 

@@ -1,4 +1,6 @@
-"""Replacements in the whole planner: what other removals may still do, operations, taints, the next memory."""
+"""Replacements in the whole planner: what other removals may still do, operations,
+taints, the next memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from chalicelib.model.memory import (
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, Plan
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodePrices, Options, Policy
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    Mode,
+    NodePrices,
+    Options,
+    Policy,
+)
 from chalicelib.plan.disruption import planner
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.methods import DisruptionContext
@@ -48,14 +57,17 @@ EMPTY: dict[str, Any] = {"unneeded": 7200.0}
 
 
 class Consolidates:
-    """Stands in for the search: it wants to replace the named nodes by one node of group s, and notes what it was
-    given."""
+    """Stands in for the search: it wants to replace the named nodes by one node of group s, and
+    notes what it was given."""
 
     def __init__(self, *wanted: str) -> None:
         self.wanted, self.taken, self.open = wanted, frozenset[str](), set[str]()
 
     def __call__(
-        self, context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
+        self,
+        context: DisruptionContext,
+        commands: Sequence[DisruptionCommand],
+        nodes: Mapping[str, NodeMemory],
     ) -> ConsolidationResult:
         """See consolidate."""
         state, simulated = context.state, context.simulated
@@ -65,7 +77,10 @@ class Consolidates:
 
         def move(names: Sequence[str], cost: int, **purchases: int) -> JudgedMove:
             evict = {name: tuple(pod.key for pod in state.occupancy.on(name)) for name in names}
-            removals = tuple(SimulatedRemoval(by_name[name], state.group_of[name], evict[name], {}) for name in names)
+            removals = tuple(
+                SimulatedRemoval(by_name[name], state.group_of[name], evict[name], {})
+                for name in names
+            )
             return JudgedMove(removals, purchases, PRICE * len(names), cost, 3.0, 1, 1.0, "m")
 
         advanced = advance(
@@ -116,7 +131,9 @@ def search(monkeypatch: pytest.MonkeyPatch, *wanted: str) -> Consolidates:
     return added
 
 
-def test_cons_57_node_of_a_replacement_is_not_removed_for_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cons_57_node_of_a_replacement_is_not_removed_for_another_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search(monkeypatch)
     build = machines("a", "b", new=1)
     free, _ = decided(build, **EMPTY, max_drain_parallelism=5)
@@ -129,7 +146,9 @@ def test_cons_57_node_of_a_replacement_is_not_removed_for_another_reason(monkeyp
     plan, after = decided(build, row, memory=memory, **EMPTY)
     assert plan.removals == ()
     assert stays(plan)["a"] == stays(plan)["s-0"] == "InReplacement"
-    assert after.nodes["a"] == NodeMemory(unneeded_since=NOW - 280.0, confirmed_at=NOW), "its timer stands still"
+    assert after.nodes["a"] == NodeMemory(unneeded_since=NOW - 280.0, confirmed_at=NOW), (
+        "its timer stands still"
+    )
 
 
 def test_node_in_removal_says_so_although_a_replacement_has_it() -> None:
@@ -141,46 +160,80 @@ def test_node_in_removal_says_so_although_a_replacement_has_it() -> None:
 
 def test_pods_of_unneeded_nodes_are_not_moved_to_nodes_of_a_replacement() -> None:
     build = machines("a", "b", new=1)
-    row = replacement("a", state=ReplacementState.WAITING, purchases=(PurchasedNodes("s", 1, COST, GROW, ("s-0",)),))
+    row = replacement(
+        "a",
+        state=ReplacementState.WAITING,
+        purchases=(PurchasedNodes("s", 1, COST, GROW, ("s-0",)),),
+    )
     plan, _ = decided(build, row, **EMPTY)
     assert plan.removals == ()
     assert stays(plan)["b"] == "NoPlaceToMovePods"
 
 
 def test_rows_advance_without_a_method_that_judges_them() -> None:
-    plan, after = decided(machines("a"), replacement(state=ReplacementState.BUYING, ends={GROW: "no stock"}))
+    plan, after = decided(
+        machines("a"), replacement(state=ReplacementState.BUYING, ends={GROW: "no stock"})
+    )
     assert after.replacements["r1"].state is ReplacementState.FAILED
-    _, after = decided(machines("a"), replacement(state=ReplacementState.WAITING), consolidation=OFF)
+    _, after = decided(
+        machines("a"), replacement(state=ReplacementState.WAITING), consolidation=OFF
+    )
     assert after.replacements["r1"].state is ReplacementState.FAILED
     assert plan.operations == ()
 
 
-def test_plan_buys_for_a_replacement_and_its_row_knows_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_buys_for_a_replacement_and_its_row_knows_the_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search(monkeypatch, "a")
     consolidation = msgspec.structs.replace(FULL, confirm_after=0.0)
-    plan, after = decided(machines("a"), consolidation=consolidation, prices=NodePrices(cpu=0.05, currency="EUR"))
+    plan, after = decided(
+        machines("a"), consolidation=consolidation, prices=NodePrices(cpu=0.05, currency="EUR")
+    )
     (row,) = after.replacements.values()
     (up,) = plan.scale_ups
     assert (up.group, up.from_size, up.to_size, up.pods, up.replacement) == ("s", 0, 1, (), row.id)
     (operation,) = plan.operations
     spec = operation.spec
-    assert (spec.kind, spec.group, spec.from_size, spec.to_size) == (OperationKind.SCALE_UP, "s", 0, 1)
-    assert (spec.replacement, spec.price, spec.currency, spec.reason) == (row.id, 100_000, "EUR", "")
+    assert (spec.kind, spec.group, spec.from_size, spec.to_size) == (
+        OperationKind.SCALE_UP,
+        "s",
+        0,
+        1,
+    )
+    assert (spec.replacement, spec.price, spec.currency, spec.reason) == (
+        row.id,
+        100_000,
+        "EUR",
+        "",
+    )
     assert row.purchases == (PurchasedNodes("s", 1, COST, spec.id),)
     assert row.state is ReplacementState.BUYING
     assert plan.id != decided(machines("a"))[0].id
 
 
-def test_removals_of_a_replacement_start_after_its_purchases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removals_of_a_replacement_start_after_its_purchases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search(monkeypatch)
     plan, after = decided(machines("a", new=1), replacement(), prices=NodePrices(cpu=0.05))
     (operation,) = plan.operations
     spec = operation.spec
-    assert (spec.kind, [target.node for target in spec.targets]) == (OperationKind.DELETE_NODES, ["a"])
-    assert (spec.after, spec.replacement, spec.reason, spec.price) == ((GROW,), "r1", "consolidation", 200_000)
+    assert (spec.kind, [target.node for target in spec.targets]) == (
+        OperationKind.DELETE_NODES,
+        ["a"],
+    )
+    assert (spec.after, spec.replacement, spec.reason, spec.price) == (
+        (GROW,),
+        "r1",
+        "consolidation",
+        200_000,
+    )
     assert after.replacements["r1"].removals == {"a": spec.id}
     assert after.replacements["r1"].state is ReplacementState.DRAINING
-    assert [(removal.reason, removal.replacement) for removal in plan.removals] == [("consolidation", "r1")]
+    assert [(removal.reason, removal.replacement) for removal in plan.removals] == [
+        ("consolidation", "r1")
+    ]
 
 
 def test_removal_of_an_unneeded_node_has_a_price_and_no_reason() -> None:
@@ -192,7 +245,9 @@ def test_removal_of_an_unneeded_node_has_a_price_and_no_reason() -> None:
     assert (spec.reason, spec.replacement, spec.after) == ("", "", ())
 
 
-def test_purchase_waits_if_its_group_grows_for_pods_in_the_same_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purchase_waits_if_its_group_grows_for_pods_in_the_same_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search(monkeypatch, "a")
     build = machines("a")
     build.groups[0] = msgspec.structs.replace(build.groups[0], max=1)
@@ -224,7 +279,10 @@ def test_old_nodes_have_the_soft_taint_until_they_are_removed(
     plain, tainted = machines("a"), machines("a")
     tainted.nodes[0] = msgspec.structs.replace(tainted.nodes[0], taints=(soft,))
     marks = [
-        [(mark.node, mark.action) for mark in decided(build, row, memory=memory, consolidation=consolidation)[0].marks]
+        [
+            (mark.node, mark.action)
+            for mark in decided(build, row, memory=memory, consolidation=consolidation)[0].marks
+        ]
         for build in (plain, tainted)
     ]
     assert marks == ([[("a", "soften")], []] if softens else [[], [("a", "unsoften")]])
@@ -261,18 +319,24 @@ def test_consolidation_that_is_off_repeats_no_trial(monkeypatch: pytest.MonkeyPa
         decided(build, memory=memory)
 
 
-def test_memory_of_consolidation_is_bounded_and_gone_when_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_consolidation_is_bounded_and_gone_when_it_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search(monkeypatch)
     moves: dict[str, tuple[tuple[float, int], ...]] = {
         f"default/ReplicaSet/{at:05d}": ((NOW - at, 1),) for at in range(MOST_OWNERS + 10)
     }
     moves["default/ReplicaSet/old"] = ((NOW - 86_400.0, 3), (NOW - 86_399.0, 2))
     moves["default/ReplicaSet/older"] = ((NOW - 90_000.0, 3),)
-    memory = Memory(consolidation=ConsolidationMemory(digest="d", searched_at=NOW - 5.0, moves=moves))
+    memory = Memory(
+        consolidation=ConsolidationMemory(digest="d", searched_at=NOW - 5.0, moves=moves)
+    )
     _, after = decided(machines("a"), memory=memory)
     assert len(after.consolidation.moves) == MOST_OWNERS
     assert after.consolidation.digest == "d"
-    few = Memory(consolidation=ConsolidationMemory(moves={name: moves[name] for name in list(moves)[-3:]}))
+    few = Memory(
+        consolidation=ConsolidationMemory(moves={name: moves[name] for name in list(moves)[-3:]})
+    )
     _, after = decided(machines("a"), memory=few)
     assert after.consolidation.moves["default/ReplicaSet/old"] == ((NOW - 86_399.0, 2),)
     assert "default/ReplicaSet/older" not in after.consolidation.moves

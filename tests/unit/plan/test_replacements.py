@@ -57,7 +57,9 @@ PROPOSED, BUYING, WAITING, DRAINING, FAILED = (
     ReplacementState.DRAINING,
     ReplacementState.FAILED,
 )
-BUSY_PDB = Reason.of(ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.NOT_ENOUGH_PDB.value)
+BUSY_PDB = Reason.of(
+    ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.NOT_ENOUGH_PDB.value
+)
 replace = msgspec.structs.replace
 
 
@@ -75,11 +77,17 @@ def with_policy(**fields: Any) -> Consolidation:
 def test_wanted_move_becomes_a_row_and_nothing_is_bought_before_it_is_confirmed() -> None:
     played = turn(machines("a"), propose=["a"])
     (row,) = played.result.rows.values()
-    assert (row.state, row.nodes, row.purchases) == (PROPOSED, ("a",), (PurchasedNodes("s", 1, COST),))
+    assert (row.state, row.nodes, row.purchases) == (
+        PROPOSED,
+        ("a",),
+        (PurchasedNodes("s", 1, COST),),
+    )
     assert (row.price, row.disruption, row.score, row.pool) == (PRICE, 3.0, 1.0, "m")
     assert (row.proposed_at, row.since, row.bought_at) == (NOW, NOW, 0.0)
     assert played.bought == []
-    assert played.result.verdicts == {"a": Reason.of(ReasonCode.NOT_CONFIRMED, since=NOW, needs=60.0)}
+    assert played.result.verdicts == {
+        "a": Reason.of(ReasonCode.NOT_CONFIRMED, since=NOW, needs=60.0)
+    }
     assert played.result.reserved == frozenset()
     assert softly_tainted(played.result.rows.values()) == {"a"}
 
@@ -101,8 +109,12 @@ def test_id_of_a_row_follows_from_nodes_purchases_and_instant() -> None:
 
 
 @pytest.mark.parametrize(("age", "begins"), [(59.0, False), (60.0, True), (4000.0, True)])
-def test_proposed_row_begins_when_a_pass_wants_it_after_confirm_after(age: float, begins: bool) -> None:
-    played = turn(machines("a"), replacement(state=PROPOSED, proposed_at=NOW - age, since=NOW - age))
+def test_proposed_row_begins_when_a_pass_wants_it_after_confirm_after(
+    age: float, begins: bool
+) -> None:
+    played = turn(
+        machines("a"), replacement(state=PROPOSED, proposed_at=NOW - age, since=NOW - age)
+    )
     assert played.row is not None
     assert played.row.state is (BUYING if begins else PROPOSED)
     assert played.bought == ([("s", 0, 1, "r1")] if begins else [])
@@ -123,7 +135,9 @@ def test_cons_42_row_begins_when_it_is_confirmed_and_ends_below_the_score() -> N
     assert (at_30.row.state, at_30.bought) == (PROPOSED, [])
     at_60 = turn(machines("a"), at_30.row, now=NOW + 60.0)
     assert at_60.bought == [("s", 0, 1, "r1")]
-    poor = Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, saves=0.1, disruption=3.0, score=0.39, needs=0.4)
+    poor = Reason.of(
+        ReasonCode.NOT_WORTH_DISRUPTION, saves=0.1, disruption=3.0, score=0.39, needs=0.4
+    )
     refused = turn(machines("a"), row, now=NOW + 30.0, judge=refusing(poor))
     assert refused.result.rows == {}
     assert refused.result.verdicts == {"a": poor}
@@ -136,7 +150,9 @@ def test_proposed_row_stays_while_nothing_can_be_judged() -> None:
     assert turn(machines("a"), row, judge=refusing(late)).result.rows == {"r1": row}
 
 
-@pytest.mark.parametrize("mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE])
+@pytest.mark.parametrize(
+    "mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE]
+)
 def test_proposed_row_is_forgotten_where_nothing_is_bought(mode: ConsolidationMode) -> None:
     played = turn(machines("a"), replacement(state=PROPOSED), consolidation=with_policy(mode=mode))
     assert (played.result.rows, played.bought) == ({}, [])
@@ -153,12 +169,19 @@ def test_node_is_in_one_row_at_most() -> None:
     mine = replacement("a", state=WAITING)
     other = replacement("a", "b", state=PROPOSED, id="r2")
     assert turn(machines("a", "b"), mine, other).result.rows.keys() == {"r1"}
-    assert turn(machines("a", "b"), replacement("a", state=PROPOSED), propose=["a"]).result.rows.keys() == {"r1"}
+    assert turn(
+        machines("a", "b"), replacement("a", state=PROPOSED), propose=["a"]
+    ).result.rows.keys() == {"r1"}
 
 
 def several(count: int) -> list[Replacement]:
     return [
-        replacement(f"n{at}", id=f"other-{at}", state=WAITING, purchases=(PurchasedNodes("s", 1, COST, GROW),))
+        replacement(
+            f"n{at}",
+            id=f"other-{at}",
+            state=WAITING,
+            purchases=(PurchasedNodes("s", 1, COST, GROW),),
+        )
         for at in range(count)
     ]
 
@@ -175,10 +198,14 @@ def blocked_by(build: Any = None, rows: Any = (), **fields: Any) -> Reason | Non
 def test_purchases_wait_for_max_replacements_and_max_surge() -> None:
     most = with_policy(max_surge=NodeLimit(nodes=9))
     assert blocked_by(rows=several(2), consolidation=most) is None
-    assert blocked_by(rows=several(3), consolidation=most) == Reason.of(ReasonCode.SURGE_LIMIT, limit=3)
+    assert blocked_by(rows=several(3), consolidation=most) == Reason.of(
+        ReasonCode.SURGE_LIMIT, limit=3
+    )
     ten = with_policy(max_replacements=10, max_surge=NodeLimit(nodes=3))
     assert blocked_by(rows=several(2), consolidation=ten) is None
-    assert blocked_by(rows=several(3), consolidation=ten) == Reason.of(ReasonCode.SURGE_LIMIT, limit=3)
+    assert blocked_by(rows=several(3), consolidation=ten) == Reason.of(
+        ReasonCode.SURGE_LIMIT, limit=3
+    )
     least = with_policy(max_surge=NodeLimit(share=0.01))
     assert blocked_by(consolidation=least) is None, "at least one"
 
@@ -207,7 +234,9 @@ def test_purchase_waits_while_its_group_grows_for_pods() -> None:
         ({"error": "no answer"}, ReasonCode.GROUP_UNHEALTHY),
     ],
 )
-def test_purchase_obeys_the_limits_of_group_and_pool(limits: dict[str, Any], code: ReasonCode) -> None:
+def test_purchase_obeys_the_limits_of_group_and_pool(
+    limits: dict[str, Any], code: ReasonCode
+) -> None:
     build = machines("a")
     build.groups[1] = replace(build.groups[1], **limits)
     reason = blocked_by(build)
@@ -230,12 +259,15 @@ def test_two_rows_of_one_pass_do_not_use_the_same_room() -> None:
 
 
 def test_purchase_waits_while_removals_are_blocked() -> None:
-    reason = blocked_by(policy={"max_disruption": MaxDisruption(share=0.5)}, scale_down_enabled=False)
+    reason = blocked_by(
+        policy={"max_disruption": MaxDisruption(share=0.5)}, scale_down_enabled=False
+    )
     assert reason == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
 
 
 def window(minutes: float, *, removals: bool = True) -> Window:
-    """A window that has been open for an hour (or, where removals are forbidden, opens) and closes after minutes."""
+    """A window that has been open for an hour (or, where removals are forbidden, opens)
+    and closes after minutes."""
     # NOW is 2027-01-15 08:00 UTC
     return Window("0 7 * * *", 3600.0 + minutes * 60.0, removals, name="w")
 
@@ -248,14 +280,18 @@ def test_cons_55_nothing_is_bought_if_the_window_closes_within_replace_timeout(
 ) -> None:
     policy = {"maintenance_windows": (window(minutes),)}
     reason = blocked_by(policy=policy, consolidation=with_policy(replace_timeout=timeout))
-    assert reason == (None if buys else Reason.of(ReasonCode.OUTSIDE_WINDOW, window="w", needs=timeout))
+    assert reason == (
+        None if buys else Reason.of(ReasonCode.OUTSIDE_WINDOW, window="w", needs=timeout)
+    )
 
 
 def test_nothing_is_bought_before_a_window_that_forbids_removals() -> None:
     forbids = Window("10 8 * * *", 3600.0, removals=False, name="calm")
     reason = blocked_by(policy={"maintenance_windows": (forbids,)})
     assert reason == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="calm", needs=900.0)
-    assert blocked_by(policy={"maintenance_windows": (replace(forbids, cron="20 8 * * *"),)}) is None
+    assert (
+        blocked_by(policy={"maintenance_windows": (replace(forbids, cron="20 8 * * *"),)}) is None
+    )
 
 
 # --- buying
@@ -288,11 +324,15 @@ def test_end_in_the_row_counts_although_memory_still_shows_the_operation_as_open
     ("ends", "detail"),
     [({GROW: "OutOfStock: no s is left"}, "OutOfStock: no s is left"), ({}, "grow-1 is not known")],
 )
-def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, str], detail: str) -> None:
+def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(
+    ends: dict[str, str], detail: str
+) -> None:
     played = turn(machines("a"), replacement(state=BUYING, ends=ends))
     assert played.row is not None
     assert (played.row.state, played.row.until, played.row.times) == (FAILED, NOW + 3600.0, 1)
-    assert played.result.verdicts == {"a": Reason.of(ReasonCode.REPLACEMENT_FAILED, until=NOW + 3600.0, detail=detail)}
+    assert played.result.verdicts == {
+        "a": Reason.of(ReasonCode.REPLACEMENT_FAILED, until=NOW + 3600.0, detail=detail)
+    }
     assert (played.removed, played.bought) == ([], [])
     assert softly_tainted(played.result.rows.values()) == frozenset()
     assert played.result.reserved == frozenset()
@@ -300,7 +340,11 @@ def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, 
 
 def test_row_whose_purchase_never_reached_the_provider_buys_again_if_wanted() -> None:
     row = replacement(state=BUYING, ends={GROW: NOT_BEGUN})
-    again = turn(machines("a"), row, consolidation=with_policy(max_replacements=1, max_surge=NodeLimit(nodes=1)))
+    again = turn(
+        machines("a"),
+        row,
+        consolidation=with_policy(max_replacements=1, max_surge=NodeLimit(nodes=1)),
+    )
     assert again.bought == [("s", 0, 1, "r1")]
     assert again.row is not None
     assert (again.row.state, again.row.bought_at, again.row.ends) == (BUYING, NOW, {})
@@ -380,11 +424,20 @@ def test_new_nodes_that_are_known_stay_those_of_the_row() -> None:
     [
         ({}, True),
         ({"ready": False}, False),
-        ({"taints": [Taint("startup-taint.cluster-autoscaler.kubernetes.io/x", "NoSchedule", "")]}, False),
+        (
+            {
+                "taints": [
+                    Taint("startup-taint.cluster-autoscaler.kubernetes.io/x", "NoSchedule", "")
+                ]
+            },
+            False,
+        ),
         ({"labels": {"cloud.google.com/gke-accelerator": "nvidia"}}, False),
     ],
 )
-def test_drain_begins_when_all_new_nodes_are_ready_with_their_devices(fields: dict[str, Any], ready: bool) -> None:
+def test_drain_begins_when_all_new_nodes_are_ready_with_their_devices(
+    fields: dict[str, Any], ready: bool
+) -> None:
     played = turn(machines("a", new=1, **fields), replacement())
     assert played.row is not None
     assert played.removed == (["a"] if ready else [])
@@ -403,7 +456,12 @@ def test_ready_move_is_judged_again_with_its_purchases_paid_and_then_drained() -
     assert played.judge.open == [{"a", "s-0"}]
     ((command,),) = (played.result.commands,)
     (removal,) = command.candidates
-    assert (removal.node, removal.group, removal.kind, removal.replacement) == ("a", "m", "drain", "r1")
+    assert (removal.node, removal.group, removal.kind, removal.replacement) == (
+        "a",
+        "m",
+        "drain",
+        "r1",
+    )
     assert removal.reason == "consolidation"
     assert len(removal.destinations) == 2
     assert played.row is not None
@@ -452,7 +510,9 @@ def test_ready_row_waits_for_what_passes_but_not_for_ever(why: Reason) -> None:
     assert (played.row.state, played.row.why) == (FAILED, why)
 
 
-@pytest.mark.parametrize("mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE])
+@pytest.mark.parametrize(
+    "mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE]
+)
 @pytest.mark.parametrize("state", [BUYING, WAITING])
 def test_cons_54_row_is_given_up_when_nothing_is_bought_any_more(
     state: ReplacementState, mode: ConsolidationMode
@@ -486,7 +546,10 @@ def test_row_waits_while_the_provider_of_its_group_cannot_be_read() -> None:
 
 def test_row_fails_when_its_new_node_dies() -> None:
     row = replacement(purchases=(PurchasedNodes("s", 1, COST, GROW, ("s-0",)),))
-    for build in (machines("a"), machines("a", new=1, taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])):
+    for build in (
+        machines("a"),
+        machines("a", new=1, taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")]),
+    ):
         played = turn(build, row)
         assert played.row is not None
         assert (played.row.state, played.removed) == (FAILED, [])
@@ -507,7 +570,9 @@ def test_row_fails_when_the_group_is_backed_off_and_nodes_are_missing() -> None:
 
 def test_cons_53_row_whose_old_node_has_vanished_is_done_and_the_new_node_stays() -> None:
     for state in (BUYING, WAITING, DRAINING):
-        played = turn(machines("b", new=1), replacement("a", state=state), operations=[purchase_operation()])
+        played = turn(
+            machines("b", new=1), replacement("a", state=state), operations=[purchase_operation()]
+        )
         assert (played.result.rows, played.removed, played.bought) == ({}, [], [])
         assert played.result.reserved == frozenset()
 
@@ -554,8 +619,12 @@ def test_breaker_is_never_tripped_and_its_share_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("minutes", "drains"), [(15.0, False), (40.0, True)])
-def test_drain_does_not_begin_within_the_last_drain_deadline_of_a_window(minutes: float, drains: bool) -> None:
-    played = turn(machines("a", new=1), replacement(), policy={"maintenance_windows": (window(minutes),)})
+def test_drain_does_not_begin_within_the_last_drain_deadline_of_a_window(
+    minutes: float, drains: bool
+) -> None:
+    played = turn(
+        machines("a", new=1), replacement(), policy={"maintenance_windows": (window(minutes),)}
+    )
     assert played.removed == (["a"] if drains else [])
     assert played.row is not None
     assert played.row.state is (DRAINING if drains else WAITING)
@@ -575,10 +644,14 @@ def test_drain_waits_for_a_disruption_budget_and_its_own_nodes_count_once() -> N
 def test_nodes_of_a_row_that_begins_use_the_disruption_budget() -> None:
     budget = DisruptionBudget("few", NodeLimit(nodes=3))
     played = turn(
-        machines("a", "b", "c"), replacement("a", "b", state=PROPOSED), policy={"disruption_budgets": (budget,)}
+        machines("a", "b", "c"),
+        replacement("a", "b", state=PROPOSED),
+        policy={"disruption_budgets": (budget,)},
     )
     assert played.bought == [("s", 0, 1, "r1")]
-    assert [left for left, _ in played.budgets.disruption_room("m", DisruptionReason.CONSOLIDATION)] == [1]
+    assert [
+        left for left, _ in played.budgets.disruption_room("m", DisruptionReason.CONSOLIDATION)
+    ] == [1]
 
 
 def test_nothing_is_judged_while_removals_are_blocked() -> None:

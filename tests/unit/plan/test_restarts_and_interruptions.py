@@ -1,4 +1,6 @@
-"""How passes count restarts and interrupted removals that are open, and the operations of those that begin."""
+"""How passes count restarts and interrupted removals that are open, and the
+operations of those that begin.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,23 @@ from chalicelib.model.operation import (
     RemovalTarget,
 )
 from chalicelib.model.plan import Plan, Removal, Restart
-from chalicelib.model.policy import DisruptionBudget, MaxDisruption, Mode, NodeLimit, Options, Policy
+from chalicelib.model.policy import (
+    DisruptionBudget,
+    MaxDisruption,
+    Mode,
+    NodeLimit,
+    Options,
+    Policy,
+)
 from chalicelib.model.reason import DisruptionReason, ReasonCode
-from chalicelib.model.timeouts import CONFIRM_TIME, RETURN_TIME, SLACK, STARTUP, leaving_time, operation_timeout
+from chalicelib.model.timeouts import (
+    CONFIRM_TIME,
+    RETURN_TIME,
+    SLACK,
+    STARTUP,
+    leaving_time,
+    operation_timeout,
+)
 from chalicelib.plan import planner
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
@@ -50,7 +66,9 @@ def opened(kind: OperationKind, group: str, node: str, *evict: str, **fields: An
 
 
 def restarts(*nodes: str, evict: tuple[str, ...] = ()) -> Memory:
-    return Memory(operations=tuple(opened(OperationKind.RESTART_NODE, "g", node, *evict) for node in nodes))
+    return Memory(
+        operations=tuple(opened(OperationKind.RESTART_NODE, "g", node, *evict) for node in nodes)
+    )
 
 
 def state_with(build: ClusterBuilder, memory: Memory) -> ClusterState:
@@ -82,7 +100,9 @@ def test_restart_takes_a_drain_and_no_removal_from_parallelism() -> None:
     picked = pool.pick(memory, max_drain_parallelism=1, max_scale_down_parallelism=1)
     assert goes(picked) == ["g-e00"]
     assert picked.refused["g-d00"].code is ReasonCode.PARALLELISM
-    assert goes(pool.pick(restarts("g-o00"), max_drain_parallelism=1, max_scale_down_parallelism=2)) == [
+    assert goes(
+        pool.pick(restarts("g-o00"), max_drain_parallelism=1, max_scale_down_parallelism=2)
+    ) == [
         "g-e00",
         "g-d00",
     ]
@@ -106,7 +126,9 @@ def test_restart_keeps_a_zero_or_max_group_whole() -> None:
 def test_restart_does_not_count_as_missing_in_a_minimum_of_the_cluster() -> None:
     pool = SelectionBuilderPool().group("g", 1, others=2)
     assert goes(pool.pick(restarts("g-o00"), cores_total=(2, 100))) == ["g-e00"]
-    assert why(pool.pick(restarts("g-o00"), cores_total=(3, 100))) == {ReasonCode.MINIMAL_RESOURCE_LIMIT}
+    assert why(pool.pick(restarts("g-o00"), cores_total=(3, 100))) == {
+        ReasonCode.MINIMAL_RESOURCE_LIMIT
+    }
 
 
 def test_taint_of_an_open_restart_stays() -> None:
@@ -141,7 +163,12 @@ def test_interruptions_never_pull_the_brake() -> None:
     assert goes(picked) == []  # they are missing, so others wait
     chosen = [msgspec.structs.replace(op.spec, reason="") for op in gone]
     others = tuple(Operation(spec, op.status) for spec, op in zip(chosen, gone, strict=True))
-    assert pool.pick(Memory(operations=others), max_disruption=MaxDisruption(share=0.25)).breaker.tripped_at == NOW
+    assert (
+        pool.pick(
+            Memory(operations=others), max_disruption=MaxDisruption(share=0.25)
+        ).breaker.tripped_at
+        == NOW
+    )
 
 
 # -- operations that begin
@@ -157,21 +184,37 @@ def planned(
 
     def disruption(*args: Any, **more: Any) -> DisruptionPlan:
         commands = tuple(DisruptionCommand(removal.reason, (removal,)) for removal in removals)
-        return msgspec.structs.replace(plan_disruption(*args, **more), commands=commands, restarts=restarted)
+        return msgspec.structs.replace(
+            plan_disruption(*args, **more), commands=commands, restarts=restarted
+        )
 
     monkeypatch.setattr(planner, "plan_disruption", disruption)
     build = cluster().node("g-1", group="g", created=OLD).node("g-2", group="g", created=OLD)
-    return build.group("g", target=2, options=GroupOptions(max_node_startup_time=startup_time)).plan()
+    return build.group(
+        "g", target=2, options=GroupOptions(max_node_startup_time=startup_time)
+    ).plan()
 
 
 @pytest.mark.parametrize("leaves_at", [NOW + 60.0, 0.0, NOW + 100 * 86400.0])
 def test_interrupted_removal_has_the_time_that_its_vendor_gives(
     monkeypatch: pytest.MonkeyPatch, leaves_at: float
 ) -> None:
-    removal = Removal("g-1", "g", "drain", ("default/a",), reason=DisruptionReason.INTERRUPTED, leaves_at=leaves_at)
+    removal = Removal(
+        "g-1",
+        "g",
+        "drain",
+        ("default/a",),
+        reason=DisruptionReason.INTERRUPTED,
+        leaves_at=leaves_at,
+    )
     (operation,) = planned(monkeypatch, (removal,)).operations
     spec = operation.spec
-    assert (spec.kind, spec.reason, spec.leaves_at, spec.interrupted) == ("remove", "interrupted", leaves_at, True)
+    assert (spec.kind, spec.reason, spec.leaves_at, spec.interrupted) == (
+        "remove",
+        "interrupted",
+        leaves_at,
+        True,
+    )
     assert (spec.from_size, spec.to_size) == (2, 1)
     assert spec.deadline == leaving_time(spec) + RETURN_TIME + CONFIRM_TIME + SLACK
     assert spec.deadline <= NOW + 86400.0 + 840.0

@@ -1,4 +1,6 @@
-"""Scale-down through the whole planner: candidates, destinations of their pods, and the nodes removed now."""
+"""Scale-down through the whole planner: candidates, destinations of their pods,
+and the nodes removed now.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ _APP = Selector((Requirement("app", "In", ("rs",)),))
 
 
 def _one(
-    used: str | int = 0, *, memory: str | int = 0, group: dict[str, Any] | None = None, **fields: Any
+    used: str | int = 0,
+    *,
+    memory: str | int = 0,
+    group: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> ClusterBuilder:
     """A 1-cpu node in a group of two; the other node is full."""
     build = (
@@ -57,13 +63,30 @@ def test_daemonset_pods_may_be_ignored_in_utilization() -> None:
 @pytest.mark.parametrize(
     ("fields", "options", "code"),
     [
-        pytest.param({"annotations": {SCALE_DOWN_DISABLED: "true"}}, {}, "ScaleDownDisabledAnnotation", id="F6"),
-        pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, {}, "CurrentlyBeingDeleted", id="U10"),
-        pytest.param({"ready": False}, {"scale_down_unready_enabled": False}, "ScaleDownUnreadyDisabled", id="U11"),
+        pytest.param(
+            {"annotations": {SCALE_DOWN_DISABLED: "true"}},
+            {},
+            "ScaleDownDisabledAnnotation",
+            id="F6",
+        ),
+        pytest.param(
+            {"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]},
+            {},
+            "CurrentlyBeingDeleted",
+            id="U10",
+        ),
+        pytest.param(
+            {"ready": False},
+            {"scale_down_unready_enabled": False},
+            "ScaleDownUnreadyDisabled",
+            id="U11",
+        ),
         pytest.param({"allocatable": {"cpu": 1000}}, {}, "UnexpectedError", id="U7-no-memory"),
     ],
 )
-def test_ineligible_nodes_report_their_reason(fields: dict[str, Any], options: dict[str, Any], code: str) -> None:
+def test_ineligible_nodes_report_their_reason(
+    fields: dict[str, Any], options: dict[str, Any], code: str
+) -> None:
     build = _one(0, **fields)
     assert stays(build.plan(unneeded=7200, **options))["n"] == code
 
@@ -81,7 +104,9 @@ def test_group_at_its_minimum_loses_no_node() -> None:
 @pytest.mark.parametrize(("age", "goes"), [(600.0, False), (600.5, True)])
 def test_unneeded_time_must_exceed_its_threshold(age: float, goes: bool) -> None:
     build = _one()
-    plan = build.plan(Memory(nodes={"n": NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 10)}))
+    plan = build.plan(
+        Memory(nodes={"n": NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 10)})
+    )
     assert plan.unneeded == ("n",)
     assert [r.node for r in plan.removals] == (["n"] if goes else [])
     if not goes:
@@ -105,7 +130,9 @@ def test_time_without_passes_does_not_count_as_unneeded() -> None:
     seen_long_ago = NodeMemory(unneeded_since=NOW - 5000, confirmed_at=NOW - 4600)
     plan, after = _one().decide(Memory(nodes={"n": seen_long_ago}))
     assert stays(plan)["n"] == "NotUnneededLongEnough"
-    assert after.nodes["n"].unneeded_since == NOW - 400, "unneeded for 400 s when it was last seen, and so it still is"
+    assert after.nodes["n"].unneeded_since == NOW - 400, (
+        "unneeded for 400 s when it was last seen, and so it still is"
+    )
 
 
 def test_group_minimum_counts_each_selected_node() -> None:
@@ -119,24 +146,39 @@ def test_group_minimum_counts_each_selected_node() -> None:
 
 def test_moved_pods_use_room_that_later_removals_do_not_get() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", group="g").group("g")
-    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running("n3", 1, "550m", owner="c")
+    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running(
+        "n3", 1, "550m", owner="c"
+    )
     # n1's pod goes to n3, which stays; n3 then has no room for n2's pod.
     plan = build.plan(unneeded=7200)
     assert plan.unneeded == ("n1",)
-    assert plan.removals[0].destinations == {plan.removals[0].evict[0]: "n3"}, "rather a node that stays"
+    assert plan.removals[0].destinations == {plan.removals[0].evict[0]: "n3"}, (
+        "rather a node that stays"
+    )
     assert stays(plan)["n2"] == "NoPlaceToMovePods"
 
 
 def test_pod_moved_to_a_node_that_is_removed_too_ends_on_a_third_node() -> None:
-    build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
-    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running("n3", 1, "3", owner="c")
+    build = (
+        cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
+    )
+    build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running(
+        "n3", 1, "3", owner="c"
+    )
     plan = build.plan(unneeded=7200, max_drain_parallelism=5)
-    assert {r.node: list(r.destinations.values()) for r in plan.removals} == {"n1": ["n3"], "n2": ["n3"]}
+    assert {r.node: list(r.destinations.values()) for r in plan.removals} == {
+        "n1": ["n3"],
+        "n2": ["n3"],
+    }
 
 
 def test_pdb_allowance_is_used_up_within_a_plan() -> None:
-    build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
-    build.running("n1", 1, "100m").running("n2", 1, "100m").running("n3", 1, "3", owner="c").budget("b", 1, _APP)
+    build = (
+        cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
+    )
+    build.running("n1", 1, "100m").running("n2", 1, "100m").running("n3", 1, "3", owner="c").budget(
+        "b", 1, _APP
+    )
     plan = build.plan(unneeded=7200)
     assert plan.unneeded == ("n1",)
     assert stays(plan)["n2"] == "BlockedByPod"
@@ -153,7 +195,9 @@ def test_failed_removal_simulation_is_not_repeated_until_its_recheck_timeout() -
 def test_parallelism_limits_drains_and_all_removals() -> None:
     build = cluster().node("home", "64", "64Gi")
     for at in range(12):
-        build.node(f"e{at:02d}", group="g").node(f"d{at:02d}", group="g").running(f"d{at:02d}", 1, "100m")
+        build.node(f"e{at:02d}", group="g").node(f"d{at:02d}", group="g").running(
+            f"d{at:02d}", 1, "100m"
+        )
     plan = build.group("g").plan(unneeded=7200, max_drain_parallelism=5)
     assert [r.kind for r in plan.removals] == ["empty"] * 10
     few = build.plan(unneeded=7200, max_scale_down_parallelism=14, max_drain_parallelism=1)
@@ -161,7 +205,9 @@ def test_parallelism_limits_drains_and_all_removals() -> None:
 
 
 def test_cooldown_blocks_removals_but_not_timers() -> None:
-    known = Memory(last_scale_up=NOW - 599, nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)})
+    known = Memory(
+        last_scale_up=NOW - 599, nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)}
+    )
     plan, after = _one().decide(known)
     assert stays(plan)["n"] == "InCooldown"
     assert after.nodes["n"].unneeded_since == OLD
@@ -188,7 +234,9 @@ def test_node_with_an_unreadable_pod_stays() -> None:
     from chalicelib.model.snapshot import MissingData
 
     build = _one()
-    build.more["gaps"] = (MissingData(kind="Pod", name="default/x", detail="bad quantity", node="n"),)
+    build.more["gaps"] = (
+        MissingData(kind="Pod", name="default/x", detail="bad quantity", node="n"),
+    )
     assert stays(build.plan(unneeded=7200))["n"] == "UnexpectedError"
 
 
@@ -204,16 +252,22 @@ def test_nodes_of_an_open_removal_get_no_pending_pods() -> None:
         targets=(RemovalTarget("n", "test://g/n"),),
         state=OperationState.WAITING,
     )
-    plan = _one().pending(1, "100m", owner="new").plan(Memory(operations=(removing,)), unneeded=7200)
+    plan = (
+        _one().pending(1, "100m", owner="new").plan(Memory(operations=(removing,)), unneeded=7200)
+    )
     assert plan.fits_existing == ()
     assert stays(plan)["n"] == "CurrentlyBeingDeleted"
 
 
 def test_each_removed_node_gets_an_operation_with_instance_and_pods() -> None:
-    build = cluster().node("home", "4", "64Gi").node("n", group="g").running("n", 1, "100m").group("g")
+    build = (
+        cluster().node("home", "4", "64Gi").node("n", group="g").running("n", 1, "100m").group("g")
+    )
     operation = build.plan(unneeded=7200).operations[0]
     assert (operation.spec.kind, operation.spec.group) == (OperationKind.DELETE_NODES, "g")
-    assert operation.spec.targets == (RemovalTarget("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
+    assert operation.spec.targets == (
+        RemovalTarget("n", "test://g/n", "test://g/n", ("default/r-00000",)),
+    )
 
 
 def test_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:
@@ -225,4 +279,6 @@ def test_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:
     plan, after = build.decide(known)
     assert not plan.health.healthy
     assert stays(plan)["n"] == "ClusterUnhealthy"
-    assert after.nodes["n"].unneeded_since == OLD, "a pass over an unhealthy cluster keeps all timers"
+    assert after.nodes["n"].unneeded_since == OLD, (
+        "a pass over an unhealthy cluster keeps all timers"
+    )

@@ -33,7 +33,8 @@ MACHINE = "test://slow/never"
 
 
 def _waiting_for(*machines: str, first_seen: float = ASKED) -> tuple[ClusterBuilder, Memory]:
-    """Group `slow` was scaled up for a pod and its instances did not join; group `other` could be used instead."""
+    """Group `slow` was scaled up for a pod and its instances did not join; group
+    `other` could be used instead."""
     build = cluster().group("slow", target=len(machines), template=node("t", "2")).pending(1, "1")
     absent = tuple(Instance(machine, InstanceState.CREATING) for machine in machines)
     build.groups[0] = msgspec.structs.replace(build.groups[0], instances=absent)
@@ -64,7 +65,11 @@ def test_instance_late_before_a_scale_up_request_does_not_delay_it() -> None:
 def test_request_whose_nodes_joined_during_backoff_is_fulfilled() -> None:
     build = cluster().node("a", group="g").group("g")
     failed = Backoff(duration=1800, until=NOW + 600, last_failed=NOW - 1200, attempt=4)
-    known = Memory(groups={"g": GroupMemory(target=1, request=ScaleUpRequest(1, ASKED, OVERDUE), backoff=failed)})
+    known = Memory(
+        groups={
+            "g": GroupMemory(target=1, request=ScaleUpRequest(1, ASKED, OVERDUE), backoff=failed)
+        }
+    )
     after = build.decide(known)[1].groups["g"]
     assert (after.request, after.backoff) == (None, failed)
 
@@ -74,7 +79,9 @@ def test_nodes_of_an_unreadable_group_are_expected_until_they_are_late(
     expected_at: float, bought: dict[str, tuple[int, int]]
 ) -> None:
     build, known = _waiting_for(MACHINE, first_seen=NOW)
-    build.groups[0] = msgspec.structs.replace(build.groups[0], error="HTTP 500", target=0, instances=())
+    build.groups[0] = msgspec.structs.replace(
+        build.groups[0], error="HTTP 500", target=0, instances=()
+    )
     request = ScaleUpRequest(1, ASKED, expected_at)
     known = msgspec.structs.replace(known, groups={"slow": GroupMemory(target=1, request=request)})
     assert growth(build.decide(known)[0]) == bought
@@ -82,7 +89,9 @@ def test_nodes_of_an_unreadable_group_are_expected_until_they_are_late(
 
 def test_scale_up_request_of_an_unreadable_group_is_not_resolved() -> None:
     build, known = _waiting_for(MACHINE)
-    build.groups[0] = msgspec.structs.replace(build.groups[0], error="its machines cannot be listed")
+    build.groups[0] = msgspec.structs.replace(
+        build.groups[0], error="its machines cannot be listed"
+    )
     assert build.decide(known)[1].groups["slow"] == known.groups["slow"]
 
 
@@ -99,7 +108,10 @@ def test_instance_errors_lower_a_request_and_a_further_scale_up_moves_no_date() 
     patch, _ = memory_updates(more, Succeeded(), Options(), NOW + 10)
     assert patch is not None
     known = patch(known)
-    first, second = PurchaseRow(80, NOW - 60, NOW + 840), PurchaseRow(30, NOW + 10, NOW + 910, NOW - 30)
+    first, second = (
+        PurchaseRow(80, NOW - 60, NOW + 840),
+        PurchaseRow(30, NOW + 10, NOW + 910, NOW - 30),
+    )
     assert known.request == ScaleUpRequest(110, NOW + 10, NOW + 910, (first, second))
     assert _counted(20, known, now=NOW + 20).request == known.request, "these were counted"
     assert _counted(130, known, now=NOW + 20).request is None
@@ -131,7 +143,9 @@ def test_starting_nodes_are_not_missing_when_their_request_expires() -> None:
 def test_scale_up_request_from_the_future_is_a_clock_error() -> None:
     build = cluster().group("g", target=2)
     ahead = GroupMemory(request=ScaleUpRequest(2, NOW + 5000, NOW + 5900))
-    assert facts_of(build, Memory(groups={"g": ahead})).memory.request == ScaleUpRequest(2, NOW, NOW + 900)
+    assert facts_of(build, Memory(groups={"g": ahead})).memory.request == ScaleUpRequest(
+        2, NOW, NOW + 900
+    )
 
 
 def test_expired_request_is_known_only_to_the_pass_that_resolves_it() -> None:
@@ -158,7 +172,8 @@ def test_scale_up_operation_uses_its_groups_own_provision_time() -> None:
 def test_unreadable_provision_time_falls_back_to_the_clusters(text: str) -> None:
     assert (
         provision_deadline(
-            operation(OperationKind.SCALE_UP, data={PROVISION: text}), Options(max_node_provision_time=60)
+            operation(OperationKind.SCALE_UP, data={PROVISION: text}),
+            Options(max_node_provision_time=60),
         )
         == 60
     )
@@ -167,12 +182,14 @@ def test_unreadable_provision_time_falls_back_to_the_clusters(text: str) -> None
 def test_backoff_from_the_future_keeps_its_original_length() -> None:
     build = cluster().group("g")
     ahead = Backoff(duration=300, until=NOW + 9300, last_failed=NOW + 9000, attempt=2)
-    assert facts_of(build, Memory(groups={"g": GroupMemory(backoff=ahead)})).memory.backoff == Backoff(
-        duration=300, until=NOW + 300, last_failed=NOW, attempt=2
-    )
+    assert facts_of(
+        build, Memory(groups={"g": GroupMemory(backoff=ahead)})
+    ).memory.backoff == Backoff(duration=300, until=NOW + 300, last_failed=NOW, attempt=2)
 
 
-def _two_purchases(*, joined: int = 0, absent: int = 0, target: int = 8, **more: Any) -> ClusterBuilder:
+def _two_purchases(
+    *, joined: int = 0, absent: int = 0, target: int = 8, **more: Any
+) -> ClusterBuilder:
     """Group g of `joined` nodes and machines that are no nodes, of a target of eight."""
     return with_machines(filled(anchored(), "g", joined), "g", absent, target=target, **more)
 
@@ -197,7 +214,9 @@ def test_purchase_that_is_fulfilled_leaves_the_others() -> None:
 
 
 def test_nodes_given_up_do_not_make_a_later_purchase_late() -> None:
-    known = GroupMemory(target=8, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)], 3))
+    known = GroupMemory(
+        target=8, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)], 3)
+    )
     after = facts_of(_two_purchases(joined=5), Memory(groups={"g": known})).memory
     assert (after.request, after.backoff) == (None, None)
     after = facts_of(_two_purchases(joined=4), Memory(groups={"g": known})).memory
@@ -206,7 +225,9 @@ def test_nodes_given_up_do_not_make_a_later_purchase_late() -> None:
 
 
 def test_machine_of_an_earlier_purchase_does_not_make_a_later_one_late() -> None:
-    known = GroupMemory(target=6, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)]))
+    known = GroupMemory(
+        target=6, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)])
+    )
     build = _two_purchases(joined=5, absent=1, target=6)
     seen_early = {"test://g/m-0": NOW - 1000}
     after = facts_of(build, Memory(groups={"g": known}, unregistered=seen_early)).memory
@@ -215,7 +236,9 @@ def test_machine_of_an_earlier_purchase_does_not_make_a_later_one_late() -> None
 
 def test_errors_while_the_scale_up_is_open_are_not_taken_from_an_earlier_purchase() -> None:
     open_growth = operation(OperationKind.SCALE_UP, from_size=3, to_size=8)
-    first = GroupMemory(target=3, request=request_of([msgspec.structs.replace(EARLY, expected_at=NOW + 300)]))
+    first = GroupMemory(
+        target=3, request=request_of([msgspec.structs.replace(EARLY, expected_at=NOW + 300)])
+    )
     build = with_machines(anchored(), "g", 2, error=STOCK, target=8)
     known = facts_of(build, Memory(groups={"g": first}, operations=(open_growth,))).memory
     assert (known.request, known.failed_early) == (first.request, 2)

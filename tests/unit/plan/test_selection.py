@@ -1,7 +1,9 @@
-"""Selection of the nodes removed now: timers, minimums, parallelism, and the order in which limits are spent.
+"""Selection of the nodes removed now: timers, minimums, parallelism, and the order
+in which limits are spent.
 
-Upstream's limit on the number of candidates to simulate has no counterpart: every node is simulated. A failed taint is
-handled by operations; the selection only sees the cooldown that follows.
+Upstream's limit on the number of candidates to simulate has no counterpart: every
+node is simulated. A failed taint is handled by operations; the selection only sees
+the cooldown that follows.
 """
 
 from __future__ import annotations
@@ -39,11 +41,17 @@ ATOMIC = GroupOptions(zero_or_max=True)
         (0.0, -5.0, True),
     ],
 )
-def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(needs: float, age: float, leaves: bool) -> None:
-    picked = SelectionBuilderPool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
+def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(
+    needs: float, age: float, leaves: bool
+) -> None:
+    picked = (
+        SelectionBuilderPool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
+    )
     assert goes(picked) == (["g-e00"] if leaves else [])
     if not leaves:
-        assert picked.refused["g-e00"] == Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
+        assert picked.refused["g-e00"] == Reason.of(
+            ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs
+        )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,12 @@ def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(needs: f
         (True, 900.0, GroupOptions(), None),
         (False, 900.0, GroupOptions(), ReasonCode.NOT_UNREADY_LONG_ENOUGH),
         (False, 1201.0, GroupOptions(), None),
-        (True, 900.0, GroupOptions(scale_down_unneeded_time=901.0), ReasonCode.NOT_UNNEEDED_LONG_ENOUGH),
+        (
+            True,
+            900.0,
+            GroupOptions(scale_down_unneeded_time=901.0),
+            ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
+        ),
         (False, 900.0, GroupOptions(scale_down_unready_time=899.0), None),
         (True, 0.0, GroupOptions(scale_down_unneeded_time=0.0), None),
     ],
@@ -60,12 +73,20 @@ def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(needs: f
 def test_ready_and_unready_nodes_have_separate_unneeded_times(
     ready: bool, age: float, own: GroupOptions, code: ReasonCode | None
 ) -> None:
-    picked = SelectionBuilderPool().group("g", 1, node={"ready": ready}, options=own).pick(since=NOW - age)
+    picked = (
+        SelectionBuilderPool()
+        .group("g", 1, node={"ready": ready}, options=own)
+        .pick(since=NOW - age)
+    )
     assert why(picked) == ({code} if code else set())
 
 
-@pytest.mark.parametrize(("drain", "target", "expected"), [(2, 10, (3, 2)), (5, 10, (3, 4)), (2, 5, (2, 0))])
-def test_group_minimum_counts_leaving_and_selected_nodes(drain: int, target: int, expected: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("drain", "target", "expected"), [(2, 10, (3, 2)), (5, 10, (3, 4)), (2, 5, (2, 0))]
+)
+def test_group_minimum_counts_leaving_and_selected_nodes(
+    drain: int, target: int, expected: tuple[int, int]
+) -> None:
     pool = SelectionBuilderPool().group("g", 3, drain, min=1, target=target).going("g", "x1", "x2")
     picked = pool.pick(max_drain_parallelism=10)
     assert counts(picked) == expected
@@ -76,10 +97,15 @@ def test_group_minimum_counts_leaving_and_selected_nodes(drain: int, target: int
 
 @pytest.mark.parametrize(("candidates", "expected"), [(7, 0), (8, 8)])
 def test_zero_or_max_group_is_removed_whole_or_not_at_all(candidates: int, expected: int) -> None:
-    picked = SelectionBuilderPool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
+    picked = (
+        SelectionBuilderPool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
+    )
     assert len(picked.chosen) == expected
     if not expected:
-        assert list(picked.refused.values()) == [Reason.of(ReasonCode.ATOMIC_FAILED, nodes=7, of=8)] * 7
+        assert (
+            list(picked.refused.values())
+            == [Reason.of(ReasonCode.ATOMIC_FAILED, nodes=7, of=8)] * 7
+        )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +117,9 @@ def test_zero_or_max_group_is_removed_whole_or_not_at_all(candidates: int, expec
         (2, 8, (2, 5)),
     ],
 )
-def test_empty_nodes_use_the_parallelism_limit_first(empty: int, drain: int, expected: tuple[int, int]) -> None:
+def test_empty_nodes_use_the_parallelism_limit_first(
+    empty: int, drain: int, expected: tuple[int, int]
+) -> None:
     picked = SelectionBuilderPool().group("g", empty, drain).pick()
     assert counts(picked) == expected
     assert why(picked) == {ReasonCode.PARALLELISM}
@@ -121,7 +149,11 @@ def test_zero_or_max_group_is_selected_before_other_empty_nodes() -> None:
 def test_removals_in_progress_count_towards_parallelism(
     running: int, draining: int, empty: int, drain: int, atomic: int, expected: tuple[int, int]
 ) -> None:
-    pool = SelectionBuilderPool().group("g", empty, drain, target=50).group("a", atomic, options=ATOMIC)
+    pool = (
+        SelectionBuilderPool()
+        .group("g", empty, drain, target=50)
+        .group("a", atomic, options=ATOMIC)
+    )
     pool.going("g", *(f"x{at}" for at in range(running))).going(
         "g", *(f"y{at}" for at in range(draining)), drained=True
     )
@@ -129,13 +161,25 @@ def test_removals_in_progress_count_towards_parallelism(
 
 
 def test_only_the_first_zero_or_max_group_may_exceed_parallelism() -> None:
-    picked = SelectionBuilderPool().group("a", 3, options=ATOMIC).group("b", 8, options=ATOMIC).group("g", 9).pick()
+    picked = (
+        SelectionBuilderPool()
+        .group("a", 3, options=ATOMIC)
+        .group("b", 8, options=ATOMIC)
+        .group("g", 9)
+        .pick()
+    )
     assert {each.group for each in picked.chosen} == {"a", "g"}
     assert len(picked.chosen) == 10
 
 
 def test_nothing_more_is_selected_after_parallelism_is_exceeded() -> None:
-    picked = SelectionBuilderPool().group("a", 11, options=ATOMIC).group("b", 1, options=ATOMIC).group("g", 3).pick()
+    picked = (
+        SelectionBuilderPool()
+        .group("a", 11, options=ATOMIC)
+        .group("b", 1, options=ATOMIC)
+        .group("g", 3)
+        .pick()
+    )
     assert {each.group for each in picked.chosen} == {"a"}
     assert why(picked) == {ReasonCode.PARALLELISM}
 
@@ -152,14 +196,20 @@ def test_nothing_more_is_selected_after_parallelism_is_exceeded() -> None:
 def test_zero_or_max_group_of_empty_and_drained_nodes_is_removed_together(
     empty: int, drain: int, others: int, target: int, expected: tuple[int, int]
 ) -> None:
-    picked = SelectionBuilderPool().group("a", empty, drain, others=others, target=target, options=ATOMIC).pick()
+    picked = (
+        SelectionBuilderPool()
+        .group("a", empty, drain, others=others, target=target, options=ATOMIC)
+        .pick()
+    )
     assert counts(picked) == expected
     assert why(picked) <= {ReasonCode.ATOMIC_FAILED}
 
 
 def test_rest_of_an_interrupted_zero_or_max_group_removal_is_selected() -> None:
     pool = (
-        SelectionBuilderPool().group("a", 2, others=6, options=ATOMIC).going("a", *(f"a-o{at:02d}" for at in range(6)))
+        SelectionBuilderPool()
+        .group("a", 2, others=6, options=ATOMIC)
+        .going("a", *(f"a-o{at:02d}" for at in range(6)))
     )
     assert goes(pool.pick()) == ["a-e00", "a-e01"]
 
@@ -189,14 +239,18 @@ def test_cooldown_ends_at_its_end_and_unneeded_time_counts_during_it() -> None:
     pool, grown = SelectionBuilderPool().group("g", 1), Memory(last_scale_up=noon)
     assert why(pool.pick(grown, now=noon + 599, since=noon - 900)) == {ReasonCode.IN_COOLDOWN}
     assert goes(pool.pick(grown, now=noon + 600, since=noon - 900)) == ["g-e00"]
-    assert why(pool.pick(grown, now=noon + 630, since=noon + 30)) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
+    assert why(pool.pick(grown, now=noon + 630, since=noon + 30)) == {
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH
+    }
     assert goes(pool.pick(grown, now=noon + 631, since=noon + 30)) == ["g-e00"]
 
 
 def test_each_selected_node_reduces_room_above_the_cores_minimum() -> None:
     picked = SelectionBuilderPool().group("g", 2, others=4, cpu="2").pick(cores_total=(10, 100))
     assert goes(picked) == ["g-e00"]
-    assert picked.refused == {"g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
+    assert picked.refused == {
+        "g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")
+    }
 
 
 def test_leaving_nodes_do_not_count_towards_a_cluster_minimum() -> None:
@@ -218,7 +272,9 @@ GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
         ({"memory_total": (16 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu, memory"})),
     ],
 )
-def test_cluster_minimums_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
+def test_cluster_minimums_of_gpus_and_memory(
+    limits: dict[str, Any], expected: tuple[int, set[str]]
+) -> None:
     picked = SelectionBuilderPool().group("g", 3, others=1, node=GPU).pick(**limits)
     short = {str(reason.params["resources"]) for reason in picked.refused.values()}
     assert (len(picked.chosen), short) == expected
@@ -250,10 +306,14 @@ def test_first_blocking_reason_is_reported() -> None:
     pool = SelectionBuilderPool().group("g", 1, waits_for="default/job", options=young, min=1)
     known = Memory(last_scale_up=NOW)
     assert why(pool.pick(known, since=NOW)) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
-    assert pool.pick(known).refused["g-e00"] == Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job")
+    assert pool.pick(known).refused["g-e00"] == Reason.of(
+        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job"
+    )
     pool = SelectionBuilderPool().group("g", 1, options=young, min=1)
     assert why(pool.pick(known)) == {ReasonCode.NODE_COOLDOWN}
-    assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known)) == {ReasonCode.GROUP_MIN_SIZE}
+    assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known)) == {
+        ReasonCode.GROUP_MIN_SIZE
+    }
 
 
 def test_removals_are_ordered_empty_then_drains_then_risky_drains() -> None:
@@ -264,13 +324,23 @@ def test_removals_are_ordered_empty_then_drains_then_risky_drains() -> None:
 
 
 def test_zero_or_max_groups_with_empty_nodes_precede_drained_ones() -> None:
-    pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("e", 1, 1, options=ATOMIC).group("g", 5)
+    pool = (
+        SelectionBuilderPool()
+        .group("d", 0, 2, options=ATOMIC)
+        .group("e", 1, 1, options=ATOMIC)
+        .group("g", 5)
+    )
     picked = pool.pick(max_scale_down_parallelism=2)
     assert {each.group for each in picked.chosen} == {"e"}
 
 
 def test_zero_or_max_group_is_not_removed_where_no_drain_is_allowed() -> None:
-    pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("g", 1).going("g", *"vwxyz", drained=True)
+    pool = (
+        SelectionBuilderPool()
+        .group("d", 0, 2, options=ATOMIC)
+        .group("g", 1)
+        .going("g", *"vwxyz", drained=True)
+    )
     picked = pool.pick()
     assert goes(picked) == []
     assert {each: reason.params for each, reason in picked.refused.items() if each != "g-e00"} == {
@@ -296,9 +366,17 @@ def test_reason_that_blocks_the_pass_is_reported_for_every_candidate() -> None:
         ({"cores_total": (8, 100)}, 6, False),
         ({}, 9, False),
     ],
-    ids=["parallelism", "per hour", "share: the second draw trips the breaker", "cluster's minimum", "group's minimum"],
+    ids=[
+        "parallelism",
+        "per hour",
+        "share: the second draw trips the breaker",
+        "cluster's minimum",
+        "group's minimum",
+    ],
 )
-def test_second_draw_of_a_pass_gets_what_the_first_has_left(limits: dict[str, Any], most: int, trips: bool) -> None:
+def test_second_draw_of_a_pass_gets_what_the_first_has_left(
+    limits: dict[str, Any], most: int, trips: bool
+) -> None:
     pool = SelectionBuilderPool().group("g", 10, others=4, min=5)
     budgets = Budgets(pool.world(**{"max_scale_down_parallelism": 50, **limits}))
     first, refused = budgets.draw(pool.candidates[:5], lambda _: None)
@@ -311,16 +389,22 @@ def test_second_draw_of_a_pass_gets_what_the_first_has_left(limits: dict[str, An
     assert counted == (((NOW, most, 0),) if "max_disruption" in limits else ())
 
 
-def test_method_takes_no_node_from_a_group_in_which_an_earlier_command_buys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_method_takes_no_node_from_a_group_in_which_an_earlier_command_buys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Buys:
         reason = DisruptionReason.UNNEEDED
         ineligible = staticmethod(utilization_reason)
 
-        def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
+        def propose(
+            self, candidates: Sequence[Candidate], context: DisruptionContext
+        ) -> MethodResult:
             assert [candidate.node.name for candidate in candidates] == ["g-0", "h-0"]
             assert context.budgets.paused is None
             gone = Removal("old", "g", "empty")
-            return MethodResult((DisruptionCommand(self.reason, (gone,), (ScaleUp("g", "test", 1, 2, 9),)),), {}, {})
+            return MethodResult(
+                (DisruptionCommand(self.reason, (gone,), (ScaleUp("g", "test", 1, 2, 9),)),), {}, {}
+            )
 
     build = cluster().node("g-0", group="g").node("h-0", group="h").group("g").group("h")
     assert [removal.node for removal in build.plan(unneeded=7200).removals] == ["g-0", "h-0"]
@@ -354,8 +438,8 @@ def test_selection_without_candidates_is_empty() -> None:
 def test_CCE_12_both_rates_must_stay_under_the_threshold_all_the_time(
     memory: str, age: float, code: ReasonCode | None
 ) -> None:
-    """cpu is at 30 %. The vendor's document says "at 10:00"; here, as upstream, the node goes once it was unneeded for
-    longer than the time."""
+    """cpu is at 30 %. The vendor's document says "at 10:00"; here, as upstream, the node goes once
+    it was unneeded for longer than the time."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g").group("g")
     build.running("n", 1, "300m", memory)
     plan = build.plan(Memory(nodes={"n": NodeMemory(NOW - age, NOW - 10)}))
@@ -392,15 +476,21 @@ def test_CCE_14_young_node_stays_and_every_node_stays_during_a_cooldown(
     minutes: int, grown: float, delay: float, code: ReasonCode | None
 ) -> None:
     pool = SelectionBuilderPool().group(
-        "p", 1, node={"created": NOW - minutes * 60}, options=GroupOptions(scale_down_cooldown=900.0)
+        "p",
+        1,
+        node={"created": NOW - minutes * 60},
+        options=GroupOptions(scale_down_cooldown=900.0),
     )
-    picked = pool.pick(Memory(last_scale_up=grown), scale_down_delay_after_add=delay, scale_down_unneeded_time=0.0)
+    picked = pool.pick(
+        Memory(last_scale_up=grown), scale_down_delay_after_add=delay, scale_down_unneeded_time=0.0
+    )
     assert why(picked) == ({code} if code else set())
     if code is ReasonCode.NODE_COOLDOWN:
         assert picked.refused["p-e00"].params == {"until": NOW + 420}
 
 
 def test_policy_allows_twenty_parallel_drains() -> None:
-    """The policy and disruption budgets limit parallel drains, not a constant (kubernetes/autoscaler issue 5079)."""
+    """The policy and disruption budgets limit parallel drains, not a constant
+    (kubernetes/autoscaler issue 5079)."""
     pool = SelectionBuilderPool().group("g", 0, 20)
     assert counts(pool.pick(max_scale_down_parallelism=20, max_drain_parallelism=20)) == (0, 20)

@@ -1,4 +1,6 @@
-"""Which spot groups are bought: avoided ones, shares of a pool, nodes that stay on demand, and the fallback."""
+"""Which spot groups are bought: avoided ones, shares of a pool, nodes that stay on
+demand, and the fallback.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,45 @@ POOL = Pool("pool")
 
 
 def decide(
-    build: ClusterBuilder, spot: Spot | None, memory: Memory | None = None, *expander: str, **options: Any
+    build: ClusterBuilder,
+    spot: Spot | None,
+    memory: Memory | None = None,
+    *expander: str,
+    **options: Any,
 ) -> tuple[Plan, Memory]:
     """A pass in which the cheapest group is bought."""
-    fields: dict[str, Any] = {"expander": expander or ("price",), "scale_down_unneeded_time": 1e6, **options}
+    fields: dict[str, Any] = {
+        "expander": expander or ("price",),
+        "scale_down_unneeded_time": 1e6,
+        **options,
+    }
     policy = Policy("test", mode=Mode.ACTIVE, spot=spot, prices=PRICES, options=Options(**fields))
     return plan_cluster(build.snapshot(), policy, memory or Memory(), NOW, 0)
 
 
 def pool(
-    a: int = 0, b: int = 0, od: int = 0, *, kinds: str = "a b od", groups: dict[str, dict[str, Any]] | None = None
+    a: int = 0,
+    b: int = 0,
+    od: int = 0,
+    *,
+    kinds: str = "a b od",
+    groups: dict[str, dict[str, Any]] | None = None,
 ) -> ClusterBuilder:
-    """Spot groups a and b and group od on demand, of one pool, with so many full nodes. groups: further fields."""
+    """Spot groups a and b and group od on demand, of one pool, with so many full
+    nodes. groups: further fields."""
     build = cluster()
     for kind, count in (("a", a), ("b", b), ("od", od)):
         for number in range(count):
             name = f"{kind}{number}"
-            build.node(name, "2", "8Gi", group=kind, labels={TYPE: kind}).running(name, 1, "2", "1Gi")
+            build.node(name, "2", "8Gi", group=kind, labels={TYPE: kind}).running(
+                name, 1, "2", "1Gi"
+            )
     for kind in kinds.split():
-        fields: dict[str, Any] = {"pool": POOL, "spot": kind != "od", **(groups or {}).get(kind, {})}
+        fields: dict[str, Any] = {
+            "pool": POOL,
+            "spot": kind != "od",
+            **(groups or {}).get(kind, {}),
+        }
         build.group(kind, template=node(f"new-{kind}", "2", "8Gi", labels={TYPE: kind}), **fields)
     return build
 
@@ -56,13 +78,17 @@ def interrupted(age: float, **groups: GroupMemory) -> Memory:
 
 @pytest.mark.parametrize(("age", "bought"), [(1740.0, "b"), (1799.0, "b"), (1800.0, "a")])
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_spot_11_another_group_is_bought_for_half_an_hour(age: float, bought: str, expander: str) -> None:
+def test_spot_11_another_group_is_bought_for_half_an_hour(
+    age: float, bought: str, expander: str
+) -> None:
     plan, _ = decide(pool().pending(1, "2", "1Gi"), Spot(), interrupted(age), expander)
     assert growth(plan) == {bought: (1, 1)}
     verdict = next(group for group in plan.groups if group.group == "a")
     reason = None if bought == "a" else ReasonCode.SPOT_AVOIDED
     assert (verdict.skipped.code if verdict.skipped else None) is reason
-    assert reason is None or (verdict.skipped is not None and verdict.skipped.params == {"until": NOW - age + 1800.0})
+    assert reason is None or (
+        verdict.skipped is not None and verdict.skipped.params == {"until": NOW - age + 1800.0}
+    )
 
 
 def test_spot_11_avoided_group_is_bought_if_no_other_fits() -> None:
@@ -155,7 +181,9 @@ def test_zero_or_max_group_above_its_share_is_not_bought() -> None:
     [(0, 1, {"od": 1}), (0, 5, {"a": 3, "od": 2}), (1, 3, {"a": 2, "od": 1}), (2, 3, {"a": 3})],
 )
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_nodes_on_demand_come_first(od: int, pods: int, bought: dict[str, int], expander: str) -> None:
+def test_nodes_on_demand_come_first(
+    od: int, pods: int, bought: dict[str, int], expander: str
+) -> None:
     plan, _ = decide(pool(od=od).pending(pods, "2", "1Gi"), Spot(on_demand_base=2), None, expander)
     assert {name: nodes for name, (nodes, _) in growth(plan).items()} == bought
 
@@ -167,11 +195,15 @@ def test_base_does_not_keep_pods_waiting_that_fit_spot_only() -> None:
     for kind in ("a", "od"):
         taints = [] if kind == "a" else [taint]
         build.group(
-            kind, template=node(f"new-{kind}", "2", "8Gi", labels={TYPE: kind}, taints=taints), spot=kind == "a"
+            kind,
+            template=node(f"new-{kind}", "2", "8Gi", labels={TYPE: kind}, taints=taints),
+            spot=kind == "a",
         )
     plan, _ = decide(build.pending(1, "2", "1Gi"), Spot(on_demand_base=2))
     assert growth(plan) == {"a": (1, 1)}
-    tolerant = build.pending(1, "2", "1Gi", owner="any", tolerations=(Toleration(operator="Exists"),))
+    tolerant = build.pending(
+        1, "2", "1Gi", owner="any", tolerations=(Toleration(operator="Exists"),)
+    )
     plan, _ = decide(tolerant, Spot(on_demand_base=2))
     assert growth(plan) == {"a": (1, 1), "od": (1, 1)}
 
@@ -180,7 +212,10 @@ def test_verdict_names_the_base() -> None:
     plan, _ = decide(pool().pending(1, "2", "1Gi"), Spot(on_demand_base=2))
     verdict = next(group for group in plan.groups if group.group == "a")
     assert verdict.skipped is not None
-    assert (verdict.skipped.code, verdict.skipped.params) == (ReasonCode.ON_DEMAND_BASE, {"base": 2})
+    assert (verdict.skipped.code, verdict.skipped.params) == (
+        ReasonCode.ON_DEMAND_BASE,
+        {"base": 2},
+    )
 
 
 # --- fallback
@@ -209,7 +244,9 @@ def test_spot_12_node_that_comes_of_it_is_marked_until_it_goes() -> None:
     assert [name for name, known in memory.nodes.items() if known.fallback] == ["new"]
     _, later = decide(build, Spot(), Memory(nodes=memory.nodes))
     assert later.nodes["new"].fallback
-    _, off = decide(build, None, Memory(nodes={"new": NodeMemory(fallback=True)}, groups=since.groups))
+    _, off = decide(
+        build, None, Memory(nodes={"new": NodeMemory(fallback=True)}, groups=since.groups)
+    )
     assert not any(known.fallback for known in off.nodes.values())
 
 
@@ -225,7 +262,9 @@ def test_node_that_comes_long_after_the_purchase_is_none_of_it(age: float, marke
     build.node("new", "2", "8Gi", group="od", labels={TYPE: "od"}, created=NOW - 60.0).group("od")
     since = Memory(groups={"od": GroupMemory(fallback_since=NOW - 60.0 - age)})
     _, memory = decide(build, Spot(), since)
-    assert [name for name, known in memory.nodes.items() if known.fallback] == (["new"] if marked else [])
+    assert [name for name, known in memory.nodes.items() if known.fallback] == (
+        ["new"] if marked else []
+    )
 
 
 def test_purchase_for_pods_that_no_spot_group_takes_is_no_fallback() -> None:

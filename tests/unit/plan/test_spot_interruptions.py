@@ -1,4 +1,6 @@
-"""Nodes that their vendor takes back: signals, evacuation, and what is bought for their pods in the same pass."""
+"""Nodes that their vendor takes back: signals, evacuation, and what is bought for
+their pods in the same pass.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,19 @@ SHUT_DOWN = Condition("Ready", "False", "KubeletNotReady", NOW - 5, "node is shu
 SPOT = Spot()
 
 
-def document(spot: Spot | None = SPOT, *, options: dict[str, Any] | None = None, **more: Any) -> Policy:
+def document(
+    spot: Spot | None = SPOT, *, options: dict[str, Any] | None = None, **more: Any
+) -> Policy:
     """A policy with spec.spot under which no node is removed for being unneeded."""
     fields: dict[str, Any] = {"scale_down_unneeded_time": 1e6, **(options or {})}
     return Policy("test", mode=Mode.ACTIVE, options=Options(**fields), spot=spot, **more)
 
 
 def decide(
-    build: ClusterBuilder, policy: Policy | None = None, memory: Memory | None = None, now: float = NOW
+    build: ClusterBuilder,
+    policy: Policy | None = None,
+    memory: Memory | None = None,
+    now: float = NOW,
 ) -> tuple[Plan, Memory]:
     """A pass over the cluster."""
     return plan_cluster(build.snapshot(), policy or document(), memory or Memory(), now, 0)
@@ -73,11 +80,19 @@ def decide(
 
 def evacuated(plan: Plan) -> dict[str, Removal]:
     """node -> its removal because the vendor takes it back."""
-    return {removal.node: removal for removal in plan.removals if removal.reason is DisruptionReason.INTERRUPTED}
+    return {
+        removal.node: removal
+        for removal in plan.removals
+        if removal.reason is DisruptionReason.INTERRUPTED
+    }
 
 
 def at_risk(
-    *, taints: tuple[str, ...] = (CCE,), conditions: tuple[Condition, ...] = (READY,), running: int = 2, **group: Any
+    *,
+    taints: tuple[str, ...] = (CCE,),
+    conditions: tuple[Condition, ...] = (READY,),
+    running: int = 2,
+    **group: Any,
 ) -> ClusterBuilder:
     """Spot node a with the signals and pods of one core, in a group that can grow."""
     effects = {CCE: "NoExecute"}
@@ -90,14 +105,22 @@ def at_risk(
         conditions=conditions,
     )
     build.running("a", running, "1", "1Gi")
-    fields: dict[str, Any] = {"max": 10, "spot": True, "template": node("new-g", "4", "16Gi"), **group}
+    fields: dict[str, Any] = {
+        "max": 10,
+        "spot": True,
+        "template": node("new-g", "4", "16Gi"),
+        **group,
+    }
     return build.group("g", **fields)
 
 
 def noticed(seen_at: float, leaves_at: float, **more: Any) -> Memory:
     """Node a of group g has had a notice for a while."""
     risk = InterruptionRisk(
-        counted_at=NOW, nodes=1, last_notice=seen_at, notices={"a": InterruptionNotice(seen_at, leaves_at)}
+        counted_at=NOW,
+        nodes=1,
+        last_notice=seen_at,
+        notices={"a": InterruptionNotice(seen_at, leaves_at)},
     )
     return Memory(groups={"g": GroupMemory(target=1, risk=risk)}, **more)
 
@@ -109,7 +132,11 @@ def test_spot_1_purchase_and_removal_are_in_the_pass_of_the_notice() -> None:
     plan, memory = decide(at_risk())
     removal = evacuated(plan)["a"]
     assert growth(plan) == {"g": (1, 2)}
-    assert (removal.kind, len(removal.evict), removal.leaves_at) == ("drain", 2, NOW + 300.0 - 120.0)
+    assert (removal.kind, len(removal.evict), removal.leaves_at) == (
+        "drain",
+        2,
+        NOW + 300.0 - 120.0,
+    )
     assert set(removal.destinations.values()) == {"g/1"}
     [remove] = [op.spec for op in plan.operations if op.spec.kind is OperationKind.DELETE_NODES]
     assert (remove.reason, remove.leaves_at) == ("interrupted", NOW + 180.0)
@@ -128,7 +155,10 @@ def test_spot_1_deadline_counts_from_the_first_sight() -> None:
 
 
 EXPIRES = Condition("InstanceExpired", "True", "InstanceToBeTerminated", NOW - 40.0)
-OFF, OUT_OF_SERVICE = "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"
+OFF, OUT_OF_SERVICE = (
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.kubernetes.io/out-of-service",
+)
 UNREADY = Condition("Ready", "Unknown", "NodeStatusUnknown", NOW - 60.0)
 SIGNALS = [
     ("cce", {"taints": (CCE,)}, 180.0),
@@ -144,7 +174,9 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize(("build", "seconds"), [row[1:] for row in SIGNALS], ids=[row[0] for row in SIGNALS])
+@pytest.mark.parametrize(
+    ("build", "seconds"), [row[1:] for row in SIGNALS], ids=[row[0] for row in SIGNALS]
+)
 def test_each_signal_has_its_deadline(build: dict[str, Any], seconds: float) -> None:
     plan, _ = decide(at_risk(**build))
     assert evacuated(plan)["a"].leaves_at == NOW + seconds
@@ -154,14 +186,25 @@ NO_SIGNALS = [
     ("ready although off", {"taints": (OFF,)}),
     ("ready although out of service", {"taints": (OUT_OF_SERVICE,)}),
     ("rebalance recommendation", {"taints": (f"{NTH}rebalance-recommendation",)}),
-    ("condition False", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "False", "x", OLD))}),
-    ("expired for another reason", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "True", "y"))}),
-    ("merely not ready", {"taints": (), "conditions": (Condition("Ready", "False", "x", NOW - 5),)}),
+    (
+        "condition False",
+        {"taints": (), "conditions": (READY, Condition("InstanceExpired", "False", "x", OLD))},
+    ),
+    (
+        "expired for another reason",
+        {"taints": (), "conditions": (READY, Condition("InstanceExpired", "True", "y"))},
+    ),
+    (
+        "merely not ready",
+        {"taints": (), "conditions": (Condition("Ready", "False", "x", NOW - 5),)},
+    ),
     ("restart on demand", {"taints": (), "conditions": (SHUT_DOWN,), "spot": False}),
 ]
 
 
-@pytest.mark.parametrize("build", [row[1] for row in NO_SIGNALS], ids=[row[0] for row in NO_SIGNALS])
+@pytest.mark.parametrize(
+    "build", [row[1] for row in NO_SIGNALS], ids=[row[0] for row in NO_SIGNALS]
+)
 def test_what_is_no_notice_evacuates_nothing(build: dict[str, Any]) -> None:
     plan, memory = decide(at_risk(**build))
     risk = memory.groups["g"].risk
@@ -172,11 +215,15 @@ def test_what_is_no_notice_evacuates_nothing(build: dict[str, Any]) -> None:
 def test_spot_4_the_earliest_of_provider_and_taint_counts() -> None:
     build = cluster()
     for name in "abc":
-        build.node(name, "4", "16Gi", group="g", taints=[Taint(CCE, "NoExecute")] if name == "c" else [])
+        build.node(
+            name, "4", "16Gi", group="g", taints=[Taint(CCE, "NoExecute")] if name == "c" else []
+        )
     build.group("g", spot=True)
     [group] = build.groups
     told = {"a": NOW + 240.0, "c": NOW + 100.0}
-    instances = tuple(msgspec.structs.replace(i, leaves_at=told.get(i.node, 0.0)) for i in group.instances)
+    instances = tuple(
+        msgspec.structs.replace(i, leaves_at=told.get(i.node, 0.0)) for i in group.instances
+    )
     other = Instance("test://elsewhere/x", leaves_at=NOW + 10.0)
     build.groups = [msgspec.structs.replace(group, instances=(*instances, other))]
     plan, _ = decide(build)
@@ -220,12 +267,16 @@ def test_contested_node_is_left_alone() -> None:
 # --- what the policy says
 
 
-@pytest.mark.parametrize("spot", [None, Spot(interruptions=InterruptionAction.REPORT)], ids=["no spec", "report"])
+@pytest.mark.parametrize(
+    "spot", [None, Spot(interruptions=InterruptionAction.REPORT)], ids=["no spec", "report"]
+)
 def test_report_only_notes_the_interruption(spot: Spot | None) -> None:
     plan, memory = decide(at_risk(), document(spot))
     note = {"node": "a", "signal": f"taint {CCE}"}
     until = {"until": NOW + 180.0} if spot is not None else {}
-    assert [reason.params for reason in plan.notes if reason.code.value == "InterruptionReported"] == [note | until]
+    assert [
+        reason.params for reason in plan.notes if reason.code.value == "InterruptionReported"
+    ] == [note | until]
     assert (plan.removals, plan.scale_ups) == ((), ())
     assert (memory.groups["g"].risk is None) is (spot is None)
 
@@ -251,7 +302,9 @@ def test_pods_at_risk_do_not_wait_for_others_to_arrive() -> None:
     build = at_risk().pending(1, "1", "1Gi", created=NOW, name="new")
     plan, _ = decide(build)
     assert growth(plan) == {"g": (1, 2)}
-    [waiting] = [ignored for ignored in plan.ignored if ignored.reason.code is ReasonCode.WAITING_FOR_MORE]
+    [waiting] = [
+        ignored for ignored in plan.ignored if ignored.reason.code is ReasonCode.WAITING_FOR_MORE
+    ]
     assert len(waiting.pods) == 1
 
 
@@ -277,16 +330,34 @@ def test_spot_8_budget_of_zero_does_not_keep_a_node() -> None:
 LIMITS: list[tuple[str, Policy, Memory]] = [
     ("closed window", document(maintenance_windows=(Window("0 0 1 1 *", 60.0),)), Memory()),
     ("cooldown", document(), Memory(last_scale_up=NOW - 1, last_scale_down=NOW - 1)),
-    ("budget 0", document(disruption_budgets=(DisruptionBudget("none", NodeLimit(nodes=0)),)), Memory()),
-    ("parallelism", document(options={"max_scale_down_parallelism": 0, "max_drain_parallelism": 0}), Memory()),
-    ("brake", document(max_disruption=MaxDisruption(share=0.1)), Memory(breaker=BreakerState(tripped_at=NOW - 9))),
+    (
+        "budget 0",
+        document(disruption_budgets=(DisruptionBudget("none", NodeLimit(nodes=0)),)),
+        Memory(),
+    ),
+    (
+        "parallelism",
+        document(options={"max_scale_down_parallelism": 0, "max_drain_parallelism": 0}),
+        Memory(),
+    ),
+    (
+        "brake",
+        document(max_disruption=MaxDisruption(share=0.1)),
+        Memory(breaker=BreakerState(tripped_at=NOW - 9)),
+    ),
     ("hour is full", document(max_disruption=MaxDisruption(nodes_per_hour=1)), Memory()),
-    ("operator's pause", document(pauses=(Pause(NOW + 900.0, part=PausedPart.REMOVALS),)), Memory()),
+    (
+        "operator's pause",
+        document(pauses=(Pause(NOW + 900.0, part=PausedPart.REMOVALS),)),
+        Memory(),
+    ),
     ("scale-down off", document(options={"scale_down_enabled": False}), Memory()),
 ]
 
 
-@pytest.mark.parametrize(("policy", "memory"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
+@pytest.mark.parametrize(
+    ("policy", "memory"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS]
+)
 def test_spot_9_nothing_that_limits_removals_holds(policy: Policy, memory: Memory) -> None:
     build = at_risk(min=1).node("b", "4", "16Gi", group="h").group("h")
     plan, _ = decide(build, policy, memory)
@@ -294,8 +365,15 @@ def test_spot_9_nothing_that_limits_removals_holds(policy: Policy, memory: Memor
 
 
 def test_spot_9_later_removals_see_it_in_the_hour() -> None:
-    policy = document(options={"scale_down_unneeded_time": 0.0}, max_disruption=MaxDisruption(nodes_per_hour=1))
-    build = at_risk(running=0).node("b", "4", "16Gi", group="h").node("c", "4", "16Gi", group="h").group("h")
+    policy = document(
+        options={"scale_down_unneeded_time": 0.0}, max_disruption=MaxDisruption(nodes_per_hour=1)
+    )
+    build = (
+        at_risk(running=0)
+        .node("b", "4", "16Gi", group="h")
+        .node("c", "4", "16Gi", group="h")
+        .group("h")
+    )
     plan, memory = decide(build, policy)
     assert [removal.node for removal in plan.removals] == ["a"]
     assert memory.breaker.removals == ((NOW, 1, 0),)
@@ -303,7 +381,9 @@ def test_spot_9_later_removals_see_it_in_the_hour() -> None:
 
 
 def test_spot_9_share_is_used_and_never_trips() -> None:
-    policy = document(options={"scale_down_unneeded_time": 0.0}, max_disruption=MaxDisruption(share=0.4))
+    policy = document(
+        options={"scale_down_unneeded_time": 0.0}, max_disruption=MaxDisruption(share=0.4)
+    )
     build = cluster()
     for name in ("a0", "a1", "a2"):
         build.node(name, "4", "16Gi", group="g", taints=[Taint(CCE, "NoExecute")])
@@ -319,7 +399,9 @@ def test_spot_9_share_is_used_and_never_trips() -> None:
 def test_disruption_budgets_count_nodes_at_risk_as_out() -> None:
     policy = document(
         options={"scale_down_unneeded_time": 0.0},
-        disruption_budgets=(DisruptionBudget("one", NodeLimit(nodes=1), reasons=(DisruptionReason.UNNEEDED,)),),
+        disruption_budgets=(
+            DisruptionBudget("one", NodeLimit(nodes=1), reasons=(DisruptionReason.UNNEEDED,)),
+        ),
     )
     build = at_risk(running=0).node("b", "4", "16Gi", group="g").node("c", "4", "16Gi", group="g")
     build.groups = []
@@ -347,13 +429,23 @@ def test_spot_10_twenty_of_thirty_leave_in_one_pass() -> None:
 def test_node_at_risk_that_fails_is_out_and_not_unhealthy() -> None:
     build = at_risk(conditions=(SHUT_DOWN,))
     state = build_cluster_state(build.snapshot(), document(), Memory(), NOW)
-    assert (state.buckets["a"], state.health.unready, "a" in state.leaving) == (Bucket.DELETED, 0, True)
+    assert (state.buckets["a"], state.health.unready, "a" in state.leaving) == (
+        Bucket.DELETED,
+        0,
+        True,
+    )
 
 
 def test_evacuation_happens_without_time_for_anything_else() -> None:
     ticks = iter(range(0, 10_000_000, 1000))
     plan, _ = plan_cluster(
-        at_risk().snapshot(), document(), Memory(), NOW, 0, clock=lambda: float(next(ticks)), within=1.0
+        at_risk().snapshot(),
+        document(),
+        Memory(),
+        NOW,
+        0,
+        clock=lambda: float(next(ticks)),
+        within=1.0,
     )
     assert list(evacuated(plan)) == ["a"]
 
@@ -466,8 +558,12 @@ def replaced_by_vendor(**group: Any) -> ClusterBuilder:
 
 
 @pytest.mark.parametrize(("age", "bought"), [(0.0, {}), (119.0, {}), (120.0, {"g": (1, 2)})])
-def test_spot_20_machine_of_the_vendor_counts_for_two_minutes(age: float, bought: dict[str, tuple[int, int]]) -> None:
-    plan, _ = decide(replaced_by_vendor(), memory=noticed(NOW - age, NOW + 180.0 - age) if age else Memory())
+def test_spot_20_machine_of_the_vendor_counts_for_two_minutes(
+    age: float, bought: dict[str, tuple[int, int]]
+) -> None:
+    plan, _ = decide(
+        replaced_by_vendor(), memory=noticed(NOW - age, NOW + 180.0 - age) if age else Memory()
+    )
     assert growth(plan) == bought
 
 
@@ -477,7 +573,9 @@ def test_spot_20_machine_that_has_come_counts_until_it_is_a_node(still_there: bo
     [group] = build.groups
     instances = (*group.instances, Instance("test://g/new", handle="test://g/new"))
     build.groups = [msgspec.structs.replace(group, instances=instances)]
-    memory = msgspec.structs.replace(noticed(NOW - 150.0, NOW + 30.0), unregistered={"test://g/new": NOW - 60.0})
+    memory = msgspec.structs.replace(
+        noticed(NOW - 150.0, NOW + 30.0), unregistered={"test://g/new": NOW - 60.0}
+    )
     if not still_there:
         build.nodes, build.pods = [], []
         build.pending(2, "1", "1Gi")
@@ -489,7 +587,9 @@ def test_spot_20_counts_each_vendors_machine_once() -> None:
     build = replaced_by_vendor()
     build.node("new", "4", "16Gi", group="g", created=NOW - 30.0, ready=False)
     build.groups = []
-    build.group("g", max=10, spot=True, replaces_interrupted=True, template=node("new-g", "4", "16Gi"))
+    build.group(
+        "g", max=10, spot=True, replaces_interrupted=True, template=node("new-g", "4", "16Gi")
+    )
     build.running("a", 4, "1", "1Gi")
     state = build_cluster_state(build.snapshot(), document(), noticed(NOW - 60.0, NOW + 120.0), NOW)
     assert state.groups["g"].upcoming == 1
@@ -519,7 +619,9 @@ def test_spot_23_notice_that_was_taken_back_is_not_counted() -> None:
 
 def test_spot_23_notice_holds_while_the_node_is_not_ready() -> None:
     unknown = Condition("Ready", "Unknown", "NodeStatusUnknown", NOW - 30.0)
-    plan, _ = decide(at_risk(taints=(), conditions=(unknown,)), memory=noticed(NOW - 100.0, NOW + 80.0))
+    plan, _ = decide(
+        at_risk(taints=(), conditions=(unknown,)), memory=noticed(NOW - 100.0, NOW + 80.0)
+    )
     assert evacuated(plan)["a"].leaves_at == NOW + 80.0
 
 
@@ -535,7 +637,12 @@ def test_interruption_is_planned_once_from_notice_to_end() -> None:
     memory = msgspec.structs.replace(memory, operations=())
     third, memory = decide(build, memory=memory, now=NOW + 200.0)
     risk = memory.groups["g"].risk
-    assert (third.scale_ups, third.removals, third.repairs, set(expected(third).values())) == ((), (), (), {"b"})
+    assert (third.scale_ups, third.removals, third.repairs, set(expected(third).values())) == (
+        (),
+        (),
+        (),
+        {"b"},
+    )
     assert risk is not None
     assert (risk.interruptions, risk.notices, risk.last_notice) == (1.0, {}, NOW)
 
@@ -556,7 +663,9 @@ def test_permanent_signal_is_acted_on_again_after_a_growing_delay_only() -> None
         now = NOW + 60.0 * minute
         for operation in memory.operations:  # its vendor does not take the node
             if now >= leaving_time(operation.spec) + RETURN_TIME:
-                failed, _ = memory_updates(operation, Failed(NOTICE_TAKEN_BACK, "is Ready"), policy.options, now)
+                failed, _ = memory_updates(
+                    operation, Failed(NOTICE_TAKEN_BACK, "is Ready"), policy.options, now
+                )
                 assert failed is not None
                 groups = {"g": failed(memory.groups["g"])}
                 memory = msgspec.structs.replace(memory, groups=groups, operations=())
@@ -570,7 +679,12 @@ def test_permanent_signal_is_acted_on_again_after_a_growing_delay_only() -> None
 
 
 def test_notice_that_was_taken_back_does_not_delay_other_removals() -> None:
-    build = cluster().node("a", "4", "16Gi", group="g").node("b", "4", "16Gi", group="g").running("b", 1, "1")
+    build = (
+        cluster()
+        .node("a", "4", "16Gi", group="g")
+        .node("b", "4", "16Gi", group="g")
+        .running("b", 1, "1")
+    )
     build.group("g", max=10)
     policy = Policy("test", mode=Mode.ACTIVE, options=Options(scale_down_unneeded_time=0.0))
     removed = []

@@ -1,4 +1,6 @@
-"""Consolidation of spot nodes: the way back from on demand, shares, spot to spot, recommendations (fixture F)."""
+"""Consolidation of spot nodes: the way back from on demand, shares, spot to spot,
+recommendations (fixture F).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.reason import DisruptionReason
 from tests.builders import NOW, OLD, ClusterBuilder
-from tests.unit.plan.consolidation_fixture import Machine, PodCounts, decide, fixture, grouped, machines, pods, policy
+from tests.unit.plan.consolidation_fixture import (
+    Machine,
+    PodCounts,
+    decide,
+    fixture,
+    grouped,
+    machines,
+    pods,
+    policy,
+)
 
 REBALANCE = "aws-node-termination-handler/rebalance-recommendation"
 SIZE = ("4", "16Gi")
@@ -38,19 +49,29 @@ def spot_fields(kinds: Mapping[str, Machine]) -> dict[str, dict[str, Any]]:
     return {kind: {"spot": kind.startswith("sp")} for kind in kinds}
 
 
-def document(kinds: Mapping[str, Machine], spot: Spot, *, budget: int = 100, **consolidation: Any) -> Policy:
+def document(
+    kinds: Mapping[str, Machine], spot: Spot, *, budget: int = 100, **consolidation: Any
+) -> Policy:
     """The policy of fixture F with spec.spot and prices of spot nodes."""
     prices = NodePrices(
-        instance_types={kind: price for kind, (_, _, price) in kinds.items() if not kind.startswith("sp")},
+        instance_types={
+            kind: price for kind, (_, _, price) in kinds.items() if not kind.startswith("sp")
+        },
         spot={kind: price for kind, (_, _, price) in kinds.items() if kind.startswith("sp")},
     )
     budgets = (DisruptionBudget("all", NodeLimit(nodes=budget)),)
-    return policy(more={"spot": spot, "prices": prices, "disruption_budgets": budgets}, **consolidation)
+    return policy(
+        more={"spot": spot, "prices": prices, "disruption_budgets": budgets}, **consolidation
+    )
 
 
-def full_nodes(count: int, kind: str, kinds: Mapping[str, Machine], *, created: float = OLD) -> ClusterBuilder:
+def full_nodes(
+    count: int, kind: str, kinds: Mapping[str, Machine], *, created: float = OLD
+) -> ClusterBuilder:
     """So many full nodes of a type."""
-    build = machines({f"n{number}": (kind, FULL) for number in range(count)}, dict(kinds), created=created)
+    build = machines(
+        {f"n{number}": (kind, FULL) for number in range(count)}, dict(kinds), created=created
+    )
     return grouped(build, dict(kinds), groups=spot_fields(kinds))
 
 
@@ -61,7 +82,9 @@ RETURN = types(od=0.10, sp=0.04)
 
 def fallback(count: int = 1, **groups: GroupMemory) -> Memory:
     """Nodes that were bought because spot groups were not to be had."""
-    return Memory(nodes={f"n{number}": NodeMemory(fallback=True) for number in range(count)}, groups=groups)
+    return Memory(
+        nodes={f"n{number}": NodeMemory(fallback=True) for number in range(count)}, groups=groups
+    )
 
 
 def interrupted(age: float) -> GroupMemory:
@@ -76,7 +99,9 @@ def failed(age: float) -> GroupMemory:
 
 @pytest.mark.parametrize("quiet", [interrupted, failed])
 @pytest.mark.parametrize(("age", "goes"), [(59 * 60.0, False), (3600.0, True)])
-def test_spot_13_fallback_node_returns_when_the_group_was_quiet(quiet: Any, age: float, goes: bool) -> None:
+def test_spot_13_fallback_node_returns_when_the_group_was_quiet(
+    quiet: Any, age: float, goes: bool
+) -> None:
     build = full_nodes(1, "od", RETURN, created=NOW - 1200.0)
     result = decide(build, document(RETURN, Spot()), fallback(sp=quiet(age)))
     assert result.bought == ({"sp": 1} if goes else {})
@@ -100,12 +125,16 @@ def test_spot_13_price_of_the_risk_may_keep_the_node() -> None:
 def test_move_shows_the_price_with_the_risk() -> None:
     result = decide(full_nodes(1, "od", RETURN), document(RETURN, Spot()))
     [move] = result.report.moves
-    assert [round(purchase.price, 6) for purchase in move.purchases] == [round(0.04 + 24 / 720 * 0.1 / 2, 6)]
+    assert [round(purchase.price, 6) for purchase in move.purchases] == [
+        round(0.04 + 24 / 720 * 0.1 / 2, 6)
+    ]
 
 
 def test_avoidance_that_is_longer_than_the_return_holds() -> None:
     spot = Spot(avoid_after_interruption=7200.0)
-    result = decide(full_nodes(1, "od", RETURN), document(RETURN, spot), fallback(sp=interrupted(3700.0)))
+    result = decide(
+        full_nodes(1, "od", RETURN), document(RETURN, spot), fallback(sp=interrupted(3700.0))
+    )
     assert result.reasons["n0"].params == {"group": "sp", "until": NOW - 3700.0 + 7200.0}
 
 
@@ -116,18 +145,25 @@ def test_spot_19_base_keeps_nodes_on_demand() -> None:
     spot = Spot(on_demand_base=2)
     result = decide(full_nodes(3, "od", RETURN), document(RETURN, spot), fallback(3))
     assert (len(result.goes), result.bought) == (1, {"sp": 1})
-    assert [code for name, code in result.codes.items() if name not in result.goes] == ["OnDemandBase"] * 2
+    assert [code for name, code in result.codes.items() if name not in result.goes] == [
+        "OnDemandBase"
+    ] * 2
 
 
 def test_moves_keep_the_share_of_a_spot_group() -> None:
     result = decide(full_nodes(4, "od", RETURN), document(RETURN, Spot(max_share=0.5)))
     assert (len(result.goes), result.bought) == (2, {"sp": 2})
-    assert [code for name, code in result.codes.items() if name not in result.goes] == ["SpotShareReached"] * 2
+    assert [code for name, code in result.codes.items() if name not in result.goes] == [
+        "SpotShareReached"
+    ] * 2
 
 
 def test_share_is_kept_where_a_node_goes_without_purchase() -> None:
     kinds = types(od=0.10, sp=0.04)
-    build = machines({"s0": ("sp", FULL), "s1": ("sp", FULL), "o0": ("od", pods(2)), "o1": ("od", pods(2))}, kinds)
+    build = machines(
+        {"s0": ("sp", FULL), "s1": ("sp", FULL), "o0": ("od", pods(2)), "o1": ("od", pods(2))},
+        kinds,
+    )
     build = grouped(build, kinds, groups=spot_fields(kinds))
     result = decide(build, document(kinds, Spot(max_share=0.5), mode=ConsolidationMode.REMOVE))
     assert (result.goes, result.codes["o0"]) == ([], "SpotShareReached")

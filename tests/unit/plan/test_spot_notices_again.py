@@ -1,4 +1,6 @@
-"""Notices that are taken back and come again, from pass to pass (docs/reference/spot.md "Signals")."""
+"""Notices that are taken back and come again, from pass to pass
+(docs/reference/spot.md "Signals").
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,26 @@ OURS = Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW)))
 
 
 def spot_node(*taints: Taint, ready: str = "True", leaves_at: float = 0.0) -> ClusterBuilder:
-    build = cluster().node("a", "4", "16Gi", group="g", taints=list(taints), conditions=(Condition("Ready", ready),))
-    build.running("a", 2, "1", "1Gi").group("g", max=10, spot=True, template=node("new-g", "4", "16Gi"))
+    build = cluster().node(
+        "a", "4", "16Gi", group="g", taints=list(taints), conditions=(Condition("Ready", ready),)
+    )
+    build.running("a", 2, "1", "1Gi").group(
+        "g", max=10, spot=True, template=node("new-g", "4", "16Gi")
+    )
     [group] = build.groups
-    instances = tuple(msgspec.structs.replace(instance, leaves_at=leaves_at) for instance in group.instances)
+    instances = tuple(
+        msgspec.structs.replace(instance, leaves_at=leaves_at) for instance in group.instances
+    )
     build.groups[0] = msgspec.structs.replace(group, instances=instances)
     return build
 
 
-def decide(build: ClusterBuilder, memory: Memory | None = None, now: float = NOW) -> tuple[Plan, Memory]:
-    policy = Policy("test", mode=Mode.ACTIVE, options=Options(scale_down_unneeded_time=1e6), spot=Spot())
+def decide(
+    build: ClusterBuilder, memory: Memory | None = None, now: float = NOW
+) -> tuple[Plan, Memory]:
+    policy = Policy(
+        "test", mode=Mode.ACTIVE, options=Options(scale_down_unneeded_time=1e6), spot=Spot()
+    )
     return plan_cluster(build.snapshot(), policy, memory or Memory(), now, 0)
 
 
@@ -38,7 +50,9 @@ def notices(memory: Memory) -> dict[str, InterruptionNotice]:
 def test_a_removal_knows_by_which_signal_its_node_was_announced() -> None:
     [removal] = [op for op in decide(spot_node(SPOT))[0].operations if op.spec.interrupted]
     assert removal.status.data[SIGNAL] == f"taint {SPOT.key}"
-    [removal] = [op for op in decide(spot_node(leaves_at=NOW + 90.0))[0].operations if op.spec.interrupted]
+    [removal] = [
+        op for op in decide(spot_node(leaves_at=NOW + 90.0))[0].operations if op.spec.interrupted
+    ]
     assert removal.status.data[SIGNAL] == "its provider says so"
 
 
@@ -54,7 +68,9 @@ def test_a_notice_of_the_vendors_api_is_remembered_as_such() -> None:
 def test_a_signal_that_comes_again_while_the_node_is_evacuated_is_a_new_notice() -> None:
     first, memory = decide(spot_node(SPOT))
     [removal] = [op for op in first.operations if op.spec.interrupted]
-    memory = msgspec.structs.replace(memory, operations=(removal.with_status(state=OperationState.WAITING),))
+    memory = msgspec.structs.replace(
+        memory, operations=(removal.with_status(state=OperationState.WAITING),)
+    )
     _, without = decide(spot_node(OURS), memory, now=NOW + 30.0)
     assert notices(without) == {}
     plan, again = decide(spot_node(OURS, SPOT), without, now=NOW + 60.0)

@@ -28,7 +28,9 @@ def state_of(
     """The state of a cluster with spot group sp of this risk."""
     fields: dict[str, Any] = {"spot": Spot(), "prices": PRICES, **policy}
     memory = Memory(groups={"sp": GroupMemory(risk=risk)})
-    return build_cluster_state(build.snapshot(), Policy("test", mode=Mode.ACTIVE, **fields), memory, now)
+    return build_cluster_state(
+        build.snapshot(), Policy("test", mode=Mode.ACTIVE, **fields), memory, now
+    )
 
 
 def pool_of_ten(spot_nodes: int = 0, **spot: Any) -> ClusterBuilder:
@@ -56,7 +58,9 @@ def next_of(
     return next_risk(state.groups["sp"], state)
 
 
-@pytest.mark.parametrize(("interruptions", "price"), [(0, 0.0420), (3, 0.0479), (29, 0.0990), (30, 0.1010)], ids=str)
+@pytest.mark.parametrize(
+    ("interruptions", "price"), [(0, 0.0420), (3, 0.0479), (29, 0.0990), (30, 0.1010)], ids=str
+)
 def test_spot_14_effective_price_grows_with_interruptions(interruptions: int, price: float) -> None:
     # lambda * D is the mean price divided by k: 0.011111 * 9 = 0.1 = 0.10 / 1
     consolidation = Consolidation(aggressiveness=1.0)
@@ -77,7 +81,10 @@ def test_spot_15_a_week_without_nodes_halves_what_was_learnt() -> None:
         risk = next_of(pool_of_ten(), risk, NOW + day * WEEK / 7)
     assert risk is not None
     assert (round(risk.interruptions, 4), round(risk.hours, 3)) == (1.5, 250.0)
-    assert round(float(hazard(state_of(pool_of_ten()).groups["sp"].group, GroupMemory(risk=risk))), 6) == 0.002577
+    assert (
+        round(float(hazard(state_of(pool_of_ten()).groups["sp"].group, GroupMemory(risk=risk))), 6)
+        == 0.002577
+    )
 
 
 def test_spot_16_vendors_rate_stands_in_place_of_the_prior() -> None:
@@ -98,7 +105,10 @@ def test_hours_of_nodes_accumulate() -> None:
 
 
 def test_a_pass_counts_a_day_at_most() -> None:
-    day, years = (next_of(pool_of_ten(5), learnt(3.0, 500.0, nodes=5), NOW + days * 86_400.0) for days in (1, 3650))
+    day, years = (
+        next_of(pool_of_ten(5), learnt(3.0, 500.0, nodes=5), NOW + days * 86_400.0)
+        for days in (1, 3650)
+    )
     assert day is not None
     assert years == msgspec.structs.replace(day, counted_at=NOW + 3650 * 86_400.0)
     assert 572.0 < day.hours < 573.0  # 500 less a seventh of a half-life, and 5 nodes for 24 h
@@ -106,7 +116,9 @@ def test_a_pass_counts_a_day_at_most() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(60.0, False), (3599.0, False), (3600.0, True)])
-def test_memory_is_written_once_an_hour_while_nothing_happens(seconds: float, written: bool) -> None:
+def test_memory_is_written_once_an_hour_while_nothing_happens(
+    seconds: float, written: bool
+) -> None:
     before = learnt(2.0, 100.0, nodes=4)
     assert (next_of(pool_of_ten(4), before, NOW + seconds) is not before) is written
 
@@ -119,12 +131,16 @@ def test_group_without_nodes_and_history_writes_nothing() -> None:
 
 def test_node_with_a_notice_that_is_gone_was_interrupted() -> None:
     notices = {"gone": InterruptionNotice(NOW - 200.0, NOW - 20.0)}
-    risk = next_of(pool_of_ten(1), learnt(2.0, 100.0, nodes=2, last_notice=NOW - 200.0, notices=notices))
+    risk = next_of(
+        pool_of_ten(1), learnt(2.0, 100.0, nodes=2, last_notice=NOW - 200.0, notices=notices)
+    )
     assert risk == learnt(3.0, 100.0, nodes=1, last_notice=NOW - 200.0)
 
 
 def test_count_from_a_wrong_clock_starts_again() -> None:
-    before = msgspec.structs.replace(learnt(2.0, 100.0, nodes=1, last_notice=NOW + 900.0), counted_at=NOW + 900.0)
+    before = msgspec.structs.replace(
+        learnt(2.0, 100.0, nodes=1, last_notice=NOW + 900.0), counted_at=NOW + 900.0
+    )
     risk = next_of(pool_of_ten(1), before)
     assert risk == learnt(2.0, 100.0, nodes=1, last_notice=NOW)
 
@@ -156,31 +172,51 @@ def test_premium_of_the_first_node_counts_its_own_price() -> None:
     ],
 )
 def test_label_makes_a_group_spot(label: tuple[str, str]) -> None:
-    build = cluster().group("g", template=node("new", labels=dict([label]))).group("h", template=node("other"))
+    build = (
+        cluster()
+        .group("g", template=node("new", labels=dict([label])))
+        .group("h", template=node("other"))
+    )
     assert spot_groups(state_of(build)) == {"g"}
 
 
 def test_label_of_one_node_does_not_make_its_whole_group_spot() -> None:
-    build = cluster().node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"}).node("b", group="g")
+    build = (
+        cluster()
+        .node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"})
+        .node("b", group="g")
+    )
     assert spot_groups(state_of(build.group("g"))) == set()
-    build = cluster().node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g", spot=True)
+    build = (
+        cluster()
+        .node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"})
+        .group("g", spot=True)
+    )
     assert spot_groups(state_of(build)) == {"g"}
 
 
 def test_group_that_only_its_nodes_called_spot_stays_spot_without_them() -> None:
     policy = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=PRICES)
-    build = cluster().node("a", "4", "16Gi", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g")
+    build = (
+        cluster()
+        .node("a", "4", "16Gi", group="g", labels={"karpenter.sh/capacity-type": "spot"})
+        .group("g")
+    )
     _, memory = plan_cluster(build.snapshot(), policy, Memory(), NOW, 0)
     before = msgspec.structs.replace(learnt(3.0, 500.0, nodes=1), last_notice=NOW - 60.0)
     groups = {"g": msgspec.structs.replace(memory.groups["g"], risk=before)}
     memory = msgspec.structs.replace(memory, groups=groups)
     for minutes in (1, 2):
-        _, memory = plan_cluster(cluster().group("g", target=0).snapshot(), policy, memory, NOW + 60.0 * minutes, 0)
+        _, memory = plan_cluster(
+            cluster().group("g", target=0).snapshot(), policy, memory, NOW + 60.0 * minutes, 0
+        )
     risk = memory.groups["g"].risk
     assert risk is not None
     assert (round(risk.interruptions, 2), risk.nodes, risk.last_notice) == (3.0, 0, NOW - 60.0)
     own = cluster().group("g", target=0, template=node("new"))  # what the provider says now counts
-    assert spot_groups(build_cluster_state(own.snapshot(), policy, memory, NOW + 180.0)) == frozenset()
+    assert (
+        spot_groups(build_cluster_state(own.snapshot(), policy, memory, NOW + 180.0)) == frozenset()
+    )
 
 
 NAMES = [
@@ -191,7 +227,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("names", "chosen"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES])
+@pytest.mark.parametrize(
+    ("names", "chosen"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES]
+)
 def test_named_groups_are_spot_and_no_others(names: tuple[str, ...], chosen: set[str]) -> None:
     build = pool_of_ten(aliases=("cheap",)).group("elsewhere", spot=True)
     state = state_of(build, spot=Spot(groups=names))
@@ -230,9 +268,13 @@ PRICE_ROWS = [
 
 
 @pytest.mark.parametrize(
-    ("prices", "spot", "own", "price"), [row[1:] for row in PRICE_ROWS], ids=[row[0] for row in PRICE_ROWS]
+    ("prices", "spot", "own", "price"),
+    [row[1:] for row in PRICE_ROWS],
+    ids=[row[0] for row in PRICE_ROWS],
 )
-def test_price_of_a_spot_node(prices: NodePrices, spot: bool, own: float, price: float | None) -> None:
+def test_price_of_a_spot_node(
+    prices: NodePrices, spot: bool, own: float, price: float | None
+) -> None:
     assert price_of(prices, spot=spot, own=own) == (None if price is None else pytest.approx(price))
 
 
@@ -242,7 +284,9 @@ def test_list_of_spot_prices_does_not_concern_nodes_on_demand() -> None:
     assert book.hourly(node("n", labels={TYPE: "sp"}), group) == pytest.approx(0.11)
 
 
-@pytest.mark.parametrize(("spot", "price"), [(Spot(), 0.041667), (None, 0.04)], ids=["with its risk", "no spec.spot"])
+@pytest.mark.parametrize(
+    ("spot", "price"), [(Spot(), 0.041667), (None, 0.04)], ids=["with its risk", "no spec.spot"]
+)
 def test_expanders_see_the_spot_price(spot: Spot | None, price: float) -> None:
     listed = NodePrices(instance_types={"od": 0.10, "sp": 0.10}, spot={"sp": 0.04})
     context = expander_context(state_of(pool_of_ten(), prices=listed, spot=spot), 0)

@@ -17,11 +17,17 @@ TYPE = "node.kubernetes.io/instance-type"
 
 
 class StorageStory:
-    """A driver with a capacity of its own on each node. amounts: node -> GiB; others: of nodes that are not named,
-    None: they never publish. late: seconds after its creation until a node publishes."""
+    """A driver with a capacity of its own on each node. amounts: node -> GiB; others:
+    of nodes that are not named, None: they never publish. late: seconds after its
+    creation until a node publishes."""
 
     def __init__(
-        self, story: HourOfJoins, others: int | None = 100, *, late: float = 0.0, mode: str = "WaitForFirstConsumer"
+        self,
+        story: HourOfJoins,
+        others: int | None = 100,
+        *,
+        late: float = 0.0,
+        mode: str = "WaitForFirstConsumer",
     ) -> None:
         self.story, self.others, self.late = story, others, late
         self.amounts: dict[str, int | None] = {}
@@ -73,7 +79,9 @@ class StorageStory:
     def age(self, node: Json) -> float:
         """The seconds since a node joined."""
         machines = [machine for group in self.story.groups.values() for machine in group.machines]
-        joined = next(machine.joins_at for machine in machines if machine.name == node["metadata"]["name"])
+        joined = next(
+            machine.joins_at for machine in machines if machine.name == node["metadata"]["name"]
+        )
         return self.story.now - joined
 
     def deploy(self, name: str, gib: int, cpu: str = "3") -> None:
@@ -91,7 +99,9 @@ class StorageStory:
                 "status": {"phase": "Pending"},
             }
         )
-        self.story.deploy(name, 1, cpu, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
+        self.story.deploy(
+            name, 1, cpu, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        )
 
 
 def labelled(kind: str = "m5") -> Shape:

@@ -12,7 +12,8 @@ from chalicelib.model.reason import ReasonCode
 from tests.unit.plan.hour_of_joins import HOUR, MINUTE, START, HourOfJoins, Json, Shape
 from tests.unit.plan.test_groups_in_several_zones import first_then, in_zone, spread
 
-AGE = NodeLifecycle(max_node_age=2 * HOUR + 5 * MINUTE, jitter=0.0)  # nodes are two hours old when a story begins
+# nodes are two hours old when a story begins
+AGE = NodeLifecycle(max_node_age=2 * HOUR + 5 * MINUTE, jitter=0.0)
 DRIFT = NodeLifecycle(drift=DriftAction.REPLACE)
 REPAIR = NodeLifecycle(repair=(RepairRule("Bad", 60.0),), max_unhealthy=1.0)
 
@@ -34,7 +35,8 @@ def sick(shape: Shape, *sick_nodes: str) -> Shape:
 
 
 def due(why: str, zones: tuple[str, ...], pod: Mapping[str, Any]) -> HourOfJoins:
-    """Return a group with nodes in zones a and b; the second is due and full. zones: of new nodes, in turn."""
+    """Return a group with nodes in zones a and b; the second is due and full.
+    zones: of new nodes, in turn."""
     story = HourOfJoins(policy={"node_lifecycle": LIFECYCLES[why]})
     shape = first_then(["a", "b"], *zones)
     group = story.group("g", sick(shape, "g-2") if why == "repair" else shape, size=2)
@@ -47,13 +49,17 @@ def due(why: str, zones: tuple[str, ...], pod: Mapping[str, Any]) -> HourOfJoins
 
 def held(story: HourOfJoins) -> set[ReasonCode]:
     """Return what held the second node, in any pass."""
-    verdicts = (verdict for plan in story.plans for verdict in plan.lifecycle if verdict.node == "g-2")
+    verdicts = (
+        verdict for plan in story.plans for verdict in plan.lifecycle if verdict.node == "g-2"
+    )
     return {verdict.held.code for verdict in verdicts if verdict.held is not None}
 
 
 @pytest.mark.parametrize("pod", [in_zone("b"), spread("db")], ids=["bound", "spread"])
 @pytest.mark.parametrize("why", ["age", "drift", "repair"])
-def test_node_goes_once_its_successor_has_come_in_the_zone(why: str, pod: Mapping[str, Any]) -> None:
+def test_node_goes_once_its_successor_has_come_in_the_zone(
+    why: str, pod: Mapping[str, Any]
+) -> None:
     story = due(why, ("b",), pod)
 
     story.play(HOUR)
@@ -89,7 +95,8 @@ def test_new_node_of_a_copied_template_needs_no_zone_label_that_the_model_lacks(
 
 
 def at_maximum(zones: tuple[str, ...], sick_nodes: int) -> HourOfJoins:
-    """Return a group at its maximum with one node in zone a and sick ones in zone b, all full. zones: of new nodes."""
+    """Return a group at its maximum with one node in zone a and sick ones in zone b, all
+    full. zones: of new nodes."""
     story = HourOfJoins(policy={"node_lifecycle": REPAIR})
     old = [f"g-{number}" for number in range(1, sick_nodes + 2)]
     shape = sick(first_then(["a", *["b"] * sick_nodes], *zones), *old[1:])
@@ -121,11 +128,16 @@ def test_sick_node_of_a_full_group_stays_while_nothing_is_bought_for_its_zone() 
     assert story.bought_nodes() <= 3
     assert len(story.groups["g"].machines) <= 2 + 1
     held = {verdict.held.code for verdict in story.plans[-1].lifecycle if verdict.held is not None}
-    assert held <= {ReasonCode.ZONE_NOT_CERTAIN, ReasonCode.GROUP_MAX_SIZE, ReasonCode.GROUP_GROWING}
+    assert held <= {
+        ReasonCode.ZONE_NOT_CERTAIN,
+        ReasonCode.GROUP_MAX_SIZE,
+        ReasonCode.GROUP_GROWING,
+    }
 
 
 def interrupted(zones: tuple[str, ...], **more: Any) -> HourOfJoins:
-    """Return a spot group whose second node, of zone b, is taken back in two minutes. zones: of new nodes."""
+    """Return a spot group whose second node, of zone b, is taken back in two
+    minutes. zones: of new nodes."""
     story = HourOfJoins(policy={"spot": Spot(avoid_after_interruption=0.0)})
     group = story.group("g", first_then(["a", "b"], *zones), size=2, spot=True, **more)
     group.machines[1].says = {"leaves_at": START + 2 * MINUTE}

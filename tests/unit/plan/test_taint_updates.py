@@ -1,5 +1,5 @@
-"""Taint updates: leftover taints to remove, and soft taints on unneeded nodes (docs/reference/drain.md "Soft taints",
-"Stale taints")."""
+"""Taint updates: leftover taints to remove, and soft taints on unneeded nodes
+(docs/reference/drain.md "Soft taints", "Stale taints")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def hard(age: float = 60.0, value: str | None = None) -> Taint:
     return Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW - age)) if value is None else value)
 
 
-def operation(node: str, state: OperationState = OperationState.WAITING, name: str = "remove-1") -> Operation:
+def operation(
+    node: str, state: OperationState = OperationState.WAITING, name: str = "remove-1"
+) -> Operation:
     return new_operation(
         id=name,
         cluster="c",
@@ -47,7 +49,9 @@ def found(
     build: ClusterBuilder, *unneeded: str, operations: tuple[Operation, ...] = (), **options: Any
 ) -> tuple[TaintUpdate, ...]:
     policy = Policy(name="c", options=Options(**options))
-    return taint_updates(build_cluster_state(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded)
+    return taint_updates(
+        build_cluster_state(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded
+    )
 
 
 def one(*taints: Taint, **annotations: str) -> ClusterBuilder:
@@ -70,7 +74,9 @@ def test_foreign_cordon_is_kept() -> None:
     assert found(one(hard(), **{NOTE: "remove-1"})) == (TaintUpdate("n", "cleanup"),)
 
 
-@pytest.mark.parametrize("state", [OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING])
+@pytest.mark.parametrize(
+    "state", [OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING]
+)
 def test_taints_on_nodes_of_open_operations_are_kept(state: OperationState) -> None:
     going = (operation("n", state),)
     assert found(one(hard(), **{NOTE: "remove-1"}), operations=going) == ()
@@ -136,7 +142,10 @@ def test_hard_taint_is_removed_first_and_separately() -> None:
         .node("a", group="g")
         .group("g")
     )
-    assert found(build, "a", "y", "z") == (TaintUpdate("z", "cleanup", cordoned=True), TaintUpdate("a", "soften"))
+    assert found(build, "a", "y", "z") == (
+        TaintUpdate("z", "cleanup", cordoned=True),
+        TaintUpdate("a", "soften"),
+    )
 
 
 def test_disabled_soft_taints_are_removed() -> None:
@@ -148,8 +157,12 @@ def test_taints_of_nodes_without_a_readable_group_are_kept() -> None:
     assert found(cluster().node("n", taints=[hard(9e5), SOFT])) == ()
     unread = one(hard(9e5), SOFT)
     snapshot = unread.snapshot()
-    groups = tuple(msgspec.structs.replace(group, error="Unauthorized") for group in snapshot.groups)
-    world = build_cluster_state(msgspec.structs.replace(snapshot, groups=groups), Policy(name="c"), Memory(), NOW)
+    groups = tuple(
+        msgspec.structs.replace(group, error="Unauthorized") for group in snapshot.groups
+    )
+    world = build_cluster_state(
+        msgspec.structs.replace(snapshot, groups=groups), Policy(name="c"), Memory(), NOW
+    )
     assert taint_updates(world, ()) == ()
 
 
@@ -161,7 +174,9 @@ def test_equal_cluster_states_give_equal_taint_updates_in_equal_order() -> None:
 def after_hand_over(build: ClusterBuilder, acting_for: float) -> list[str]:
     """The nodes whose hard taint is taken back by passes that have acted for this long."""
     memory = Memory(acting_since=NOW - acting_for)
-    updates = taint_updates(build_cluster_state(build.snapshot(), Policy(name="c"), memory, NOW), ())
+    updates = taint_updates(
+        build_cluster_state(build.snapshot(), Policy(name="c"), memory, NOW), ()
+    )
     return [update.node for update in updates]
 
 
@@ -173,7 +188,12 @@ def after_hand_over(build: ClusterBuilder, acting_for: float) -> list[str]:
         (TAKEN_BACK_AFTER - 20, TAKEN_BACK_AFTER, []),
         (300.0, 3600.0, []),
     ],
-    ids=["passes act for too short", "begun before passes act", "begun while they act", "begun an hour later"],
+    ids=[
+        "passes act for too short",
+        "begun before passes act",
+        "begun while they act",
+        "begun an hour later",
+    ],
 )
 def test_removal_that_another_began_before_passes_act_is_taken_back(
     age: float, acting_for: float, expected: list[str]

@@ -11,7 +11,11 @@ from tests.builders import ClusterBuilder, cluster, growth, node, words
 
 def _three() -> ClusterBuilder:
     """The best group comes last; the first has room for two pods in total."""
-    build = cluster().group("a", max=1, template=node("t", "2", "64Gi")).group("b", template=node("t", "2", "32Gi"))
+    build = (
+        cluster()
+        .group("a", max=1, template=node("t", "2", "64Gi"))
+        .group("b", template=node("t", "2", "32Gi"))
+    )
     return build.group("c", template=node("t", "2", "4Gi")).pending(6, "1", "1Mi")
 
 
@@ -56,7 +60,8 @@ def test_clock_that_stands_still_does_not_change_the_plan() -> None:
 
 
 def test_estimate_of_one_group_ends_at_its_time_limit() -> None:
-    """The limit is 5 s, and ten seconds pass between two clock readings: the rest is skipped, with a reason."""
+    """The limit is 5 s, and ten seconds pass between two clock readings: the rest
+    is skipped, with a reason."""
     ticks = iter(range(0, 10_000, 10))
     build = cluster().group("g", template=node("t"))
     for at in range(9):

@@ -87,8 +87,11 @@ def test_pods_on_nodes_without_the_topology_label_are_in_no_spread_domain(way: s
 
 
 def _zone_and_host(labels: Mapping[str, str]) -> ClusterBuilder:
-    """Hosts h1 (zone a) and h2 (zone b) with one pod x each; only h1 has room. A third host is full and has no x."""
-    build = cluster().node("h1", "1", zone="a").node("h2", "0", zone="b").node("h3", "0", labels=labels)
+    """Hosts h1 (zone a) and h2 (zone b) with one pod x each; only h1 has room. A third
+    host is full and has no x."""
+    build = (
+        cluster().node("h1", "1", zone="a").node("h2", "0", zone="b").node("h3", "0", labels=labels)
+    )
     build.running("h1", 1, owner="x").running("h2", 1, owner="x")
     return build.pending(1, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X)))
 
@@ -96,7 +99,9 @@ def _zone_and_host(labels: Mapping[str, str]) -> ClusterBuilder:
 def test_node_that_lacks_one_of_two_topology_keys_counts_for_no_constraint() -> None:
     assert _zone_and_host({}).plan().fits_existing
     held = _zone_and_host({ZONE: "b"}).plan()
-    assert tally(held)[SKEW] == 1, "with a zone, the third host's name is a domain with no pod, and h1 would be 2 ahead"
+    assert tally(held)[SKEW] == 1, (
+        "with a zone, the third host's name is a domain with no pod, and h1 would be 2 ahead"
+    )
 
 
 SOFT, HARD = Taint("k", "PreferNoSchedule"), Taint("k", "NoSchedule")
@@ -115,11 +120,21 @@ def _tainted(taint: Taint) -> Build:
     ("build", "pod", "why"),
     [
         pytest.param(_tainted(HARD), _by_zone(), SKEW, id="P30-by-default-it-counts"),
-        pytest.param(_tainted(HARD), _by_zone(node_taints_policy="Honor"), FITS, id="P30-Honor-leaves-it-out"),
         pytest.param(
-            _tainted(HARD), {**_by_zone(node_taints_policy="Honor"), **TOLERANT}, SKEW, id="P30-Honor-but-tolerated"
+            _tainted(HARD), _by_zone(node_taints_policy="Honor"), FITS, id="P30-Honor-leaves-it-out"
         ),
-        pytest.param(_tainted(SOFT), _by_zone(node_taints_policy="Honor"), SKEW, id="P30-a-soft-taint-is-none"),
+        pytest.param(
+            _tainted(HARD),
+            {**_by_zone(node_taints_policy="Honor"), **TOLERANT},
+            SKEW,
+            id="P30-Honor-but-tolerated",
+        ),
+        pytest.param(
+            _tainted(SOFT),
+            _by_zone(node_taints_policy="Honor"),
+            SKEW,
+            id="P30-a-soft-taint-is-none",
+        ),
     ],
 )
 def test_spread_over_tainted_nodes_follows_node_taints_policy(
@@ -136,14 +151,22 @@ _NOT_C = {"required_affinity": (NodeTerm((Requirement(ZONE, "NotIn", ("c",)),)),
     ("pod", "why"),
     [
         pytest.param({**_by_zone(), **_NOT_C}, FITS, id="affinity-honoured-by-default"),
-        pytest.param({**_by_zone(node_affinity_policy="Ignore"), **_NOT_C}, SKEW, id="affinity-ignored"),
-        pytest.param({**_by_zone(), "node_selector": {"pool": "1"}}, FITS, id="selector-honoured-by-default"),
         pytest.param(
-            {**_by_zone(node_affinity_policy="Ignore"), "node_selector": {"pool": "1"}}, SKEW, id="selector-ignored"
+            {**_by_zone(node_affinity_policy="Ignore"), **_NOT_C}, SKEW, id="affinity-ignored"
+        ),
+        pytest.param(
+            {**_by_zone(), "node_selector": {"pool": "1"}}, FITS, id="selector-honoured-by-default"
+        ),
+        pytest.param(
+            {**_by_zone(node_affinity_policy="Ignore"), "node_selector": {"pool": "1"}},
+            SKEW,
+            id="selector-ignored",
         ),
     ],
 )
-def test_spread_over_ineligible_nodes_follows_node_affinity_policy(pod: dict[str, Any], why: str, way: str) -> None:
+def test_spread_over_ineligible_nodes_follows_node_affinity_policy(
+    pod: dict[str, Any], why: str, way: str
+) -> None:
     build = cluster()
     for zone, labels in (("a", {"pool": "1"}), ("b", {"pool": "1"}), ("c", {})):
         build.node(f"full-{zone}", "0", zone=zone, labels=labels)
@@ -162,7 +185,10 @@ def test_spread_over_ineligible_nodes_follows_node_affinity_policy(pod: dict[str
 def test_pods_that_do_not_count_for_a_spread(more: dict[str, Any], way: str) -> None:
     build = crowd({"a": 1, "b": 1}, owner="x")
     assert answer(crowd({"a": 5}, build, owner="x", **more), way, A, **_by_zone()) == FITS
-    assert answer(crowd({"a": 5}, crowd({"a": 1, "b": 1}, owner="x"), owner="x"), way, A, **_by_zone()) != FITS
+    assert (
+        answer(crowd({"a": 5}, crowd({"a": 1, "b": 1}, owner="x"), owner="x"), way, A, **_by_zone())
+        != FITS
+    )
 
 
 def _hash(value: str) -> dict[str, Any]:
@@ -175,13 +201,17 @@ def _hash(value: str) -> dict[str, Any]:
     [
         pytest.param("new", ("pod-template-hash",), FITS, id="P32-only-pods-of-its-hash"),
         pytest.param("old", ("pod-template-hash",), SKEW, id="P32-the-old-hash"),
-        pytest.param("", ("pod-template-hash",), SKEW, id="P32-a-pod-without-the-label-ignores-the-key"),
+        pytest.param(
+            "", ("pod-template-hash",), SKEW, id="P32-a-pod-without-the-label-ignores-the-key"
+        ),
         pytest.param("new", (), SKEW, id="P32-without-keys"),
     ],
 )
 def test_match_label_keys_of_a_spread(mine: str, keys: tuple[str, ...], why: str, way: str) -> None:
     build = crowd({"b": 0}, crowd({"a": 2}, owner="old", **_hash("old")))
-    assert _says(answer(build, way, A, **_hash(mine), spread=(even(ZONE, X, match_label_keys=keys),)), why)
+    assert _says(
+        answer(build, way, A, **_hash(mine), spread=(even(ZONE, X, match_label_keys=keys),)), why
+    )
 
 
 @each_row("way", WAYS)
@@ -285,12 +315,20 @@ def test_full_existing_host_limits_new_hosts_to_the_skew() -> None:
 
 def test_zone_and_host_spread_hold_together() -> None:
     build = crowd({"a": 0, "b": 0}, _zones("ab", "8"))
-    plan = build.pending(8, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X, 2))).plan()
-    assert growth(plan) == {"a": (2, 4), "b": (2, 4)}, "the full hosts, without a pod, hold each new one at two"
+    plan = build.pending(
+        8, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X, 2))
+    ).plan()
+    assert growth(plan) == {"a": (2, 4), "b": (2, 4)}, (
+        "the full hosts, without a pod, hold each new one at two"
+    )
 
 
 def test_placements_respect_the_max_skew() -> None:
-    plan = crowd({"a": 1, "b": 0, "c": 0}, _zones("abc", "1"), owner="x").pending(7, "1", **_by_zone()).plan()
+    plan = (
+        crowd({"a": 1, "b": 0, "c": 0}, _zones("abc", "1"), owner="x")
+        .pending(7, "1", **_by_zone())
+        .plan()
+    )
     counts = {"a": 1, "b": 0, "c": 0}
     for place in expected(plan).values():
         counts[place[0]] += 1

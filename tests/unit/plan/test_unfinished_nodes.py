@@ -28,11 +28,15 @@ UNINITIALIZED = Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSched
 
 
 def state_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> ClusterState:
-    policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
+    policy = Policy(
+        name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options)
+    )
     return build_cluster_state(build.snapshot(), policy, memory or Memory(), NOW)
 
 
-def pair(old: Mapping[str, Any], young: Mapping[str, Any], newcomers: int = 1, **group: Any) -> ClusterBuilder:
+def pair(
+    old: Mapping[str, Any], young: Mapping[str, Any], newcomers: int = 1, **group: Any
+) -> ClusterBuilder:
     """A full old node and empty young ones of a group."""
     build = cluster().node("a-old", "4", group="g", **old)
     for name in ("b-young", "c-young")[:newcomers]:
@@ -41,7 +45,11 @@ def pair(old: Mapping[str, Any], young: Mapping[str, Any], newcomers: int = 1, *
 
 
 def promise_of(plan: Plan, pod: str) -> PodPlacement:
-    return next(promise for promise in plan.promises if any(name.startswith(f"default/{pod}") for name in promise.pods))
+    return next(
+        promise
+        for promise in plan.promises
+        if any(name.startswith(f"default/{pod}") for name in promise.pods)
+    )
 
 
 # -- what is unfinished
@@ -53,10 +61,13 @@ def promise_of(plan: Plan, pod: str) -> PodPlacement:
         ({"labels": {"a": "1"}}, {}, Unfinished(labels=("a",))),
         ({"labels": {"a": "1"}}, {"labels": {"a": "2"}}, None),
         (FUSE, {}, Unfinished(resources=("smarter-devices/fuse",))),
-        (FUSE, {"extra": {"smarter-devices/fuse": 0}}, Unfinished(resources=("smarter-devices/fuse",))),
+        (FUSE, {"extra": {"smarter-devices/fuse": 0}},
+         Unfinished(resources=("smarter-devices/fuse",))),
         (FUSE, {"extra": {"smarter-devices/fuse": 1}}, None),
-        ({"extra": amounts(ephemeral_storage="1Gi")}, {}, Unfinished(resources=("ephemeral-storage",))),
-        ({"extra": amounts(ephemeral_storage="2Gi")}, {"extra": amounts(ephemeral_storage="1Gi")}, None),
+        ({"extra": amounts(ephemeral_storage="1Gi")}, {},
+         Unfinished(resources=("ephemeral-storage",))),
+        ({"extra": amounts(ephemeral_storage="2Gi")}, {"extra": amounts(ephemeral_storage="1Gi")},
+         None),
         ({}, {"cpu": "2", "memory": "0"}, None),
         ({}, {"taints": [UNINITIALIZED]}, Unfinished(taints=(UNINITIALIZED,))),
         ({}, {"taints": [AGENT]}, Unfinished(taints=(AGENT,))),
@@ -64,7 +75,8 @@ def promise_of(plan: Plan, pod: str) -> PodPlacement:
         ({}, {"taints": [Taint("spread-me", "PreferNoSchedule")]}, None),
         ({}, {"taints": [Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")]}, None),
         ({}, {"taints": [Taint("aws-node-termination-handler/spot-itn", "NoSchedule")]}, None),
-        ({"taints": [Taint("own", "NoSchedule", "a")]}, {"taints": [Taint("own", "NoSchedule", "b")]}, None),
+        ({"taints": [Taint("own", "NoSchedule", "a")]},
+         {"taints": [Taint("own", "NoSchedule", "b")]}, None),
         ({"labels": {"a": "1"}}, {"created": NOW - 901}, None),
         ({"labels": {"a": "1"}}, {"ready": False}, None),
     ],
@@ -90,9 +102,15 @@ def test_labels_that_new_nodes_may_lack_are_no_difference() -> None:
 def test_first_node_of_a_group_is_compared_with_what_is_known_of_it(source: str) -> None:
     known = node("t", "4", labels={"a": "1"}, **FUSE)
     memory = Memory(templates={"g": LearntTemplate(known, NOW - 600)} if source == "learnt" else {})
-    build = cluster().node("n", "4", group="g", **YOUNG).group("g", template=known if source == "vendor" else None)
+    build = (
+        cluster()
+        .node("n", "4", group="g", **YOUNG)
+        .group("g", template=known if source == "vendor" else None)
+    )
 
-    assert state_of(build, memory).unfinished == {"n": Unfinished(("a",), ("smarter-devices/fuse",))}
+    assert state_of(build, memory).unfinished == {
+        "n": Unfinished(("a",), ("smarter-devices/fuse",))
+    }
 
 
 def test_young_node_of_which_nothing_else_is_known_is_finished_but_for_known_taints() -> None:
@@ -102,7 +120,12 @@ def test_young_node_of_which_nothing_else_is_known_is_finished_but_for_known_tai
 
 
 def test_nodes_that_were_bought_together_are_compared_with_the_one_that_has_most() -> None:
-    build = cluster().node("a", "4", group="g", **YOUNG).node("b", "4", group="g", **YOUNG, **FUSE).group("g")
+    build = (
+        cluster()
+        .node("a", "4", group="g", **YOUNG)
+        .node("b", "4", group="g", **YOUNG, **FUSE)
+        .group("g")
+    )
     build.pending(2, "3", extra={"smarter-devices/fuse": 1})
 
     assert state_of(build).unfinished == {"a": Unfinished(resources=("smarter-devices/fuse",))}
@@ -119,7 +142,11 @@ def test_taint_that_the_vendor_states_does_not_go() -> None:
 
 
 def test_pod_that_needs_the_difference_waits_for_it_and_is_promised_nothing() -> None:
-    build = pair(FUSE, {}).pending(1, "2", name="picky", extra={"smarter-devices/fuse": 1}).pending(1, "2", name="any")
+    build = (
+        pair(FUSE, {})
+        .pending(1, "2", name="picky", extra={"smarter-devices/fuse": 1})
+        .pending(1, "2", name="any")
+    )
 
     plan = build.plan()
 
@@ -131,12 +158,18 @@ def test_pod_that_needs_the_difference_waits_for_it_and_is_promised_nothing() ->
 
 
 def test_room_of_an_unfinished_node_exists_once() -> None:
-    build = pair(FUSE, {}).pending(1, "3", name="picky", extra={"smarter-devices/fuse": 1}).pending(1, "3", name="any")
+    build = (
+        pair(FUSE, {})
+        .pending(1, "3", name="picky", extra={"smarter-devices/fuse": 1})
+        .pending(1, "3", name="any")
+    )
     assert growth(build.plan()) == {"g": (1, 1)}
 
 
 def test_pod_of_which_a_running_pod_took_the_room_is_bought_for() -> None:
-    build = pair(FUSE, {}).running("b-young", 1, "3").pending(1, "2", extra={"smarter-devices/fuse": 1})
+    build = (
+        pair(FUSE, {}).running("b-young", 1, "3").pending(1, "2", extra={"smarter-devices/fuse": 1})
+    )
     assert growth(build.plan()) == {"g": (1, 1)}
 
 
@@ -174,7 +207,12 @@ def test_pod_spread_over_a_late_label_waits_for_it() -> None:
 
 
 def test_certain_places_come_before_those_on_unfinished_nodes() -> None:
-    build = cluster().node("a-young", "4", group="g", **YOUNG).node("b-old", "4", group="g", **FUSE).group("g")
+    build = (
+        cluster()
+        .node("a-young", "4", group="g", **YOUNG)
+        .node("b-old", "4", group="g", **FUSE)
+        .group("g")
+    )
     plan = build.pending(1, "2", extra={"smarter-devices/fuse": 1}).plan()
     assert [(promise.node, promise.promised) for promise in plan.promises] == [("b-old", True)]
 
@@ -203,7 +241,9 @@ def test_pods_that_need_the_difference_are_not_moved_to_an_unfinished_node() -> 
 
 def test_node_for_which_pods_wait_is_not_removed() -> None:
     build = pair(FUSE, {}).pending(1, "2", extra={"smarter-devices/fuse": 1})
-    verdicts = {verdict.node: verdict.reason.code for verdict in build.plan(unneeded=3600).unremovable}
+    verdicts = {
+        verdict.node: verdict.reason.code for verdict in build.plan(unneeded=3600).unremovable
+    }
     assert verdicts["b-young"] is ReasonCode.PROMISED
 
 
@@ -212,7 +252,9 @@ def test_node_for_which_pods_wait_is_not_removed() -> None:
 
 def test_unfinished_node_is_not_copied_and_teaches_nothing() -> None:
     known = node("t", "4", labels={"a": "1"}, **FUSE)
-    build = cluster().node("n", "8", group="g", **YOUNG).running("n", 1, "8").group("g", template=known)
+    build = (
+        cluster().node("n", "8", group="g", **YOUNG).running("n", 1, "8").group("g", template=known)
+    )
     build.pending(1, "1", node_selector={"a": "1"}, extra={"smarter-devices/fuse": 1})
 
     plan, memory = build.decide()
@@ -223,14 +265,21 @@ def test_unfinished_node_is_not_copied_and_teaches_nothing() -> None:
 
 def test_template_of_an_unfinished_group_has_the_amounts_of_its_nodes() -> None:
     promised = node("t", "8", labels={"a": "1"})
-    build = cluster().node("n", "4", group="g", **YOUNG).running("n", 1, "4").group("g", template=promised)
+    build = (
+        cluster()
+        .node("n", "4", group="g", **YOUNG)
+        .running("n", 1, "4")
+        .group("g", template=promised)
+    )
     build.pending(1, "6", node_selector={"a": "1"})
     assert growth(build.plan()) == {}, "the vendor promised 8 cores, and nodes have 4"
 
 
 def test_vendor_label_is_struck_off_by_a_node_that_is_not_young_any_more() -> None:
     def grown(created: float) -> dict[str, tuple[int, int]]:
-        build = cluster().node("n", "4", group="g", created=created, ready=True, ready_since=NOW - 30)
+        build = cluster().node(
+            "n", "4", group="g", created=created, ready=True, ready_since=NOW - 30
+        )
         build.running("n", 1, "4").group("g", template=node("t", "4", labels={"a": "1"}))
         return growth(build.pending(1, "1", node_selector={"a": "1"}).plan())
 
@@ -239,7 +288,11 @@ def test_vendor_label_is_struck_off_by_a_node_that_is_not_young_any_more() -> No
 
 def test_old_label_names_are_struck_off_by_a_young_node_with_the_new_ones() -> None:
     types = {"node.kubernetes.io/instance-type": "m"}
-    build = cluster().node("n", "4", group="g", labels=types, **YOUNG).group("g", template=node("t", "4", labels=types))
+    build = (
+        cluster()
+        .node("n", "4", group="g", labels=types, **YOUNG)
+        .group("g", template=node("t", "4", labels=types))
+    )
     assert state_of(build).unfinished == {}
 
 
@@ -247,7 +300,8 @@ def test_old_label_names_are_struck_off_by_a_young_node_with_the_new_ones() -> N
 
 
 def grown_up(age: float = 1000.0, newcomers: int = 1) -> ClusterBuilder:
-    """An old node with a resource, and some without that were young until a moment ago; a pod asks for it."""
+    """An old node with a resource, and some without that were young until a
+    moment ago; a pod asks for it."""
     build = pair(FUSE, {"created": NOW - age, "ready_since": NOW - age + 10}, newcomers)
     return build.pending(1, "2", extra={"smarter-devices/fuse": 1})
 
@@ -263,7 +317,11 @@ def test_node_that_never_got_its_parts_stops_purchases_for_them() -> None:
     rest = Undelivered(until=NOW + 3600, times=1, created=NOW - 1000)
     assert undelivered(memory) == {"resource smarter-devices/fuse": rest}
     note = next(note for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK)
-    assert note.params == {"group": "g", "what": "resource smarter-devices/fuse", "until": NOW + 3600}
+    assert note.params == {
+        "group": "g",
+        "what": "resource smarter-devices/fuse",
+        "until": NOW + 3600,
+    }
 
 
 def test_single_node_without_its_parts_may_be_broken_and_is_followed_by_one_more() -> None:
@@ -302,11 +360,17 @@ def test_rest_doubles_when_the_next_node_lacks_the_part_too() -> None:
     [
         pytest.param(Undelivered(until=NOW + 60, times=1, created=NOW - 1000), False, id="rests"),
         pytest.param(Undelivered(until=NOW - 1, times=1, created=NOW - 1000), True, id="over"),
-        pytest.param(Undelivered(until=NOW + 60, times=1, created=NOW - 9000), True, id="came-since"),
-        pytest.param(Undelivered(until=NOW + 1e9, times=1, created=NOW - 1000), True, id="wrong-clock"),
+        pytest.param(
+            Undelivered(until=NOW + 60, times=1, created=NOW - 9000), True, id="came-since"
+        ),
+        pytest.param(
+            Undelivered(until=NOW + 1e9, times=1, created=NOW - 1000), True, id="wrong-clock"
+        ),
     ],
 )
-def test_part_is_expected_again_after_its_rest_or_when_a_node_has_it(known: Undelivered, *, grows: bool) -> None:
+def test_part_is_expected_again_after_its_rest_or_when_a_node_has_it(
+    known: Undelivered, *, grows: bool
+) -> None:
     memory = Memory(groups={"g": GroupMemory(undelivered={"resource smarter-devices/fuse": known})})
     build = cluster().node("n", "4", group="g", **FUSE).running("n", 1, "4").group("g")
     build.pending(1, "1", extra={"smarter-devices/fuse": 1})
@@ -325,10 +389,14 @@ def test_taint_that_never_went_is_expected_of_new_nodes() -> None:
 
 def test_what_is_remembered_and_named_has_limits() -> None:
     labels = {f"l{number:02}": "1" for number in range(30)}
-    build = pair({"labels": labels}, {"created": NOW - 1000}, 2).pending(1, "1", node_selector=labels)
+    build = pair({"labels": labels}, {"created": NOW - 1000}, 2).pending(
+        1, "1", node_selector=labels
+    )
 
     plan, memory = build.decide()
 
     assert len(undelivered(memory)) == 20
-    what = str(next(note for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK).params["what"])
+    what = str(
+        next(note for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK).params["what"]
+    )
     assert what == "label l00, label l01, label l02, label l03, label l04, 15 more"

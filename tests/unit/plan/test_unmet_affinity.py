@@ -19,9 +19,17 @@ MANY = Requirement("zone", "NotIn", tuple("abcdefg"))
         ({"empty": "x"}, None, "empty=x: has an empty value"),
         ({}, (NodeTerm((ZONES,)),), "zone In a,b: has c"),
         ({}, (NodeTerm((Requirement("gpu", "Exists"),)),), "gpu Exists: has no such label"),
-        ({"gen": "1"}, (NodeTerm((ZONES,)), NodeTerm((MANY,))), "zone In a,b: has c (first of 2 terms)"),
+        (
+            {"gen": "1"},
+            (NodeTerm((ZONES,)), NodeTerm((MANY,))),
+            "zone In a,b: has c (first of 2 terms)",
+        ),
         ({}, (NodeTerm((MANY,)),), "zone NotIn a,b,c,d,e,…: has c"),
-        ({}, (NodeTerm((), (Requirement("metadata.name", "In", ("m",)),)),), "metadata.name In m: has n"),
+        (
+            {},
+            (NodeTerm((), (Requirement("metadata.name", "In", ("m",)),)),),
+            "metadata.name In m: has n",
+        ),
         ({}, (NodeTerm(),), "an empty term matches nothing"),
     ],
 )

@@ -29,7 +29,9 @@ def _asking(operator: str, *values: str, also: Requirement | None = None) -> Nod
     ],
 )
 @pytest.mark.parametrize("source", ["provider", "node"])
-def test_CCE_A1_2_pod_with_a_label_no_new_node_promises_buys_nothing(asks: dict[str, Any], source: str) -> None:
+def test_CCE_A1_2_pod_with_a_label_no_new_node_promises_buys_nothing(
+    asks: dict[str, Any], source: str
+) -> None:
     build = cluster()
     if source == "node":
         build.node("g-0", "2", group="g", labels={OS: "Linux"}).running("g-0", 1, "2")
@@ -44,11 +46,20 @@ def test_CCE_A1_2_pod_with_a_label_no_new_node_promises_buys_nothing(asks: dict[
     [
         {},
         {"node_selector": {"team": "red"}},
-        {"required_affinity": (_asking("In", "Linux"), NodeTerm((Requirement("team", "In", ("red",)),)))},
+        {
+            "required_affinity": (
+                _asking("In", "Linux"),
+                NodeTerm((Requirement("team", "In", ("red",)),)),
+            )
+        },
     ],
 )
-def test_CCE_A1_2_pod_with_alternatives_to_an_unpromised_label_is_served(asks: dict[str, Any]) -> None:
-    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED)
+def test_CCE_A1_2_pod_with_alternatives_to_an_unpromised_label_is_served(
+    asks: dict[str, Any],
+) -> None:
+    build = cluster().group(
+        "g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED
+    )
     assert _new(build.pending(1, "1", **asks).plan()) == {"g": 1}
 
 
@@ -61,7 +72,9 @@ def test_CCE_A1_2_pod_with_an_unpromised_label_uses_an_existing_node_with_it() -
 
 def test_CCE_A1_2_pod_with_an_unpromised_label_takes_no_room_on_new_nodes() -> None:
     build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
-    build.pending(1, "2", node_selector={OS: "Linux"}, name="asks").pending(1, "2", name="plain", owner="plain")
+    build.pending(1, "2", node_selector={OS: "Linux"}, name="asks").pending(
+        1, "2", name="plain", owner="plain"
+    )
     plan = build.plan()
     assert growth(plan) == {"g": (1, 1)}
     assert plan.scale_ups[0].pods == ("default/plain-00001",)

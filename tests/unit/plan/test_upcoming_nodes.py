@@ -1,5 +1,5 @@
-"""Nodes that are coming are planned with the pods for which they were bought, so that nothing is bought for these again
-(docs/reference/scale-up.md "Upcoming nodes")."""
+"""Nodes that are coming are planned with the pods for which they were bought, so that nothing is
+bought for these again (docs/reference/scale-up.md "Upcoming nodes")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.what_if import GroupBounds, with_bounds
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, expected, growth, having, near, node
+from tests.builders import (
+    NOW,
+    ZONE,
+    ClusterBuilder,
+    cluster,
+    even,
+    expected,
+    growth,
+    having,
+    near,
+    node,
+)
 
 TYPE = "node.kubernetes.io/instance-type"
 HOST = "kubernetes.io/hostname"
@@ -28,7 +39,13 @@ PLACES = ("a", "b", "c")
 LEAST_WASTE = Options(expander=("least-waste",))
 ACTIVE = Policy(name="test", mode=Mode.ACTIVE, options=LEAST_WASTE)
 
-PLAIN = (("500m", "1Gi", 11), ("500m", "2Gi", 7), ("1", "2Gi", 15), ("1", "4Gi", 15), ("2", "4Gi", 15))
+PLAIN = (
+    ("500m", "1Gi", 11),
+    ("500m", "2Gi", 7),
+    ("1", "2Gi", 15),
+    ("1", "4Gi", 15),
+    ("2", "4Gi", 15),
+)
 MORE_PLAIN = (("1500m", "1Gi", 15), ("750m", "3Gi", 12), ("250m", "256Mi", 14))
 BY_ZONE = (("500m", "1Gi", 15), ("1", "2Gi", 15), ("250m", "1Gi", 13))
 BY_HOST = (("500m", "1Gi", 12), ("1", "1Gi", 12))
@@ -38,14 +55,16 @@ OF_TYPE = (("1", "1Gi", 15),)
 
 
 def _burst(first: int = 0) -> ClusterBuilder:
-    """Full nodes of three types in three zones, and pods of fifteen owners that are refused. first: the owner whose
-    pods are tried first."""
+    """Full nodes of three types in three zones, and pods of fifteen owners that are refused. first:
+    the owner whose pods are tried first."""
     build = cluster()
     for zone in PLACES:
         for kind, (cpu, memory) in TYPES.items():
             for at in range(6):
                 name = f"{kind}-{zone}-{at}"
-                build.node(name, cpu, memory, group=f"{kind}-{zone}", zone=zone, labels={TYPE: kind})
+                build.node(
+                    name, cpu, memory, group=f"{kind}-{zone}", zone=zone, labels={TYPE: kind}
+                )
                 build.running(name, 1, f"{int(cpu) * 1000 - 100}m", "1Gi", owner=f"full-{name}")
     for zone in PLACES:
         for kind, (cpu, memory) in TYPES.items():
@@ -80,12 +99,17 @@ def _bought(plan: Plan) -> int:
 def _with_sizes(snapshot: Snapshot, memory: Memory, plan: Plan) -> tuple[Snapshot, Memory]:
     """Return what `--group ID:size=N` makes of the plan's sizes."""
     for up in plan.scale_ups:
-        snapshot, memory = with_bounds(snapshot, memory, up.group, GroupBounds(size=up.to_size), NOW, LEAST_WASTE)
+        snapshot, memory = with_bounds(
+            snapshot, memory, up.group, GroupBounds(size=up.to_size), NOW, LEAST_WASTE
+        )
     return snapshot, memory
 
 
-def _carried_out(snapshot: Snapshot, memory: Memory, plan: Plan, now: float) -> tuple[Snapshot, Memory]:
-    """Return the cluster and the memory after the scale-ups of a plan, none of whose nodes has joined."""
+def _carried_out(
+    snapshot: Snapshot, memory: Memory, plan: Plan, now: float
+) -> tuple[Snapshot, Memory]:
+    """Return the cluster and the memory after the scale-ups of a plan, none
+    of whose nodes has joined."""
     groups, sizes = dict(memory.groups), {}
     for operation in plan.operations:
         if operation.spec.kind is OperationKind.SCALE_UP:
@@ -93,8 +117,13 @@ def _carried_out(snapshot: Snapshot, memory: Memory, plan: Plan, now: float) -> 
             assert patch is not None
             groups[operation.spec.group] = patch(groups[operation.spec.group])
             sizes[operation.spec.group] = operation.spec.to_size
-    grown = tuple(msgspec.structs.replace(group, target=sizes.get(group.id, group.target)) for group in snapshot.groups)
-    return msgspec.structs.replace(snapshot, groups=grown), msgspec.structs.replace(memory, groups=groups)
+    grown = tuple(
+        msgspec.structs.replace(group, target=sizes.get(group.id, group.target))
+        for group in snapshot.groups
+    )
+    return msgspec.structs.replace(snapshot, groups=grown), msgspec.structs.replace(
+        memory, groups=groups
+    )
 
 
 @pytest.mark.parametrize("first", range(0, 15, 3))
@@ -139,7 +168,9 @@ def _coming(build: ClusterBuilder, group: str, nodes: int, *pods: AwaitedPods) -
 
 def _two_groups(coming: int) -> ClusterBuilder:
     """Group g, of which nodes are coming, and a full group h of a type that pods may ask for."""
-    build = cluster().group("g", target=coming, template=node("t", "2", "8Gi", labels={TYPE: "g"}), max=20)
+    build = cluster().group(
+        "g", target=coming, template=node("t", "2", "8Gi", labels={TYPE: "g"}), max=20
+    )
     return build.group("h", template=node("u", "2", "8Gi", labels={TYPE: "h"}), max=20)
 
 
@@ -165,7 +196,9 @@ def test_room_that_is_left_on_coming_nodes_takes_anybody() -> None:
 
 def test_pods_of_higher_priority_come_before_those_for_which_nodes_were_bought() -> None:
     build = _two_groups(1)
-    build.pending(1, "2", name="old", owner="old").pending(1, "2", name="urgent", owner="urgent", priority=10)
+    build.pending(1, "2", name="old", owner="old").pending(
+        1, "2", name="urgent", owner="urgent", priority=10
+    )
     plan = build.plan(_coming(build, "g", 1, _entry(build, "old", 1)))
     assert plan.fits_existing == ("default/urgent-00001",)
 
@@ -182,11 +215,17 @@ def test_preference_ends_with_its_pods() -> None:
 def _owners_of(memory: Memory, group: str) -> dict[str, int]:
     request = memory.groups[group].request
     assert request is not None
-    return {entry.owner.rpartition("/")[2]: entry.count for row in request.purchases for entry in row.pods}
+    return {
+        entry.owner.rpartition("/")[2]: entry.count
+        for row in request.purchases
+        for entry in row.pods
+    }
 
 
 @pytest.mark.parametrize(("more", "expected_pods"), [(4, {"old": 1, "new": 3}), (3, {"old": 4})])
-def test_further_purchase_updates_for_whom_earlier_nodes_are_coming(more: int, expected_pods: dict[str, int]) -> None:
+def test_further_purchase_updates_for_whom_earlier_nodes_are_coming(
+    more: int, expected_pods: dict[str, int]
+) -> None:
     build = cluster().group("g", target=2, template=node("t", "2", "8Gi"), max=20)
     build.pending(1, "1", name="old", owner="old", created=NOW - 600)
     build.pending(more, "1", name="new", owner="new", created=NOW - 100)
@@ -207,10 +246,13 @@ def test_picky_pods_keep_their_places_without_any_memory() -> None:
     build.groups[1] = msgspec.structs.replace(build.groups[1], target=2)
     memory = Memory(
         groups={
-            name: GroupMemory(target=2, request=request_of([PurchaseRow(2, NOW, NOW + 900)])) for name in ("g", "h")
+            name: GroupMemory(target=2, request=request_of([PurchaseRow(2, NOW, NOW + 900)]))
+            for name in ("g", "h")
         }
     )
     build.pending(2, "2", name="a-any", owner="any", created=NOW - 600)
-    build.pending(2, "2", name="b-picky", owner="picky", node_selector={TYPE: "g"}, created=NOW - 100)
+    build.pending(
+        2, "2", name="b-picky", owner="picky", node_selector={TYPE: "g"}, created=NOW - 100
+    )
     plan = build.plan(memory)
     assert (_bought(plan), len(plan.fits_existing)) == (0, 4)

@@ -32,7 +32,13 @@ def test_group_at_zero_needs_a_template_with_its_labels_and_resources() -> None:
 
 
 def test_empty_group_without_a_template_is_not_scaled_up() -> None:
-    plan = cluster().node("home", "1").pending(1, "3").group("g", template_error="no capacity annotations").plan()
+    plan = (
+        cluster()
+        .node("home", "1")
+        .pending(1, "3")
+        .group("g", template_error="no capacity annotations")
+        .plan()
+    )
     assert words(plan) == {"g": ["not ready for scale-up"]}
 
 
@@ -46,15 +52,19 @@ def test_placeholder_pods_at_the_priority_cutoff_trigger_a_scale_up(
 
 
 @pytest.mark.parametrize(("known", "parallelism"), [(0, 10), (3, 10), (70, 10)])
-def test_every_removal_candidate_is_simulated_regardless_of_upstreams_limit(known: int, parallelism: int) -> None:
-    """Upstream stops after min(known + 2N, …) nodes, because each node costs it a simulation. Here all 100 are found at
-    once, and only parallelism limits how many are removed now."""
+def test_every_removal_candidate_is_simulated_regardless_of_upstreams_limit(
+    known: int, parallelism: int
+) -> None:
+    """Upstream stops after min(known + 2N, …) nodes, because each node costs it a simulation. Here
+    all 100 are found at once, and only parallelism limits how many are removed now."""
     build = cluster().node("home", "4", "64Gi")
     for at in range(100):
         build.node(f"n{at:03d}", group="g")
     build.group("g")
     _, memory = build.decide()
     first = {name: one for name, one in memory.nodes.items() if name < f"n{known:03d}"}
-    plan = build.plan(type(memory)(nodes=first), unneeded=7200, max_scale_down_parallelism=parallelism)
+    plan = build.plan(
+        type(memory)(nodes=first), unneeded=7200, max_scale_down_parallelism=parallelism
+    )
     assert len(plan.unneeded) == 100
     assert len(plan.removals) == parallelism

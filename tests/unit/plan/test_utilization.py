@@ -1,5 +1,5 @@
-"""Utilization of a node (docs/reference/scale-down.md "Utilization"). Node 2000m / 2,000,000; standard pod 100m /
-200,000."""
+"""Utilization of a node (docs/reference/scale-down.md "Utilization"). Node 2000m / 2,000,000;
+standard pod 100m / 200,000."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ def _standard(build: ClusterBuilder, count: int = 1, **more: Any) -> ClusterBuil
     return build.running("n", count, "100m", 200_000, **more)
 
 
-def _used(build: ClusterBuilder, *, daemonsets: bool = False, mirrors: bool = False) -> Utilization | None:
+def _used(
+    build: ClusterBuilder, *, daemonsets: bool = False, mirrors: bool = False
+) -> Utilization | None:
     """daemonsets, mirrors: whether these pods are ignored."""
-    options = Options(ignore_daemonsets_utilization=daemonsets, ignore_mirror_pods_utilization=mirrors)
-    world = build_cluster_state(build.group("g").snapshot(), Policy(name="test", options=options), Memory(), NOW)
+    options = Options(
+        ignore_daemonsets_utilization=daemonsets, ignore_mirror_pods_utilization=mirrors
+    )
+    world = build_cluster_state(
+        build.group("g").snapshot(), Policy(name="test", options=options), Memory(), NOW
+    )
     return Usage(world).of(world.snapshot.nodes[0], ignore_daemonsets=daemonsets)
 
 
@@ -45,8 +51,8 @@ def test_utilization_is_the_larger_of_cpu_and_memory() -> None:
 
 
 def test_utilization_counts_requests_as_the_scheduler_does() -> None:
-    """A plain init container counts if it requests more than all containers together; a small one does not. Pods are
-    read by the production code."""
+    """A plain init container counts if it requests more than all containers together; a small one
+    does not. Pods are read by the production code."""
 
     def pod(name: str, **spec: Any) -> dict[str, Any]:
         return {
@@ -106,7 +112,9 @@ def test_long_terminating_daemonset_pod_still_reduces_the_allocatable_part() -> 
 def test_mirror_pods_may_be_excluded_from_usage_and_allocatable() -> None:
     build = _standard(_standard(_node(), 2), owner=None, mirror=True)
     assert _share(build, mirrors=True) == pytest.approx(2 / 9)
-    both = _standard(_standard(_standard(_node()), owner=None, mirror=True), owner="ds", kind="DaemonSet")
+    both = _standard(
+        _standard(_standard(_node()), owner=None, mirror=True), owner="ds", kind="DaemonSet"
+    )
     assert _share(both, daemonsets=True, mirrors=True) == pytest.approx(1 / 8)
 
 
@@ -128,16 +136,27 @@ def test_node_with_a_gpu_label_but_no_gpu_has_zero_utilization() -> None:
     [{"cpu": 2000}, {"memory": 2_000_000}, {"cpu": 0, "memory": 2_000_000}, {}],
     ids=["no memory", "no cpu", "cpu 0", "nothing"],
 )
-def test_node_without_allocatable_resources_is_an_error_and_no_candidate(allocatable: dict[str, int]) -> None:
+def test_node_without_allocatable_resources_is_an_error_and_no_candidate(
+    allocatable: dict[str, int],
+) -> None:
     assert _used(_node(allocatable=allocatable)) is None
-    assert stays(_node(allocatable=allocatable).group("g").plan(unneeded=7200))["n"] == "UnexpectedError"
+    assert (
+        stays(_node(allocatable=allocatable).group("g").plan(unneeded=7200))["n"]
+        == "UnexpectedError"
+    )
 
 
 def test_daemonset_pods_that_take_the_whole_node_leave_no_allocatable() -> None:
-    build = cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
+    build = (
+        cluster()
+        .node("n", "1", "4Gi", group="g")
+        .running("n", 1, "1", owner="ds", kind="DaemonSet")
+    )
     assert _used(build, daemonsets=True) is None
     assert _used(
-        cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
+        cluster()
+        .node("n", "1", "4Gi", group="g")
+        .running("n", 1, "1", owner="ds", kind="DaemonSet")
     ) == Utilization("cpu", 1.0)
 
 

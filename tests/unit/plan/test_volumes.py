@@ -1,4 +1,6 @@
-"""Volumes: zones, node affinity, binding, restrictions and attach limits (docs/reference/scheduling.md "Volumes")."""
+"""Volumes: zones, node affinity, binding, restrictions and attach limits
+(docs/reference/scheduling.md "Volumes").
+"""
 
 from __future__ import annotations
 
@@ -58,31 +60,71 @@ def test_bound_volume_limits_its_pod_to_the_volumes_zone(labels: Json, fits_on: 
     [
         pytest.param((storage_class(waits=False), claim()), set(), id="P35-immediate"),
         pytest.param(
-            (storage_class(allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]), claim()),
+            (
+                storage_class(
+                    allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+                ),
+                claim(),
+            ),
             {"a1"},
             id="P35-waits-allowed-in-a",
         ),
         pytest.param((storage_class(), claim()), {"a1", "b1", "bare"}, id="made-anywhere"),
         pytest.param((claim(),), set(), id="no-such-class"),
-        pytest.param((storage_class(allowedTopologies=[{}]), claim()), set(), id="an-empty-topology-term-is-nowhere"),
-        pytest.param((NO_PROVISIONER, claim()), set(), id="nobody-makes-one"),
-        pytest.param((NO_PROVISIONER, claim(), volume("pv", **affinity(HOST, "b1"))), {"b1"}, id="a-free-one-on-b1"),
-        pytest.param((NO_PROVISIONER, claim(), volume("pv", capacity={"storage": "9Gi"})), set(), id="too-small"),
-        pytest.param((NO_PROVISIONER, claim(), volume("pv", volumeMode="Block")), set(), id="another-mode"),
-        pytest.param((NO_PROVISIONER, claim(modes=["ReadWriteMany"]), volume("pv")), set(), id="another-access-mode"),
-        pytest.param((NO_PROVISIONER, claim(), volume("pv", status={"phase": "Released"})), set(), id="released"),
         pytest.param(
-            (NO_PROVISIONER, claim(), volume("pv", meta={"deletionTimestamp": "2026-11-21T00:00:00Z"})),
+            (storage_class(allowedTopologies=[{}]), claim()),
+            set(),
+            id="an-empty-topology-term-is-nowhere",
+        ),
+        pytest.param((NO_PROVISIONER, claim()), set(), id="nobody-makes-one"),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", **affinity(HOST, "b1"))),
+            {"b1"},
+            id="a-free-one-on-b1",
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", capacity={"storage": "9Gi"})),
+            set(),
+            id="too-small",
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", volumeMode="Block")), set(), id="another-mode"
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(modes=["ReadWriteMany"]), volume("pv")),
+            set(),
+            id="another-access-mode",
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", status={"phase": "Released"})),
+            set(),
+            id="released",
+        ),
+        pytest.param(
+            (
+                NO_PROVISIONER,
+                claim(),
+                volume("pv", meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}),
+            ),
             set(),
             id="being-deleted",
         ),
         pytest.param(
-            (NO_PROVISIONER, claim(), volume("pv", claimRef={"namespace": "default", "name": "other"})),
+            (
+                NO_PROVISIONER,
+                claim(),
+                volume("pv", claimRef={"namespace": "default", "name": "other"}),
+            ),
             set(),
             id="claimed",
         ),
         pytest.param(
-            (NO_PROVISIONER, claim(selector={"matchLabels": {"k": "v"}}), volume("pv"), volume("pw", {"k": "v"})),
+            (
+                NO_PROVISIONER,
+                claim(selector={"matchLabels": {"k": "v"}}),
+                volume("pv"),
+                volume("pw", {"k": "v"}),
+            ),
             {"a1", "b1", "bare"},
             id="selected",
         ),
@@ -91,27 +133,43 @@ def test_bound_volume_limits_its_pod_to_the_volumes_zone(labels: Json, fits_on: 
                 NO_PROVISIONER,
                 claim(),
                 volume("pv"),
-                volume("pw", claimRef={"namespace": "default", "name": "data"}, **affinity(HOST, "b1")),
+                volume(
+                    "pw", claimRef={"namespace": "default", "name": "data"}, **affinity(HOST, "b1")
+                ),
             ),
             {"b1"},
             id="set-aside",
         ),
         pytest.param(
-            (storage_class(), claim(meta={"annotations": {"volume.kubernetes.io/selected-node": "b1"}})),
+            (
+                storage_class(),
+                claim(meta={"annotations": {"volume.kubernetes.io/selected-node": "b1"}}),
+            ),
             {"b1"},
             id="promised-to-b1",
         ),
-        pytest.param((claim(volume="pv"), volume("pv", **affinity(ZONE, "b"))), {"b1"}, id="bound-to-b"),
         pytest.param(
-            (claim(volume="pv"), volume("pv", nodeAffinity={"required": {"nodeSelectorTerms": []}})),
+            (claim(volume="pv"), volume("pv", **affinity(ZONE, "b"))), {"b1"}, id="bound-to-b"
+        ),
+        pytest.param(
+            (
+                claim(volume="pv"),
+                volume("pv", nodeAffinity={"required": {"nodeSelectorTerms": []}}),
+            ),
             set(),
             id="bound-to-nowhere",
         ),
         pytest.param((claim(volume="pv"),), set(), id="bound-to-a-volume-that-is-gone"),
         pytest.param(
-            (claim(volume="pv") | {"status": {"phase": "Pending"}}, storage_class(), volume("pv")), set(), id="prebound"
+            (claim(volume="pv") | {"status": {"phase": "Pending"}}, storage_class(), volume("pv")),
+            set(),
+            id="prebound",
         ),
-        pytest.param((claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}), storage_class()), set(), id="going"),
+        pytest.param(
+            (claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}), storage_class()),
+            set(),
+            id="going",
+        ),
         pytest.param((), set(), id="missing"),
     ],
 )
@@ -123,7 +181,9 @@ def test_claim_limits_the_nodes_of_its_pod(objects: tuple[Json, ...], fits_on: s
     ("objects", "reason"),
     [
         pytest.param(
-            (storage_class(waits=False), claim()), Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim="data"), id="P35"
+            (storage_class(waits=False), claim()),
+            Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim="data"),
+            id="P35",
         ),
         pytest.param((), Reason.of(ReasonCode.CLAIM_NOT_FOUND, claim="data"), id="missing"),
         pytest.param(
@@ -138,7 +198,9 @@ def test_claim_limits_the_nodes_of_its_pod(objects: tuple[Json, ...], fits_on: s
         ),
     ],
 )
-def test_pod_whose_volumes_fit_nowhere_has_a_reason_and_no_node(objects: tuple[Json, ...], reason: Reason) -> None:
+def test_pod_whose_volumes_fit_nowhere_has_a_reason_and_no_node(
+    objects: tuple[Json, ...], reason: Reason
+) -> None:
     seen = StorageObjectsCluster(*NODES, P0, *objects)
     assert seen.volumes.nowhere(seen.cls) == reason
     assert not seen.volumes.mask(seen.cls, seen.table).any()
@@ -150,26 +212,38 @@ def test_pod_whose_volumes_fit_nowhere_has_a_reason_and_no_node(objects: tuple[J
         pytest.param((left("10Gi", "a"),), {"a1"}, id="enough-in-a"),
         pytest.param((left("9Gi", ""),), set(), id="too-little"),
         pytest.param((left("90Gi", "", largest="9Gi"),), set(), id="none-so-large"),
-        pytest.param((left("1Gi", "", largest="10Gi"),), {"a1", "b1", "bare"}, id="the-largest-counts-if-it-is-said"),
+        pytest.param(
+            (left("1Gi", "", largest="10Gi"),),
+            {"a1", "b1", "bare"},
+            id="the-largest-counts-if-it-is-said",
+        ),
         pytest.param((left("90Gi"),), set(), id="reaches-no-node"),
         pytest.param((left("90Gi", "", of="slow"),), set(), id="another-class"),
         pytest.param((left("9Gi", "a"), left("10Gi", "b")), {"b1"}, id="one-of-two"),
         pytest.param((left(None, ""),), set(), id="says-nothing"),
     ],
 )
-def test_remaining_storage_capacity_of_a_driver_limits_claims(capacities: tuple[Json, ...], fits_on: set[str]) -> None:
+def test_remaining_storage_capacity_of_a_driver_limits_claims(
+    capacities: tuple[Json, ...], fits_on: set[str]
+) -> None:
     seen = StorageObjectsCluster(*NODES, P0, claim(), storage_class(), PUBLISHES, *capacities)
     assert seen.fitting() == fits_on
     for name in {"a1", "b1", "bare"} - fits_on:
         assert seen.why(name) == (Reason.of(ReasonCode.STORAGE_CAPACITY, claim="data"),)
-    assert StorageObjectsCluster(*NODES, P0, claim(), storage_class(), *capacities).fitting() == {"a1", "b1", "bare"}
+    assert StorageObjectsCluster(*NODES, P0, claim(), storage_class(), *capacities).fitting() == {
+        "a1",
+        "b1",
+        "bare",
+    }
 
 
 def test_two_claims_of_one_pod_need_two_volumes() -> None:
     both = pod("p0", uses("data"), uses("logs"))
     one = (NO_PROVISIONER, claim(), claim("logs"), volume("v1", **affinity(HOST, "a1", "b1")))
     assert StorageObjectsCluster(*NODES, both, *one).fitting() == set()
-    assert StorageObjectsCluster(*NODES, both, *one, volume("v2", **affinity(HOST, "a1"))).fitting() == {"a1"}
+    assert StorageObjectsCluster(
+        *NODES, both, *one, volume("v2", **affinity(HOST, "a1"))
+    ).fitting() == {"a1"}
 
 
 def test_smallest_claim_gets_the_smallest_volume() -> None:
@@ -188,19 +262,32 @@ def test_smallest_claim_gets_the_smallest_volume() -> None:
     ("source", "other", "conflict"),
     [
         pytest.param({"gcePersistentDisk": {"pdName": "d"}}, None, True, id="gce"),
-        pytest.param({"gcePersistentDisk": {"pdName": "d", "readOnly": True}}, None, False, id="gce-readers"),
+        pytest.param(
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}}, None, False, id="gce-readers"
+        ),
         pytest.param(
             {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
             {"gcePersistentDisk": {"pdName": "d"}},
             True,
             id="gce-one-writes",
         ),
-        pytest.param({"awsElasticBlockStore": {"volumeID": "d", "readOnly": True}}, None, True, id="ebs-even-readers"),
         pytest.param(
-            {"iscsi": {"iqn": "i", "lun": 0}}, {"iscsi": {"iqn": "i", "lun": 1}}, True, id="iscsi-whatever-lun"
+            {"awsElasticBlockStore": {"volumeID": "d", "readOnly": True}},
+            None,
+            True,
+            id="ebs-even-readers",
         ),
         pytest.param(
-            {"rbd": {"monitors": ["m", "n"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, True, id="rbd"
+            {"iscsi": {"iqn": "i", "lun": 0}},
+            {"iscsi": {"iqn": "i", "lun": 1}},
+            True,
+            id="iscsi-whatever-lun",
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["m", "n"], "image": "i"}},
+            {"rbd": {"monitors": ["n"], "image": "i"}},
+            True,
+            id="rbd",
         ),
         pytest.param(
             {"rbd": {"monitors": ["m"], "image": "i"}},
@@ -239,7 +326,11 @@ def test_read_write_once_pod_claim_is_used_by_one_pod_of_the_cluster() -> None:
 
 def test_running_pod_with_a_read_write_once_pod_claim_may_move() -> None:
     seen = StorageObjectsCluster(
-        A, B, pod("p0", uses("data"), on="a1"), claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv")
+        A,
+        B,
+        pod("p0", uses("data"), on="a1"),
+        claim(volume="pv", modes=["ReadWriteOncePod"]),
+        volume("pv"),
     )
     assert seen.volumes.nowhere(seen.cls) is not None
     assert seen.volumes.nowhere(seen.cls, moving=True) is None
@@ -280,10 +371,14 @@ def test_attached_volumes_are_counted_once_per_node() -> None:
         pytest.param((asks("1Gi"),), False, id="one-of-its-own"),
     ],
 )
-def test_node_over_its_attach_limit_accepts_pods_without_new_volumes(volumes: tuple[Json, ...], fits: bool) -> None:
+def test_node_over_its_attach_limit_accepts_pods_without_new_volumes(
+    volumes: tuple[Json, ...], fits: bool
+) -> None:
     """As in the scheduler, which counts only new volumes and skips the check if there are none."""
     pending = pod("p0", *volumes)
-    pending["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    pending["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    ]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     seen = StorageObjectsCluster(
         {**A, "status": {**A["status"], **ready}},
@@ -301,7 +396,9 @@ def test_node_over_its_attach_limit_accepts_pods_without_new_volumes(volumes: tu
     )
     plan, _ = plan_cluster(seen.snapshot, Policy(name="test"), Memory(), 3600.0, 0)
     assert list(plan.fits_existing) == (["default/p0"] if fits else [])
-    assert [pod for verdict in plan.unschedulable for pod in verdict.pods] == ([] if fits else ["default/p0"])
+    assert [pod for verdict in plan.unschedulable for pod in verdict.pods] == (
+        [] if fits else ["default/p0"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -330,9 +427,15 @@ def test_unknown_volume_type_never_fits() -> None:
 
 
 def test_ephemeral_volume_without_a_class_uses_the_default_class() -> None:
-    template = {"ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}}}
+    template = {
+        "ephemeral": {
+            "volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+        }
+    }
     older = storage_class("older", waits=False)
-    newer = storage_class("newer", allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}])
+    newer = storage_class(
+        "newer", allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
+    )
     for made, year in ((older, 2024), (newer, 2025)):
         made["metadata"] |= {
             "creationTimestamp": f"{year}-01-01T00:00:00Z",
@@ -340,9 +443,15 @@ def test_ephemeral_volume_without_a_class_uses_the_default_class() -> None:
         }
     seen = StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), older, newer)
     assert seen.fitting() == {"b1"}
-    assert StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting() == set()
+    assert (
+        StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting()
+        == set()
+    )
 
 
 def test_ephemeral_claim_ignores_a_volume_reserved_for_its_pod_volume_name() -> None:
     kept = volume("pv", claimRef={"namespace": "default", "name": "v0"})
-    assert StorageObjectsCluster(A, pod("p0", asks("1Gi"), on="a1"), NO_PROVISIONER, kept).fitting() == set()
+    assert (
+        StorageObjectsCluster(A, pod("p0", asks("1Gi"), on="a1"), NO_PROVISIONER, kept).fitting()
+        == set()
+    )

@@ -1,4 +1,6 @@
-"""Groups in several zones whose pods need their zone by a volume, or are spread over zones, played for an hour."""
+"""Groups in several zones whose pods need their zone by a volume, or are spread over
+zones, played for an hour.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def by_chance(seed: int, zones: str = "ab") -> Choice:
 
 
 def made_by(choice: Choice, old: Mapping[str, str] = OLD) -> Shape:
-    """Return nodes with both labels of their zone. old: zones of the nodes that were there before."""
+    """Return nodes with both labels of their zone. old: zones of the nodes that were there
+    before."""
 
     def shape(name: str, age: float) -> Json:
         number = int(name.rpartition("-")[2]) - 1 - len(old)
@@ -68,7 +71,11 @@ def bound_disk(name: str, key: str, zone: str) -> list[Json]:
     claim = {
         "kind": "PersistentVolumeClaim",
         "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "disk",
@@ -123,7 +130,9 @@ def deploy_with_disks(story: HourOfJoins, disk: Disk, key: str, zones: str, cpu:
         claim = f"data-{number}"
         known = {(item["kind"], item["metadata"]["name"]) for item in story.objects}
         made = disk(claim, key, zone)
-        story.objects += [item for item in made if (item["kind"], item["metadata"]["name"]) not in known]
+        story.objects += [
+            item for item in made if (item["kind"], item["metadata"]["name"]) not in known
+        ]
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
         story.deploy(f"db-{number}", 1, cpu, volumes=[volume])
 
@@ -192,7 +201,9 @@ def test_small_pods_with_volumes_share_the_node_that_came_right(size: int) -> No
     assert story.size("g") <= size + 1 + 1
 
 
-@pytest.mark.parametrize("choice", [by_chance(1), by_chance(2), by_chance(3), always("a")], ids=["1", "2", "3", "a"])
+@pytest.mark.parametrize(
+    "choice", [by_chance(1), by_chance(2), by_chance(3), always("a")], ids=["1", "2", "3", "a"]
+)
 def test_spread_pods_get_all_nodes_at_once_and_three_more_in_an_hour(choice: Choice) -> None:
     story = full_group(choice)
     story.deploy("web", 4, "4", **spread("web"))

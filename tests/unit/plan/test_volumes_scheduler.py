@@ -1,5 +1,5 @@
-"""Compares the planner's volume predicates with the independent scheduler in infra/emulators on random small clusters.
-They share no code and must agree on every node and on every reason text."""
+"""Compares the planner's volume predicates with the independent scheduler in infra/emulators on
+random small clusters. They share no code and must agree on every node and on every reason text."""
 
 from __future__ import annotations
 
@@ -48,15 +48,18 @@ _GOING = {"deletionTimestamp": "2026-11-21T00:00:00Z"}
 _ELSEWHERE = {
     "nodeAffinity": {
         "required": {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]}, {}]
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]},
+                {},
+            ]
         }
     }
 }
 
 
 class Chance:
-    """Builds a random cluster from a seed. hypothesis only chooses the seeds and reports the failing one, because
-    clusters that it draws itself are mostly too small to disagree on."""
+    """Builds a random cluster from a seed. hypothesis only chooses the seeds and reports the
+    failing one, because clusters that it draws itself are mostly too small to disagree on."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -71,7 +74,9 @@ class Chance:
         return [self.one(*among) for _ in range(self._random.randint(least, most))]
 
     def node(self, name: str) -> Json:
-        return node(name, self.one("a", "b", ""), **self.one({}, {}, {OLD_ZONE: "b"}, {REGION: "eu"}))
+        return node(
+            name, self.one("a", "b", ""), **self.one({}, {}, {OLD_ZONE: "b"}, {REGION: "eu"})
+        )
 
     def volume(self, name: str) -> Json:
         holder = self.one(None, None, None, None, *_CLAIMS)
@@ -85,14 +90,32 @@ class Chance:
             accessModes=self.one(["ReadWriteOnce"], [*_MODES], [*_MODES]),
             **({"claimRef": {"namespace": "default", "name": holder}} if holder else {}),
             **self.rarely({"volumeMode": "Block"}, once_in=8),
-            **self.one({"nfs": {}}, {"awsElasticBlockStore": {"volumeID": "v0"}}, csi("shared"), csi(name), csi(name)),
-            **self.one({}, {}, affinity(ZONE, self.one(*_ZONES)), affinity(HOST, *self.some(_NODES, 1, 2)), _ELSEWHERE),
+            **self.one(
+                {"nfs": {}},
+                {"awsElasticBlockStore": {"volumeID": "v0"}},
+                csi("shared"),
+                csi(name),
+                csi(name),
+            ),
+            **self.one(
+                {},
+                {},
+                affinity(ZONE, self.one(*_ZONES)),
+                affinity(HOST, *self.some(_NODES, 1, 2)),
+                _ELSEWHERE,
+            ),
         )
 
     def claim(self, name: str) -> Json:
         notes = self.rarely({"volume.kubernetes.io/selected-node": "n0"}, once_in=8)
-        status = {"phase": "Bound"} if self._random.randrange(12) else self.one({}, {"phase": "Pending"})
-        storage = self.one("fast", "local", "local") if self._random.randrange(12) else self.one("now", "gone")
+        status = (
+            {"phase": "Bound"} if self._random.randrange(12) else self.one({}, {"phase": "Pending"})
+        )
+        storage = (
+            self.one("fast", "local", "local")
+            if self._random.randrange(12)
+            else self.one("now", "gone")
+        )
         return claim(
             name,
             self.one("", "", "", "", *_VOLUMES),
@@ -126,7 +149,12 @@ class Chance:
         wanted = self.mounts(1)
         pods = [pod(f"p{at}", *wanted) for at in range(4)]
         pods += [
-            pod(f"r{at}", *self.mounts(0), on=self.one(*names), phase=self.one("Running", "Running", "Failed"))
+            pod(
+                f"r{at}",
+                *self.mounts(0),
+                on=self.one(*names),
+                phase=self.one("Running", "Running", "Failed"),
+            )
             for at in range(self._random.randint(0, 3))
         ]
         objects = [*map(self.node, names), *pods, *map(self.volume, _VOLUMES)]
@@ -150,10 +178,18 @@ class Chance:
             storage_class("now", waits=False),
             storage_class("local", "kubernetes.io/no-provisioner"),
         ]
-        objects += [csi_node(name, self._random.randint(0, 4)) for name in names if self._random.randrange(2)]
+        objects += [
+            csi_node(name, self._random.randint(0, 4))
+            for name in names
+            if self._random.randrange(2)
+        ]
         if self._random.randrange(2):
             found = [
-                left(self.one(*_SIZES, None), self.one("a", "b", "", None), self.one(None, None, *_SIZES))
+                left(
+                    self.one(*_SIZES, None),
+                    self.one("a", "b", "", None),
+                    self.one(None, None, *_SIZES),
+                )
                 for _ in range(self._random.randint(0, 2))
             ]
             objects += [PUBLISHES, *{each["metadata"]["name"]: each for each in found}.values()]
@@ -214,8 +250,12 @@ def _planner_says(seen: StorageObjectsCluster, name: str) -> list[str]:
         return [
             {
                 ReasonCode.CLAIM_NOT_FOUND: f'persistentvolumeclaim "{claim_name}" not found',
-                ReasonCode.CLAIM_BEING_DELETED: f'persistentvolumeclaim "{claim_name}" is being deleted',
-                ReasonCode.VOLUME_NOT_FOUND: f'persistentvolume "{nowhere.params.get("volume")}" not found',
+                ReasonCode.CLAIM_BEING_DELETED: (
+                    f'persistentvolumeclaim "{claim_name}" is being deleted'
+                ),
+                ReasonCode.VOLUME_NOT_FOUND: (
+                    f'persistentvolume "{nowhere.params.get("volume")}" not found'
+                ),
             }.get(nowhere.code)
             or _SAID[nowhere.code]
         ]
@@ -224,19 +264,29 @@ def _planner_says(seen: StorageObjectsCluster, name: str) -> list[str]:
         return [words.DISK_IN_USE]
     if exclusive:
         return [words.EXCLUSIVE]
-    return [words.TOO_MANY_VOLUMES] if _room(seen, name) < 1 else [_SAID[reason.code] for reason in found]
+    return (
+        [words.TOO_MANY_VOLUMES]
+        if _room(seen, name) < 1
+        else [_SAID[reason.code] for reason in found]
+    )
 
 
 _ZONE = "topology.kubernetes.io/zone"
 
 
 def _contradicts_itself(volume: Json) -> bool:
-    """Whether the zone label and the node affinity of a reserved volume name different zones. No provisioner writes
-    such a volume.
-    The scheduler reads the label only once a claim is bound to the volume, so the second sibling meets another rule."""
+    """Whether the zone label and the node affinity of a reserved volume name different zones. No
+    provisioner writes such a volume.
+    The scheduler reads the label only once a claim is bound to the volume, so the second
+    sibling meets another rule."""
     zone = volume["metadata"].get("labels", {}).get(_ZONE)
     terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", ())
-    allowed = [each["values"] for term in terms for each in term.get("matchExpressions", ()) if each["key"] == _ZONE]
+    allowed = [
+        each["values"]
+        for term in terms
+        for each in term.get("matchExpressions", ())
+        if each["key"] == _ZONE
+    ]
     reserved = "claimRef" in volume["spec"]
     return reserved and zone is not None and any(zone not in values for values in allowed)
 
@@ -255,7 +305,8 @@ def test_planner_and_scheduler_agree_on_volumes_for_every_node(seed: int) -> Non
         assert bool(mask[row]) is not bool(seen.why(each.name))
 
 
-@pytest.mark.parametrize("seed", range(300))  # not drawn: hypothesis draws numbers that occur in the sources
+# not drawn: hypothesis draws numbers that occur in the sources
+@pytest.mark.parametrize("seed", range(300))
 def test_planner_and_scheduler_agree_on_the_number_of_sibling_pods_per_node(seed: int) -> None:
     objects = Chance(seed).world()
     if any(_contradicts_itself(volume) for volume in _of("PersistentVolume", objects)):
@@ -263,10 +314,15 @@ def test_planner_and_scheduler_agree_on_the_number_of_sibling_pods_per_node(seed
     seen = StorageObjectsCluster(*objects)
     if len({seen.classes[f"p{at}"] for at in range(4)}) > 1:
         return
-    siblings = [next(each for each in objects if each["metadata"]["name"] == f"p{at}") for at in range(4)]
+    siblings = [
+        next(each for each in objects if each["metadata"]["name"] == f"p{at}") for at in range(4)
+    ]
     assert seen.table.nodes
     for each in seen.table.nodes:
-        raw, world = next(n for n in _of("Node", objects) if n["metadata"]["name"] == each.name), _scheduler(objects)
+        raw, world = (
+            next(n for n in _of("Node", objects) if n["metadata"]["name"] == each.name),
+            _scheduler(objects),
+        )
         count = 0
         for sibling in siblings:
             if not fits(raw, sibling, world):
@@ -278,6 +334,8 @@ def test_planner_and_scheduler_agree_on_the_number_of_sibling_pods_per_node(seed
             held.add(seen.cls, seen.volumes.counting(seen.cls), (0, each), 1)
             bindable += 1
         if list(held.taken()) and seen.volumes.limits(each.name):
-            continue  # a free volume may belong to another driver than the class, which the planner does not count
+            # a free volume may belong to another driver than the class, which
+            # the planner does not count
+            continue
         room = min(_room(seen, each.name), bindable) if fit else 0
         assert count == min(4, room, *(b for b in bounds if b is not None)), each.name

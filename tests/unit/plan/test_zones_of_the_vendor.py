@@ -1,4 +1,6 @@
-"""Groups whose vendor names zones in which none of their nodes is, or says that it takes any zone, for an hour."""
+"""Groups whose vendor names zones in which none of their nodes is, or says that it
+takes any zone, for an hour.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ IN_A = {"g-1": "a", "g-2": "a"}
 
 
 def group_in_a(zones: tuple[str, ...], choice: Choice) -> HourOfJoins:
-    """Return a group whose nodes are full and in zone a. zones: what its vendor says; choice: of new nodes."""
+    """Return a group whose nodes are full and in zone a. zones: what its vendor
+    says; choice: of new nodes."""
     story = HourOfJoins()
     story.group("g", made_by(choice, IN_A), size=len(IN_A), zones=zones)
     for name in IN_A:
@@ -49,7 +52,9 @@ def test_failure_domains_of_the_cluster_count_for_a_pool_without_its_own() -> No
 
 
 @pytest.mark.parametrize("zones", [("b", "c"), ("",)], ids=["named", "any"])
-def test_zone_that_no_node_of_the_group_has_shown_gets_one_attempt_at_a_time(zones: tuple[str, ...]) -> None:
+def test_zone_that_no_node_of_the_group_has_shown_gets_one_attempt_at_a_time(
+    zones: tuple[str, ...],
+) -> None:
     story = group_in_a(zones, always("b"))
     story.group("elsewhere", made_by(always("b"), {"elsewhere-1": "b"}), size=1, max=1)
     story.deploy("old", 1, "4", "1Gi", on="elsewhere-1")

@@ -13,9 +13,8 @@ spec:
     clusterapi: {clusterName: prod-geneva}
 """
 
-# The reference example of a policy, word for word: users copy it, so it must be accepted, and warnings must name
-# what is not
-# in force.
+# The reference example of a policy, word for word: users copy it, so it must be accepted, and
+# warnings must name what is not in force.
 ARCHITECTURE = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -42,7 +41,8 @@ AMBIGUOUS = """\
 """
 """Lines of spec whose values YAML 1.1 reads as false and as another text of the number."""
 
-HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"  # the spec begins in line 4
+# the spec begins in line 4
+HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"
 
 
 def with_spec(lines: str) -> str:
@@ -62,9 +62,13 @@ def with_groups(*entries: str) -> str:
 
 def with_access(access: str) -> str:
     """A document with this spec.kubernetes, in line 5."""
-    return f"{HEAD}spec:\n  kubernetes: {access}\n  mode: shadow\n  providers: {{clusterapi: {{}}}}\n"
+    return (
+        f"{HEAD}spec:\n  kubernetes: {access}\n  mode: shadow\n  providers: {{clusterapi: {{}}}}\n"
+    )
 
 
 def with_providers(providers: str) -> str:
     """A document with this spec.providers, in line 5."""
-    return f"{HEAD}spec:\n  providers: {providers}\n  mode: shadow\n  kubernetes: {{eksCluster: a}}\n"
+    return (
+        f"{HEAD}spec:\n  providers: {providers}\n  mode: shadow\n  kubernetes: {{eksCluster: a}}\n"
+    )

@@ -47,10 +47,30 @@ THE_ENVELOPE: list[Case] = [
         "is missing",
         "apiVersion: outscaler.dev/v1",
     ),
-    (GOOD.replace("dev/v1", "dev/v2"), "p.yaml:1: apiVersion", "'outscaler.dev/v2' is unknown", "outscaler.dev/v1"),
-    (GOOD.replace("kind: Cluster", "kind: Clutser"), "p.yaml:2: kind", "'Clutser' is unknown", "did you mean Cluster?"),
-    (GOOD.replace("kind: Cluster", "kind: [Cluster]"), "p.yaml:2: kind", "is a list", "write Cluster"),
-    (GOOD.replace("metadata: {name: prod-geneva}\n", ""), "p.yaml:1: metadata", "is missing", "metadata: {name: NAME}"),
+    (
+        GOOD.replace("dev/v1", "dev/v2"),
+        "p.yaml:1: apiVersion",
+        "'outscaler.dev/v2' is unknown",
+        "outscaler.dev/v1",
+    ),
+    (
+        GOOD.replace("kind: Cluster", "kind: Clutser"),
+        "p.yaml:2: kind",
+        "'Clutser' is unknown",
+        "did you mean Cluster?",
+    ),
+    (
+        GOOD.replace("kind: Cluster", "kind: [Cluster]"),
+        "p.yaml:2: kind",
+        "is a list",
+        "write Cluster",
+    ),
+    (
+        GOOD.replace("metadata: {name: prod-geneva}\n", ""),
+        "p.yaml:1: metadata",
+        "is missing",
+        "metadata: {name: NAME}",
+    ),
     (GOOD.replace("{name: prod-geneva}", "{}"), "p.yaml:3: metadata.name", "is missing", "name"),
     (
         GOOD.replace("{name: prod-geneva}", "{name: Prod_Geneva}"),
@@ -64,7 +84,12 @@ THE_ENVELOPE: list[Case] = [
         "at most 63",
         "prod-geneva",
     ),
-    (GOOD.replace("{name: prod-geneva}", "{name: ~}"), "p.yaml:3: metadata.name", "has no value", "take the line out"),
+    (
+        GOOD.replace("{name: prod-geneva}", "{name: ~}"),
+        "p.yaml:3: metadata.name",
+        "has no value",
+        "take the line out",
+    ),
     (
         GOOD.replace("{name: prod-geneva}", "{name: a, lables: {}}"),
         "p.yaml:3: metadata.lables",
@@ -72,28 +97,88 @@ THE_ENVELOPE: list[Case] = [
         "known here: name",
     ),
     (HEAD, "p.yaml:1: spec", "is missing", "spec with kubernetes and providers"),
-    (HEAD + "spec:\n", "p.yaml:4: spec.kubernetes", "is missing", "kubernetes: {kubeconfigSecret: NAME}"),
+    (
+        HEAD + "spec:\n",
+        "p.yaml:4: spec.kubernetes",
+        "is missing",
+        "kubernetes: {kubeconfigSecret: NAME}",
+    ),
     (HEAD + "spec: []\n", "p.yaml:4: spec", "is a list", "write a mapping"),
     (GOOD + "spce: {}\n", "p.yaml:9: spce", "is unknown", "did you mean spec?"),
-    (GOOD + "nodeGroups: []\n", "p.yaml:9: nodeGroups", "belongs under spec", "indent it, as spec.nodeGroups"),
+    (
+        GOOD + "nodeGroups: []\n",
+        "p.yaml:9: nodeGroups",
+        "belongs under spec",
+        "indent it, as spec.nodeGroups",
+    ),
     (GOOD + "kind: Cluster\n", "p.yaml:9: kind", "already given in line 2", "keep one of the two"),
-    (with_spec("<<: {mode: off}"), 'p.yaml:9: spec["<<"]'.replace('"', "'"), "is unknown", "merge keys are not used"),
+    (
+        with_spec("<<: {mode: off}"),
+        'p.yaml:9: spec["<<"]'.replace('"', "'"),
+        "is unknown",
+        "merge keys are not used",
+    ),
 ]
 
 
 THE_SPEC: list[Case] = [
     (with_spec("mode: active"), "p.yaml:9: spec.mode", "already given in line 5", "keep one"),
-    (GOOD.replace("active", "acitve"), "p.yaml:5: spec.mode", "'acitve' is unknown", "did you mean active?"),
-    (GOOD.replace("active", "on"), "p.yaml:5: spec.mode", "'on' is unknown", "off, shadow or active"),
-    (GOOD.replace("active", "false"), "p.yaml:5: spec.mode", "'false' is unknown", "off, shadow or active"),
-    (GOOD.replace("active", "Active"), "p.yaml:5: spec.mode", "'Active' is unknown", "did you mean active?"),
-    (with_spec("scanInterval: 20"), "p.yaml:9: spec.scanInterval", "'20' is not a duration", "30s, 10m, 1h30m"),
+    (
+        GOOD.replace("active", "acitve"),
+        "p.yaml:5: spec.mode",
+        "'acitve' is unknown",
+        "did you mean active?",
+    ),
+    (
+        GOOD.replace("active", "on"),
+        "p.yaml:5: spec.mode",
+        "'on' is unknown",
+        "off, shadow or active",
+    ),
+    (
+        GOOD.replace("active", "false"),
+        "p.yaml:5: spec.mode",
+        "'false' is unknown",
+        "off, shadow or active",
+    ),
+    (
+        GOOD.replace("active", "Active"),
+        "p.yaml:5: spec.mode",
+        "'Active' is unknown",
+        "did you mean active?",
+    ),
+    (
+        with_spec("scanInterval: 20"),
+        "p.yaml:9: spec.scanInterval",
+        "'20' is not a duration",
+        "30s, 10m, 1h30m",
+    ),
     (with_spec("scanInterval: 1s"), "p.yaml:9: spec.scanInterval", "out of range", "from 5s to 1h"),
     (with_spec("scanInterval: 2h"), "p.yaml:9: spec.scanInterval", "out of range", "from 5s to 1h"),
-    (with_spec("scanInterval: -10s"), "p.yaml:9: spec.scanInterval", "is negative", "from 5s to 1h"),
-    (with_spec("scanInterval: 12:30"), "p.yaml:9: spec.scanInterval", "'12:30' is not a duration", "as Go does"),
-    (with_spec("scanInterval: {seconds: 5}"), "p.yaml:9: spec.scanInterval", "is a mapping", "write a duration"),
-    (with_spec("scaninterval: 20s"), "p.yaml:9: spec.scaninterval", "is unknown", "did you mean scanInterval?"),
+    (
+        with_spec("scanInterval: -10s"),
+        "p.yaml:9: spec.scanInterval",
+        "is negative",
+        "from 5s to 1h",
+    ),
+    (
+        with_spec("scanInterval: 12:30"),
+        "p.yaml:9: spec.scanInterval",
+        "'12:30' is not a duration",
+        "as Go does",
+    ),
+    (
+        with_spec("scanInterval: {seconds: 5}"),
+        "p.yaml:9: spec.scanInterval",
+        "is a mapping",
+        "write a duration",
+    ),
+    (
+        with_spec("scaninterval: 20s"),
+        "p.yaml:9: spec.scaninterval",
+        "is unknown",
+        "did you mean scanInterval?",
+    ),
     (with_spec("webhook: {}"), "p.yaml:9: spec.webhook.secret", "is missing", "secret"),
     (
         with_spec("webhook: {secret: a, debounce: 5m}"),
@@ -111,7 +196,12 @@ THE_SPEC: list[Case] = [
 
 
 THE_ACCESS: list[Case] = [
-    (HEAD + "spec: {providers: {clusterapi: {}}}\n", "p.yaml:4: spec.kubernetes", "is missing", "kubeconfigSecret"),
+    (
+        HEAD + "spec: {providers: {clusterapi: {}}}\n",
+        "p.yaml:4: spec.kubernetes",
+        "is missing",
+        "kubeconfigSecret",
+    ),
     (
         with_access("{}"),
         "p.yaml:5: spec.kubernetes",
@@ -189,7 +279,12 @@ THE_ACCESS: list[Case] = [
 
 
 THE_PROVIDERS: list[Case] = [
-    (with_providers("{}"), "p.yaml:5: spec.providers", "names no provider", "alicloud, cherryservers, clusterapi"),
+    (
+        with_providers("{}"),
+        "p.yaml:5: spec.providers",
+        "names no provider",
+        "alicloud, cherryservers, clusterapi",
+    ),
     (with_providers("[clusterapi]"), "p.yaml:5: spec.providers", "is a list", "write a mapping"),
     (
         with_providers("{clusterapis: {}}"),
@@ -197,7 +292,12 @@ THE_PROVIDERS: list[Case] = [
         "is not a provider",
         "did you mean clusterapi?",
     ),
-    (with_providers("{aws: {}}"), "p.yaml:5: spec.providers.aws", "is not a provider", "known: alicloud"),
+    (
+        with_providers("{aws: {}}"),
+        "p.yaml:5: spec.providers.aws",
+        "is not a provider",
+        "known: alicloud",
+    ),
     (
         with_providers("{clusterapi: {namespaces: a}}"),
         "p.yaml:5: spec.providers.clusterapi.namespaces",
@@ -360,7 +460,12 @@ THE_GROUPS: list[Case] = [
         "is unknown",
         "did you mean max?",
     ),
-    (with_groups("1:10:workers"), "p.yaml:10: spec.nodeGroups[0]", "is '1:10:workers'", "write a mapping"),
+    (
+        with_groups("1:10:workers"),
+        "p.yaml:10: spec.nodeGroups[0]",
+        "is '1:10:workers'",
+        "write a mapping",
+    ),
     (
         with_spec("nodeGroups: {workers: {max: 2}}"),
         "p.yaml:9: spec.nodeGroups",

@@ -136,10 +136,14 @@ def test_regex_rejects_what_go_rejects_or_does_not_support(text: str) -> None:
     ],
 )
 def test_regex_with_exponential_backtracking_in_python_returns_at_once(text: str) -> None:
-    assert not pattern(text).found_in("a" * 2000 + "!"), "a backtracking engine would not come to an end"
+    assert not pattern(text).found_in("a" * 2000 + "!"), (
+        "a backtracking engine would not come to an end"
+    )
 
 
-def test_refused_pattern_writes_nothing_and_its_problem_stays_short(capfd: pytest.CaptureFixture[str]) -> None:
+def test_refused_pattern_writes_nothing_and_its_problem_stays_short(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(BadInput) as refused:
         pattern("(" * 1000)
     assert len(refused.value.problem) <= 120

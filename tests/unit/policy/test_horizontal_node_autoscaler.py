@@ -1,4 +1,6 @@
-"""HorizontalNodeAutoscaler objects: accepted and refused fields with their messages; parsing never raises."""
+"""HorizontalNodeAutoscaler objects: accepted and refused fields with their
+messages; parsing never raises.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
 INTACT = f"""
 apiVersion: autoscaling.cce.io/v1alpha1
 kind: HorizontalNodeAutoscaler
-metadata: {{name: pool-a-policy, namespace: kube-system, uid: u-1, creationTimestamp: "2026-11-21T07:20:54Z"}}
+metadata: {{name: pool-a-policy, namespace: kube-system, uid: u-1, creationTimestamp: \
+"2026-11-21T07:20:54Z"}}
 spec:
   disable: false
   targetNodepoolIds: [{POOL}]
@@ -58,7 +61,12 @@ def lowered(value: Any, *, words: bool = True) -> Any:
 
 def test_CCE_A2_vendors_own_example_is_accepted_unchanged() -> None:
     found = read_object(intact())
-    assert (found.key, found.uid, found.created, found.disabled) == (SOURCE, "u-1", 1795245654.0, False)
+    assert (found.key, found.uid, found.created, found.disabled) == (
+        SOURCE,
+        "u-1",
+        1795245654.0,
+        False,
+    )
     assert found.rules == (EVENING, BUSY)
     assert (found.problems, found.warnings) == ((), ())
 
@@ -90,11 +98,14 @@ def test_CCE_A2_metric_rule_without_a_number_adds_as_many_as_needed(value: int |
 
 
 def test_CCE_A3_6_threshold_of_minus_one_makes_threshold_and_action_automatic() -> None:
-    found = read_object(bent(lambda spec, rules: rules[1]["metricTrigger"].update(metricValue="-1")))
+    found = read_object(
+        bent(lambda spec, rules: rules[1]["metricTrigger"].update(metricValue="-1"))
+    )
     assert (found.rules[1].above, found.rules[1].add, found.problems) == (0, 0, ())
     [warning] = found.warnings
     assert warning == (
-        "spec.rules[1].action.value: is passed over: with metricValue -1 as many nodes as needed are added"
+        "spec.rules[1].action.value: is passed over: with metricValue -1 as many nodes as needed "
+        "are added"
     )
 
 
@@ -111,7 +122,11 @@ def test_CCE_A3_6_threshold_of_minus_one_makes_threshold_and_action_automatic() 
             ("evening", "cpu-40"),
             "spec.targetNodepoolIds: is empty, so that the rules act on nothing",
         ),
-        (lambda spec, rules: spec.pop("rules"), (), "spec.rules: is empty, so that nothing is done"),
+        (
+            lambda spec, rules: spec.pop("rules"),
+            (),
+            "spec.rules: is empty, so that nothing is done",
+        ),
         (
             lambda spec, rules: rules[0].update(colour="red"),
             ("evening", "cpu-40"),
@@ -124,7 +139,9 @@ def test_CCE_A3_6_threshold_of_minus_one_makes_threshold_and_action_automatic() 
         ),
     ],
 )
-def test_CCE_A2_harmless_deviations_are_warnings(change: Any, rules: tuple[str, ...], warning: str) -> None:
+def test_CCE_A2_harmless_deviations_are_warnings(
+    change: Any, rules: tuple[str, ...], warning: str
+) -> None:
     found = read_object(bent(change))
     assert (found.problems, found.warnings) == ((), (warning,))
     assert tuple(rule.name for rule in found.rules) == rules
@@ -145,7 +162,9 @@ def test_CCE_A2_disabled_object_is_off_whatever_its_errors() -> None:
 
     found = read_object(bent(off))
     assert (found.disabled, found.rules, found.problems) == (True, (), ())
-    assert found.warnings == ('spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"',)
+    assert found.warnings == (
+        'spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"',
+    )
 
 
 @each_row(
@@ -157,7 +176,11 @@ def test_CCE_A2_disabled_object_is_off_whatever_its_errors() -> None:
             ('apiVersion: "autoscaling.cce.io/v2" is not known; write autoscaling.cce.io/v1alpha1'),
         ),
         ("kind", "Pod", 'kind: "Pod" is something else; write HorizontalNodeAutoscaler'),
-        ("metadata", {"namespace": "kube-system"}, "metadata.name: is missing; give the object a name"),
+        (
+            "metadata",
+            {"namespace": "kube-system"},
+            "metadata.name: is missing; give the object a name",
+        ),
         (
             "metadata",
             {"name": "x", "namespace": "shop"},
@@ -212,7 +235,9 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(_VALUES, st.sampled_from(["spec", "metadata", "rules", "rule", "trigger", "action"]))
-def test_CCE_A2_invalid_input_is_refused_with_a_message_and_never_raises(rubbish: Any, where: str) -> None:
+def test_CCE_A2_invalid_input_is_refused_with_a_message_and_never_raises(
+    rubbish: Any, where: str
+) -> None:
     raw = intact()
     spec = raw["spec"]
     match where:
@@ -235,10 +260,16 @@ def test_CCE_A2_invalid_input_is_refused_with_a_message_and_never_raises(rubbish
 
 
 def test_rule_object_number_too_long_for_python_does_not_crash() -> None:
-    found = read_object(bent(lambda spec, rules: rules[0]["action"].update({"value": 10**5000, 10**5000: 1})))
+    found = read_object(
+        bent(lambda spec, rules: rules[0]["action"].update({"value": 10**5000, 10**5000: 1}))
+    )
     [problem] = found.problems
-    assert problem.startswith("spec.rules[0].action.value: a very long number is not such a number; write how many")
-    assert found.warnings == ("spec.rules[0].action.a very long number: is no field of it, and passed over",)
+    assert problem.startswith(
+        "spec.rules[0].action.value: a very long number is not such a number; write how many"
+    )
+    assert found.warnings == (
+        "spec.rules[0].action.a very long number: is no field of it, and passed over",
+    )
 
 
 def test_rule_object_long_list_of_errors_is_truncated() -> None:
@@ -249,7 +280,12 @@ def test_rule_object_long_list_of_errors_is_truncated() -> None:
 
 @each_row(
     ("said", "providers", "answer"),
-    [(None, {}, False), (None, {"huaweicloud": {}}, True), (True, {}, True), (False, {"huaweicloud": {}}, False)],
+    [
+        (None, {}, False),
+        (None, {"huaweicloud": {}}, True),
+        (True, {}, True),
+        (False, {"huaweicloud": {}}, False),
+    ],
 )
 def test_rule_objects_count_by_policy_setting_or_by_the_vendors_provider(
     said: bool | None, providers: dict[str, dict[str, str]], *, answer: bool

@@ -1,4 +1,6 @@
-"""The JSON schema accepts every document that validate accepts, and refuses what an editor should mark."""
+"""The JSON schema accepts every document that validate accepts, and refuses
+what an editor should mark.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,21 @@ class Words(yaml.SafeLoader):
 
 
 Words.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
+    first: [
+        (tag, pattern)
+        for tag, pattern in found
+        if tag != "tag:yaml.org,2002:bool" or first in "tTfF"
+    ]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
 def problems(text: str) -> list[str]:
     document = yaml.load(text, Loader=Words)  # a SafeLoader
-    return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in VALIDATOR.iter_errors(document)]
+    return [
+        f"{'.'.join(map(str, each.path))}: {each.message}"
+        for each in VALIDATOR.iter_errors(document)
+    ]
 
 
 def with_spec(**spec: Any) -> str:
@@ -49,8 +58,14 @@ def test_schema_is_valid_json_schema(capsys: pytest.CaptureFixture[str]) -> None
 
 def accepted() -> list[str]:
     pages = [*Path("docs").rglob("*.md"), Path("README.md")]
-    blocks = [block.split("```")[0] for page in pages for block in page.read_text().split("```yaml\n")[1:]]
-    return [block for block in blocks if block.startswith("apiVersion: outscaler.dev/v1") and "…" not in block]
+    blocks = [
+        block.split("```")[0] for page in pages for block in page.read_text().split("```yaml\n")[1:]
+    ]
+    return [
+        block
+        for block in blocks
+        if block.startswith("apiVersion: outscaler.dev/v1") and "…" not in block
+    ]
 
 
 def test_schema_accepts_all_documents_that_validate_accepts() -> None:
@@ -65,23 +80,79 @@ def test_schema_accepts_all_documents_that_validate_accepts() -> None:
     "spec",
     [
         {"mode": "off"},
-        {"options": {"coresTotal": "0:10", "memoryTotal": {"min": 0, "max": 5}, "expander": "random"}},
-        {"options": {"expander": ["priority", "random"], "maxNodesTotal": "5", "scaleDownEnabled": "false"}},
+        {
+            "options": {
+                "coresTotal": "0:10",
+                "memoryTotal": {"min": 0, "max": 5},
+                "expander": "random",
+            }
+        },
+        {
+            "options": {
+                "expander": ["priority", "random"],
+                "maxNodesTotal": "5",
+                "scaleDownEnabled": "false",
+            }
+        },
         {"prices": {"instanceTypes": {"m5.large": 0.096}, "cpu": "0.03"}},
         {"rules": [{"name": "e", "groups": ["a"], "cron": "0 5 * * *", "add": 1}]},
         {"headroom": [{"name": "h", "pods": 3, "cpu": "500m"}]},
-        {"consolidation": {"mode": "full", "maxSurge": "10%", "minSavings": "15%", "aggressiveness": "2.5"}},
+        {
+            "consolidation": {
+                "mode": "full",
+                "maxSurge": "10%",
+                "minSavings": "15%",
+                "aggressiveness": "2.5",
+            }
+        },
         {"consolidation": None, "prices": {"cpu": 1, "currency": "EUR", "asOf": "2026-07-01"}},
         {"disruptionBudgets": [{"name": "a", "nodes": 3, "reasons": "unneeded"}]},
-        {"disruptionBudgets": [{"name": "a", "nodes": "10 %", "reasons": ["consolidation", "drifted"]}]},
+        {
+            "disruptionBudgets": [
+                {"name": "a", "nodes": "10 %", "reasons": ["consolidation", "drifted"]}
+            ]
+        },
         {"nodeLifecycle": None, "spot": None},
-        {"nodeLifecycle": {"maxNodeAge": "720h", "jitter": 10, "drift": "replace", "maxUnhealthy": "20 %"}},
-        {"nodeLifecycle": {"repair": [{"condition": "Ready", "status": [False, "Unknown"], "after": "30m"}]}},
-        {"nodeLifecycle": {"repair": [{"condition": "A", "status": True, "after": "1m", "action": "restart"}]}},
-        {"nodeLifecycle": {"repair": [{"condition": "A", "status": "False, Unknown", "after": "1m"}]}},
-        {"spot": {"groups": "a", "maxShare": "50%", "onDemandBase": "2", "returnAfter": 0, "rebalance": "prefer"}},
-        {"prices": {"spot": {"m5.large": "0.035"}}, "scaleUp": {"expectedCost": True, "learnedTimeouts": "true"}},
-        {"maintenanceWindows": [], "webhook": {"secret": "outscaler/prod-geneva/webhook", "debounce": "2s"}},
+        {
+            "nodeLifecycle": {
+                "maxNodeAge": "720h",
+                "jitter": 10,
+                "drift": "replace",
+                "maxUnhealthy": "20 %",
+            }
+        },
+        {
+            "nodeLifecycle": {
+                "repair": [{"condition": "Ready", "status": [False, "Unknown"], "after": "30m"}]
+            }
+        },
+        {
+            "nodeLifecycle": {
+                "repair": [{"condition": "A", "status": True, "after": "1m", "action": "restart"}]
+            }
+        },
+        {
+            "nodeLifecycle": {
+                "repair": [{"condition": "A", "status": "False, Unknown", "after": "1m"}]
+            }
+        },
+        {
+            "spot": {
+                "groups": "a",
+                "maxShare": "50%",
+                "onDemandBase": "2",
+                "returnAfter": 0,
+                "rebalance": "prefer",
+            }
+        },
+        {
+            "prices": {"spot": {"m5.large": "0.035"}},
+            "scaleUp": {"expectedCost": True, "learnedTimeouts": "true"},
+        },
+        {
+            "maintenanceWindows": [],
+            "webhook": {"secret": "outscaler/prod-geneva/webhook", "debounce": "2s"},
+        },
     ],
 )
 def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
@@ -95,7 +166,10 @@ def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
         ({"mode": "activ"}, "spec.mode"),
         ({"options": {"maxNodesTotal": -1}}, "spec.options.maxNodesTotal"),
         ({"options": {"maxNodeTotal": 1}}, "spec.options"),
-        ({"options": {"scaleDownUnneededTime": "10 minutes"}}, "spec.options.scaleDownUnneededTime"),
+        (
+            {"options": {"scaleDownUnneededTime": "10 minutes"}},
+            "spec.options.scaleDownUnneededTime",
+        ),
         ({"providers": {"aws": {}}}, "spec.providers"),
         ({"providers": {}}, "spec.providers"),
         ({"rules": {"name": "e"}}, "spec.rules"),
@@ -108,7 +182,10 @@ def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
         ({"nodeLifecycle": {"maxAge": "720h"}}, "spec.nodeLifecycle"),
         ({"nodeLifecycle": {"drift": "replaced"}}, "spec.nodeLifecycle.drift"),
         ({"nodeLifecycle": {"repair": [{"condition": "A"}]}}, "spec.nodeLifecycle.repair.0"),
-        ({"nodeLifecycle": {"repair": [{"condition": "a b", "after": "1m"}]}}, "spec.nodeLifecycle.repair.0.condition"),
+        (
+            {"nodeLifecycle": {"repair": [{"condition": "a b", "after": "1m"}]}},
+            "spec.nodeLifecycle.repair.0.condition",
+        ),
         ({"spot": {"interruptions": "ignore"}}, "spec.spot.interruptions"),
         ({"spot": {"onDemandBase": -1}}, "spec.spot.onDemandBase"),
     ],

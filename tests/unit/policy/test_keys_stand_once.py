@@ -1,7 +1,9 @@
-"""A key of the policy stands in exactly one module: where it is declared, with its type, check and text.
+"""A key of the policy stands in exactly one module: where it is declared, with
+its type, check and text.
 
-Looked at are the packages that read a policy (policy, providers), for keys that are no everyday word (with a capital
-letter inside). Commands write documents as a person does, so they name keys, too.
+Looked at are the packages that read a policy (policy, providers), for keys that are no
+everyday word (with a capital letter inside). Commands write documents as a person
+does, so they name keys, too.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "kubeconfigFile",
         "kubeconfigSecret",
     },
-    # Which keys name secrets, and which credentials a pass reads with: functions ask without loading the vendors.
+    # Which keys name secrets, and which credentials a pass reads with: functions ask
+    # without loading the vendors.
     "policy/secret_names.py": {
         "agencyDomain",
         "agencyDuration",
@@ -82,7 +85,8 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "roleArn",
         "watcherSecret",
     },
-    # The same words of other documents: pool definitions, discovery specs, objects and answers of vendors.
+    # The same words of other documents: pool definitions, discovery specs,
+    # objects and answers of vendors.
     "policy/horizontal_node_autoscaler.py": {"apiVersion"},
     "policy/vendors/cherryservers.py": {"clusterName", "projectId"},
     "providers/cherryservers/definition_reader.py": {"clusterName", "projectId"},
@@ -103,7 +107,11 @@ def _keys(form: Mapping[str, Any]) -> Iterator[str]:
 
 def _literals(path: Path) -> set[str]:
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
 KEYS = {key for key in _keys(json_schema()) if key != key.lower()}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy_permissions import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
+from chalicelib.model.policy_permissions import (
+    DEFAULT_PREFIX,
+    SHARED_SECRETS,
+    STRICT,
+    Deployment,
+    deployment_of,
+)
 from chalicelib.model.secret import parameter_name, place_of
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
@@ -15,7 +21,9 @@ from infra.emulators.iam import arn, roles
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_access
 
-SHARED = Deployment(shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", "outscaler/both/exoscale"}))
+SHARED = Deployment(
+    shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", "outscaler/both/exoscale"})
+)
 
 
 @each_row("rest", ["", "-observe", ".old", "/eu/1", "-a_b"])
@@ -69,7 +77,9 @@ def test_parameter_names_of_other_forms_are_not_its_own(name: str) -> None:
 def test_parameter_names_shared_parameter_is_not_the_secret_of_that_name() -> None:
     assert problem("ssm:/outscaler/shared/exoscale", "prod", ("exoscale",), SHARED) == ""
     assert problem("outscaler/both/exoscale", "prod", ("exoscale",), SHARED) == ""
-    listed = deployment_of({SHARED_SECRETS: "ssm:/outscaler/shared/exoscale, outscaler/both/exoscale"})
+    listed = deployment_of(
+        {SHARED_SECRETS: "ssm:/outscaler/shared/exoscale, outscaler/both/exoscale"}
+    )
     assert listed.shared_secrets == SHARED.shared_secrets
 
 
@@ -82,7 +92,9 @@ def test_parameter_names_reader_requests_no_other_parameter() -> None:
 
     mine = ClusterSecrets(read, "prod", ("exoscale",), STRICT)
     assert mine("ssm:/outscaler/prod/exoscale") == "text"
-    with pytest.raises(BadInput, match=r"^parameter /outscaler/other/exoscale: is not a secret of cluster prod"):
+    with pytest.raises(
+        BadInput, match=r"^parameter /outscaler/other/exoscale: is not a secret of cluster prod"
+    ):
         mine("ssm:/outscaler/other/exoscale")
     assert asked == ["ssm:/outscaler/prod/exoscale"]
 
@@ -98,18 +110,35 @@ def test_parameter_names_permitted_name_is_readable_only_for_its_use(use: str) -
             if any(each.allows(action, resource, frozenset()) for each in statements)
         }
 
-    for name in (f"{DEFAULT_PREFIX}prod/{use}", f"{DEFAULT_PREFIX}prod/{use}-2", f"{DEFAULT_PREFIX}prod/{use}/x"):
-        of_secret = readers("secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{name}-a1B2c3"))
-        assert readers("ssm:GetParameter", arn("ssm", f"parameter{parameter_name('ssm:/' + name)}")) == of_secret
+    for name in (
+        f"{DEFAULT_PREFIX}prod/{use}",
+        f"{DEFAULT_PREFIX}prod/{use}-2",
+        f"{DEFAULT_PREFIX}prod/{use}/x",
+    ):
+        of_secret = readers(
+            "secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{name}-a1B2c3")
+        )
+        assert (
+            readers("ssm:GetParameter", arn("ssm", f"parameter{parameter_name('ssm:/' + name)}"))
+            == of_secret
+        )
         assert of_secret
     assert not readers("ssm:GetParameter", arn("ssm", f"parameter/other/prod/{use}"))
-    for action in ("ssm:GetParameters", "ssm:GetParametersByPath", "ssm:PutParameter", "ssm:GetParameterHistory"):
+    for action in (
+        "ssm:GetParameters",
+        "ssm:GetParametersByPath",
+        "ssm:PutParameter",
+        "ssm:GetParameterHistory",
+    ):
         assert not readers(action, arn("ssm", f"parameter/{DEFAULT_PREFIX}prod/{use}"))
 
 
 def test_parameter_names_parser_refuses_names_of_no_known_kind() -> None:
     for name in ("ssm:/a b", "ssm:x", "ssm:/a:3", "ssm:/"):
-        with pytest.raises(InputErrors, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
+        with pytest.raises(
+            InputErrors,
+            match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name",
+        ):
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
 
 
@@ -124,7 +153,8 @@ def test_parameter_names_parser_refuses_names_of_no_known_kind() -> None:
 def test_parameter_names_are_not_shown_to_readers(text: str) -> None:
     assert "outscaler" not in without_secrets(text, "")
     assert "outscaler" not in without_secrets(
-        "about /outscaler/prod/own-name", "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}"
+        "about /outscaler/prod/own-name",
+        "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}",
     )
 
 

@@ -67,16 +67,36 @@ def test_alicloud_settings_table_has_exactly_the_providers_settings() -> None:
         ("{nodes: '0:5:asg-1'}", "region", "is missing"),
         ("{region: Hangzhou}", "region", "is not a region"),
         ("{region: cn-hangzhou, nodes: '5:3:asg-1'}", "nodes", "below the minimum"),
-        ("{region: cn-hangzhou, nodes: ['0:5:asg-1', 'a:5:asg-2']}", "nodes[1]", "is not min:max:id"),
+        (
+            "{region: cn-hangzhou, nodes: ['0:5:asg-1', 'a:5:asg-2']}",
+            "nodes[1]",
+            "is not min:max:id",
+        ),
         ("{region: cn-hangzhou, nodes: '-1:3:asg-1'}", "nodes", "negative"),
         ("{region: cn-hangzhou, nodes: '1_0:20:asg-1'}", "nodes", "is not min:max:id"),
         ("{region: cn-hangzhou, nodes: '1:3:workers'}", "nodes", "not the id of a scaling group"),
         ("{region: cn-hangzhou, network: intranet}", "network", "is unknown"),
-        ("{region: cn-hangzhou, essEndpoint: 'http://ess.aliyuncs.com'}", "essEndpoint", "not an https address"),
-        ("{region: cn-hangzhou, stsEndpoint: 'https://u:p@sts'}", "stsEndpoint", "not an https address"),
+        (
+            "{region: cn-hangzhou, essEndpoint: 'http://ess.aliyuncs.com'}",
+            "essEndpoint",
+            "not an https address",
+        ),
+        (
+            "{region: cn-hangzhou, stsEndpoint: 'https://u:p@sts'}",
+            "stsEndpoint",
+            "not an https address",
+        ),
         ("{region: cn-hangzhou, ecsEndpoint: 'https://['}", "ecsEndpoint", "not an https address"),
-        ("{region: cn-hangzhou, metadataEndpoint: 100.100.100.200}", "metadataEndpoint", "is not an address"),
-        ("{region: cn-hangzhou, metadataEndpoint: 'http://metadata.example'}", "metadataEndpoint", "is not an address"),
+        (
+            "{region: cn-hangzhou, metadataEndpoint: 100.100.100.200}",
+            "metadataEndpoint",
+            "is not an address",
+        ),
+        (
+            "{region: cn-hangzhou, metadataEndpoint: 'http://metadata.example'}",
+            "metadataEndpoint",
+            "is not an address",
+        ),
         ("{region: cn-hangzhou, callsPerSecond: 0}", "callsPerSecond", "out of range"),
         ("{region: cn-hangzhou, reservedCpu: much}", "reservedCpu", "quantity"),
         ("{region: cn-hangzhou, roleArn: outscaler}", "roleArn", "is not a resource name"),
@@ -84,7 +104,9 @@ def test_alicloud_settings_table_has_exactly_the_providers_settings() -> None:
         ("{region: cn-hangzhou, accessKeyId: LTAI5tX}", "accessKeyId", "is unknown"),
     ],
 )
-def test_alicloud_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
+def test_alicloud_invalid_settings_are_refused_by_their_path(
+    settings: str, path: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{alicloud: {settings}}}"), place="p.yaml")
     assert f"spec.providers.alicloud.{path}: " in str(raised.value)
@@ -93,7 +115,10 @@ def test_alicloud_invalid_settings_are_refused_by_their_path(settings: str, path
 
 def test_alicloud_access_key_is_refused_as_a_setting() -> None:
     with pytest.raises(BadInput) as raised:
-        load(with_providers("{alicloud: {region: cn-hangzhou, accessKeySecret: abcdefghijkl}}"), place="p.yaml")
+        load(
+            with_providers("{alicloud: {region: cn-hangzhou, accessKeySecret: abcdefghijkl}}"),
+            place="p.yaml",
+        )
     assert "abcdefghijkl" not in str(raised.value)
 
 

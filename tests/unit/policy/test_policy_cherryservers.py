@@ -46,8 +46,10 @@ WHOLE = f"""\
             #!/bin/bash
             \techo "a: b"  # {{{{.NodeGroup}}}}
 
-            kubeadm join --token {{{{.BootstrapTokenID}}}}.{{{{.BootstrapTokenSecret}}}} {{{{.APIServerEndpoint}}}}
-        pool2: {{plan: 'on', osPartitionSize: 60, spotMarket: true, cpuOverride: 8, cloudinit: ZWNobwo=, sshKeyIds: []}}
+            kubeadm join --token {{{{.BootstrapTokenID}}}}.{{{{.BootstrapTokenSecret}}}} \
+{{{{.APIServerEndpoint}}}}
+        pool2: {{plan: 'on', osPartitionSize: 60, spotMarket: true, cpuOverride: 8, cloudinit: \
+ZWNobwo=, sshKeyIds: []}}
         pool3:
   nodeGroups:
     - {{provider: cherryservers, id: pool3, min: 0, max: 2, priority: 3}}
@@ -84,7 +86,11 @@ def test_cherryservers_settings_reach_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["cherryservers"], policy.node_groups)
-    assert settings.groups == (CherryBounds("pool1", 0, 5), CherryBounds("pool2", 1, 3), CherryBounds("pool3", 0, 2, 3))
+    assert settings.groups == (
+        CherryBounds("pool1", 0, 5),
+        CherryBounds("pool2", 1, 3),
+        CherryBounds("pool3", 0, 2, 3),
+    )
     assert (settings.endpoint, settings.calls_per_second) == ("http://127.0.0.1:8080/v1", 2.5)
     assert (settings.bootstrap.create, settings.bootstrap.lifetime) == (True, 5400.0)
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
@@ -92,7 +98,12 @@ def test_cherryservers_settings_reach_the_provider() -> None:
     first, second, third = (definitions.of(pool) for pool in ("pool1", "pool2", "pool3"))
     assert base64.b64decode(first.cloudinit).decode() == SCRIPT
     assert (first.project_id, first.ssh_key_ids, first.plan) == (10001, (101, 102), "e5_1620v4")
-    assert (second.plan, second.os_partition_size, second.spot, second.cpu_override) == ("on", 60, True, 8)
+    assert (second.plan, second.os_partition_size, second.spot, second.cpu_override) == (
+        "on",
+        60,
+        True,
+        8,
+    )
     assert (second.ssh_key_ids, second.cloudinit) == ((), "ZWNobwo=")
     assert third.cloudinit == first.cloudinit
 
@@ -101,7 +112,10 @@ def test_cherryservers_upstream_config_file_is_accepted_unchanged() -> None:
     policy, warnings = load(FILE, place="p.yaml")
     assert warnings == ()
     definitions = read_definitions(read_settings(policy.providers["cherryservers"]), no_secret)
-    assert (definitions.of("pool1").region, definitions.of("pool1").cluster_name) == ("eu_nord_1", "c")
+    assert (definitions.of("pool1").region, definitions.of("pool1").cluster_name) == (
+        "eu_nord_1",
+        "c",
+    )
 
 
 @each_row("text", [WHOLE, FILE])
@@ -121,7 +135,9 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
     assert {field.key for field in section.fields} == keys_of(CherrySettings)
     assert section.by_key
     for key in (*KEYS.values(), CLOUD_INIT):
-        settings = f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
+        settings = (
+            f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
+        )
         with pytest.raises(BadInput) as raised:
             load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
         assert "is unknown" not in str(raised.value)  # known, but not a mapping
@@ -140,7 +156,11 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
         (f"{{{REST}, projectId: abc}}", "projectId", "not a whole number"),
         (f"{{{REST}, clusterName: a b}}", "clusterName", "is not one word"),
         (f"{{{REST}, endpoint: 'http://api.example.com/v1'}}", "endpoint", "not an https address"),
-        (f"{{{REST}, endpoint: 'https://u:p@api.example.com/v1'}}", "endpoint", "not an https address"),
+        (
+            f"{{{REST}, endpoint: 'https://u:p@api.example.com/v1'}}",
+            "endpoint",
+            "not an https address",
+        ),
         (f"{{{REST}, bootstrapTokenLifetime: 5m}}", "bootstrapTokenLifetime", "out of range"),
         (f"{{{REST}, createBootstrapTokens: maybe}}", "createBootstrapTokens", "true or false"),
         (f"{{{REST}, controllerNodeLabel: a b}}", "controllerNodeLabel", "is not a label's key"),
@@ -149,8 +169,16 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
         (f"{{{REST}, reservedCpu: much}}", "reservedCpu", "quantity"),
         (f"{{{REST}, nodeGroupDefs: {{}}}}", "nodeGroupDefs", "defines nothing"),
         (f"{{{REST}, nodeGroupDefs: [default]}}", "nodeGroupDefs", "write a mapping"),
-        (f"{{{REST}, nodeGroupDefs: {{default: {{planet: x}}}}}}", "nodeGroupDefs.default.planet", "is unknown"),
-        (f"{{{REST}, nodeGroupDefs: {{default: {{plan: [a]}}}}}}", "nodeGroupDefs.default.plan", "is a list"),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{planet: x}}}}}}",
+            "nodeGroupDefs.default.planet",
+            "is unknown",
+        ),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{plan: [a]}}}}}}",
+            "nodeGroupDefs.default.plan",
+            "is a list",
+        ),
         (
             f"{{{REST}, nodeGroupDefs: {{default: {{sshKeyIds: [a1]}}}}}}",
             "nodeGroupDefs.default.sshKeyIds[0]",
@@ -166,7 +194,11 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
             "nodeGroupDefs.default.cloudInit",
             "conflicts with",
         ),
-        (f"{{{REST}, nodeGroupDefs: {{'-x': {{plan: x}}}}}}", "nodeGroupDefs.-x", "cannot name a pool"),
+        (
+            f"{{{REST}, nodeGroupDefs: {{'-x': {{plan: x}}}}}}",
+            "nodeGroupDefs.-x",
+            "cannot name a pool",
+        ),
         (
             f"{{{REST}, nodeGroupDefs: {{default: {{osPartitionSize: -1}}}}}}",
             "nodeGroupDefs.default.osPartitionSize",
@@ -179,7 +211,9 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
         ),
     ],
 )
-def test_cherryservers_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
+def test_cherryservers_invalid_settings_are_refused_by_their_path(
+    settings: str, path: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
     assert f"spec.providers.cherryservers.{path}: " in str(raised.value)

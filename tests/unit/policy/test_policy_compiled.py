@@ -83,7 +83,9 @@ def _form(policy: Any, text: str = TEXT) -> bytes:
     """A form with the right head, whatever is in it."""
     head = compiled(load(TEXT, place="p")[0], text)
     assert head is not None
-    return head[:HEAD] + zlib.compress(policy if isinstance(policy, bytes) else msgspec.msgpack.encode(policy))
+    return head[:HEAD] + zlib.compress(
+        policy if isinstance(policy, bytes) else msgspec.msgpack.encode(policy)
+    )
 
 
 def _good() -> Policy:
@@ -91,7 +93,8 @@ def _good() -> Policy:
 
 
 def _decompiled_or_text(form: bytes, policy: Policy) -> Policy:
-    """Some documents name files, which functions leave to the text; nothing else may be wrong with a form."""
+    """Some documents name files, which functions leave to the text; nothing else
+    may be wrong with a form."""
     try:
         return decompiled(form, "text", policy.name, STRICT)
     except NotUsable as refused:
@@ -133,7 +136,9 @@ def test_compiled_policy_of_another_release_format_or_type_is_not_used(
     elif change == "format":
         monkeypatch.setattr(module, "FORMAT", 2)
     else:
-        monkeypatch.setattr(module, "Policy", msgspec.defstruct("Policy", [("name", str), ("mode", str, "off")]))
+        monkeypatch.setattr(
+            module, "Policy", msgspec.defstruct("Policy", [("name", str), ("mode", str, "off")])
+        )
     with pytest.raises(NotUsable, match="another release") as refused:
         decompiled(form, TEXT, NAME, STRICT)
     assert refused.value.other
@@ -167,7 +172,9 @@ def test_the_version_covers_every_type_below_the_policy() -> None:
 
 def test_the_version_is_the_same_in_another_process() -> None:
     script = "from chalicelib.policy.compiled import form_version; print(form_version())"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == form_version()
 
 
@@ -178,9 +185,12 @@ def test_process_that_reads_a_compiled_policy_loads_neither_yaml_nor_the_parser(
         "import sys; from chalicelib.runtime.active_policy import read\n"
         f"assert read({TEXT!r}, {NAME!r}, 3, {form!r}).version == 3\n"
         "print([m for m in sys.modules if m == 'yaml' or m in "
-        "('chalicelib.policy.load', 'chalicelib.policy.admission', 'chalicelib.policy.yaml_document')])"
+        "('chalicelib.policy.load', 'chalicelib.policy.admission', "
+        "'chalicelib.policy.yaml_document')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -228,8 +238,16 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
         {"maintenance_windows": (Window("not cron", 60.0),)},
         {"maintenance_windows": (Window("0 1 * * *", 60.0, time_zone="Mars/Base"),)},
         {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=-1)),)},
-        {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=1), cron="not cron", duration=60.0),)},
-        {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=1), cron="0 1 * * *", time_zone="Mars/Base"),)},
+        {
+            "disruption_budgets": (
+                DisruptionBudget("a", NodeLimit(nodes=1), cron="not cron", duration=60.0),
+            )
+        },
+        {
+            "disruption_budgets": (
+                DisruptionBudget("a", NodeLimit(nodes=1), cron="0 1 * * *", time_zone="Mars/Base"),
+            )
+        },
         {"consolidation": {"minSavings": -0.1}},
         {"consolidation": {"mode": "all"}},
         {"nodeLifecycle": {"jitter": -0.1}},
@@ -268,7 +286,11 @@ def test_longest_and_shortest_scan_interval_are_used(seconds: float) -> None:
         {"kubernetes": KubernetesAccess(kubeconfig_secret="outscaler/other/kubeconfig")},
         {"kubernetes": KubernetesAccess(kubeconfig_file="/etc/passwd")},
         {"providers": {"clusterapi": {"kubeconfigFile": "x"}}},
-        {"providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/other/exoscale"}}},
+        {
+            "providers": {
+                "exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/other/exoscale"}
+            }
+        },
         {"providers": {"exoscale": {"zone": "ch-gva-2", "endpoint": "https://evil.example"}}},
         {"webhook": Webhook(secret="outscaler/other/webhook")},
     ],

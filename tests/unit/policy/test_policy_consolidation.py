@@ -1,4 +1,6 @@
-"""consolidation, disruptionBudgets, and the currency and date of prices: what is read, refused and warned about."""
+"""consolidation, disruptionBudgets, and the currency and date of prices: what is read,
+refused and warned about.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from tests.unit.policy.refused_documents import Case
 from tests.unit.policy.test_policy_refusals import refusals
 
 PRICES = "\nprices: {cpu: 0.03, memory: 0.004}"
-CHERRY = "cherryservers: {credentialsSecret: a/b, cloudConfigSecret: c/d, clusterName: a, nodes: ['0:1:workers']}"
+CHERRY = (
+    "cherryservers: {credentialsSecret: a/b, cloudConfigSecret: c/d, clusterName: a, nodes: "
+    "['0:1:workers']}"
+)
 EXOSCALE = "exoscale: {zone: ch-gva-2, credentialsSecret: a/b, nodes: ['1:9:workers']}"
 
 
@@ -37,9 +42,10 @@ def budget(fields: str) -> str:
 
 def of_providers(providers: str, *lines: str) -> str:
     """A document with these providers and further lines of spec, which begin in line 8."""
-    return f"{HEAD}spec:\n  mode: active\n  kubernetes: {{eksCluster: a}}\n  providers: {{{providers}}}\n" + "".join(
-        f"  {line}\n" for line in lines
-    )
+    return (
+        f"{HEAD}spec:\n  mode: active\n  kubernetes: {{eksCluster: a}}\n  providers: "
+        f"{{{providers}}}\n"
+    ) + "".join(f"  {line}\n" for line in lines)
 
 
 def read(text: str) -> Policy:
@@ -69,9 +75,12 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
         ("mode: shadow", Consolidation(mode=ConsolidationMode.SHADOW)),
         (
             (
-                "mode: full, groups: [workers, pool-2], aggressiveness: 2.5, minSavings: 15%, quietTime: 5m, "
-                "minNodeAge: 1h, confirmAfter: 0, priceSettleTime: 1h30m, maxSurge: 3, maxReplacements: 7, "
-                "movesPerPodPerDay: 0, splitNodes: false, spotToSpot: true, minCheaperGroups: 2, replaceTimeout: 75m, "
+                "mode: full, groups: [workers, pool-2], aggressiveness: 2.5, minSavings: 15%, "
+                "quietTime: 5m, "
+                "minNodeAge: 1h, confirmAfter: 0, priceSettleTime: 1h30m, maxSurge: 3, "
+                "maxReplacements: 7, "
+                "movesPerPodPerDay: 0, splitNodes: false, spotToSpot: true, minCheaperGroups: 2, "
+                "replaceTimeout: 75m, "
                 "effort: high"
             ),
             Consolidation(
@@ -93,8 +102,14 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
                 effort=Effort.HIGH,
             ),
         ),
-        ("mode: remove, maxSurge: 0", Consolidation(mode=ConsolidationMode.REMOVE, max_surge=NodeLimit(nodes=0))),
-        ("maxSurge: 25 %, minSavings: 0", Consolidation(max_surge=NodeLimit(share=0.25), min_savings=0.0)),
+        (
+            "mode: remove, maxSurge: 0",
+            Consolidation(mode=ConsolidationMode.REMOVE, max_surge=NodeLimit(nodes=0)),
+        ),
+        (
+            "maxSurge: 25 %, minSavings: 0",
+            Consolidation(max_surge=NodeLimit(share=0.25), min_savings=0.0),
+        ),
     ],
 )
 def test_policy_consolidation_is_parsed(fields: str, expected: Consolidation) -> None:
@@ -108,7 +123,8 @@ def test_policy_consolidation_is_parsed(fields: str, expected: Consolidation) ->
         ("name: none, nodes: 0", DisruptionBudget("none", NodeLimit(nodes=0))),
         (
             (
-                "name: office, nodes: 2, groups: [workers], reasons: [consolidation, unneeded], cron: 0  8 * * 1-5, "
+                "name: office, nodes: 2, groups: [workers], reasons: [consolidation, unneeded], "
+                "cron: 0  8 * * 1-5, "
                 "timeZone: Europe/Zurich, duration: 10h"
             ),
             DisruptionBudget(
@@ -132,7 +148,9 @@ def test_policy_disruption_budgets_are_parsed(fields: str, expected: DisruptionB
 
 
 def test_policy_currency_and_date_of_prices_are_parsed() -> None:
-    policy, reported = load(with_spec("prices: {cpu: 0.03, currency: CHF, asOf: 2026-07-01}"), place="p.yaml")
+    policy, reported = load(
+        with_spec("prices: {cpu: 0.03, currency: CHF, asOf: 2026-07-01}"), place="p.yaml"
+    )
     assert policy.prices == NodePrices(cpu=0.03, currency="CHF", as_of="2026-07-01")
     assert reported == ()
 
@@ -149,18 +167,33 @@ def of_budget(name: str = "") -> str:
 
 
 CONSOLIDATION: list[Case] = [
-    (with_spec("consolidation: full"), "p.yaml:9: spec.consolidation", "is 'full'", "write a mapping"),
+    (
+        with_spec("consolidation: full"),
+        "p.yaml:9: spec.consolidation",
+        "is 'full'",
+        "write a mapping",
+    ),
     (
         with_spec("consolidation: {mode: full}"),
         key("mode"),
         "does not know what any group costs",
         "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004}, or write mode: off",
     ),
-    (consolidation("mode: all"), key("mode"), "'all' is unknown", "write off, shadow, remove or full"),
+    (
+        consolidation("mode: all"),
+        key("mode"),
+        "'all' is unknown",
+        "write off, shadow, remove or full",
+    ),
     (consolidation("mode: removal"), key("mode"), "'removal' is unknown", "did you mean remove?"),
     (consolidation("groups: []"), key("groups"), "names no group", "take the line out"),
     (consolidation("groups: [a, a]"), key("groups"), "names a twice", "once"),
-    (consolidation("aggressiveness: 0"), key("aggressiveness"), "0 is out of range", "a number from 1 to 10"),
+    (
+        consolidation("aggressiveness: 0"),
+        key("aggressiveness"),
+        "0 is out of range",
+        "a number from 1 to 10",
+    ),
     (consolidation("aggressiveness: 10.1"), key("aggressiveness"), "out of range", "such as 2"),
     (
         consolidation("minSavings: 100%"),
@@ -168,10 +201,25 @@ CONSOLIDATION: list[Case] = [
         "would forbid every replacement",
         "write less than 100%, or mode: remove",
     ),
-    (consolidation("minSavings: 0.1"), key("minSavings"), "'0.1' is not a whole percentage", "from 0% to 100%"),
-    (consolidation("minSavings: 101%"), key("minSavings"), "'101%' is out of range", "from 0% to 100%"),
+    (
+        consolidation("minSavings: 0.1"),
+        key("minSavings"),
+        "'0.1' is not a whole percentage",
+        "from 0% to 100%",
+    ),
+    (
+        consolidation("minSavings: 101%"),
+        key("minSavings"),
+        "'101%' is out of range",
+        "from 0% to 100%",
+    ),
     (consolidation("quietTime: 25h"), key("quietTime"), "'25h' is out of range", "from 0s to 24h"),
-    (consolidation("replaceTimeout: 10s"), key("replaceTimeout"), "'10s' is out of range", "from 1m to 24h"),
+    (
+        consolidation("replaceTimeout: 10s"),
+        key("replaceTimeout"),
+        "'10s' is out of range",
+        "from 1m to 24h",
+    ),
     (consolidation("priceSettleTime: 30"), key("priceSettleTime"), "'30'", "10m"),
     *(
         (
@@ -191,24 +239,59 @@ CONSOLIDATION: list[Case] = [
         )
         for none in ("0", "0%")
     ),
-    (consolidation("maxReplacements: 0"), key("maxReplacements"), "0 is out of range", "from 1 to 1000"),
-    (consolidation("movesPerPodPerDay: -1"), key("movesPerPodPerDay"), "-1 is out of range", "from 0 to 10000"),
+    (
+        consolidation("maxReplacements: 0"),
+        key("maxReplacements"),
+        "0 is out of range",
+        "from 1 to 1000",
+    ),
+    (
+        consolidation("movesPerPodPerDay: -1"),
+        key("movesPerPodPerDay"),
+        "-1 is out of range",
+        "from 0 to 10000",
+    ),
     (
         consolidation("minCheaperGroups: 2"),
         key("minCheaperGroups"),
         "belongs to spotToSpot: true",
         "take minCheaperGroups out, or add that",
     ),
-    (consolidation("minCheaperGroups: 2, spotToSpot: false"), key("minCheaperGroups"), "belongs to", "add that"),
-    (consolidation("minCheaperGroups: 2, spotToSpot: 1"), key("spotToSpot"), "is not true or false", "true or false"),
+    (
+        consolidation("minCheaperGroups: 2, spotToSpot: false"),
+        key("minCheaperGroups"),
+        "belongs to",
+        "add that",
+    ),
+    (
+        consolidation("minCheaperGroups: 2, spotToSpot: 1"),
+        key("spotToSpot"),
+        "is not true or false",
+        "true or false",
+    ),
     (consolidation("effort: max"), key("effort"), "'max' is unknown", "low, normal or high"),
-    (consolidation("minNodeAges: 5m"), key("minNodeAges"), "is unknown", "did you mean minNodeAge?"),
+    (
+        consolidation("minNodeAges: 5m"),
+        key("minNodeAges"),
+        "is unknown",
+        "did you mean minNodeAge?",
+    ),
 ]
 BUDGETS: list[Case] = [
-    (with_spec("disruptionBudgets: 10%"), "p.yaml:9: spec.disruptionBudgets", "is not a list", "- {name: always"),
+    (
+        with_spec("disruptionBudgets: 10%"),
+        "p.yaml:9: spec.disruptionBudgets",
+        "is not a list",
+        "- {name: always",
+    ),
     (budget("nodes: 1"), of_budget(".name"), "is missing", "add name: NAME"),
     (budget("name: a"), of_budget(".nodes"), "is missing", "add nodes: 10%"),
-    (budget("name: a, nodes: all"), of_budget(".nodes"), "'all' is not a number of nodes", "such as 3 or 10%"),
+    (
+        budget("name: a, nodes: all"),
+        of_budget(".nodes"),
+        "'all' is not a number of nodes",
+        "such as 3 or 10%",
+    ),
     (
         budget("name: a, nodes: 1, cron: 0 8 * * 1-5"),
         of_budget(".cron"),
@@ -221,14 +304,24 @@ BUDGETS: list[Case] = [
         "needs both cron and duration",
         'add cron: "0 8 * * 1-5"',
     ),
-    (budget("name: a, nodes: 1, timeZone: UTC"), of_budget(".timeZone"), "belongs to cron", "take timeZone out"),
+    (
+        budget("name: a, nodes: 1, timeZone: UTC"),
+        of_budget(".timeZone"),
+        "belongs to cron",
+        "take timeZone out",
+    ),
     (
         budget("name: a, nodes: 1, cron: 0 8 * * *, duration: 25h"),
         of_budget(".duration"),
         "25h is longer than the 24h until it opens again",
         "at most 24h",
     ),
-    (budget("name: a, nodes: 1, cron: often, duration: 1h"), of_budget(".cron"), "is not five fields", "0 22"),
+    (
+        budget("name: a, nodes: 1, cron: often, duration: 1h"),
+        of_budget(".cron"),
+        "is not five fields",
+        "0 22",
+    ),
     (
         budget("name: a, nodes: 1, reasons: []"),
         of_budget(".reasons"),
@@ -247,14 +340,24 @@ BUDGETS: list[Case] = [
         "'Underutilized' is Karpenter's word",
         "write consolidation",
     ),
-    (budget("name: a, nodes: 1, reasons: Empty"), of_budget(".reasons"), "Karpenter's word", "write unneeded"),
+    (
+        budget("name: a, nodes: 1, reasons: Empty"),
+        of_budget(".reasons"),
+        "Karpenter's word",
+        "write unneeded",
+    ),
     (
         budget("name: a, nodes: 1, reasons: [age]"),
         of_budget(".reasons[0]"),
         "'age' is unknown",
         "write unneeded, consolidation, expired, drifted or repair",
     ),
-    (budget("name: a, nodes: 1, reasons: [drift]"), of_budget(".reasons[0]"), "is unknown", "did you mean drifted?"),
+    (
+        budget("name: a, nodes: 1, reasons: [drift]"),
+        of_budget(".reasons[0]"),
+        "is unknown",
+        "did you mean drifted?",
+    ),
     (
         budget("name: a, nodes: 1, reasons: [repair, repair]"),
         of_budget(".reasons"),
@@ -291,13 +394,22 @@ PRICE_LIST: list[Case] = [
             f"'{date}' is not a date",
             "write it like 2026-07-01",
         )
-        for date in ("2026-02-30", "20260701", "1.7.2026", "2026-7-1", "2026-07-01T00:00:00Z", "yesterday")
+        for date in (
+            "2026-02-30",
+            "20260701",
+            "1.7.2026",
+            "2026-7-1",
+            "2026-07-01T00:00:00Z",
+            "yesterday",
+        )
     ),
 ]
 
 
 @each_row(("text", "place", "problem", "remedy"), [*CONSOLIDATION, *BUDGETS, *PRICE_LIST])
-def test_policy_consolidation_errors_name_their_place(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_consolidation_errors_name_their_place(
+    text: str, place: str, problem: str, remedy: str
+) -> None:
     (reported,) = refusals(text)
     assert reported.startswith(f"{place}: ")
     assert problem in reported
@@ -314,7 +426,10 @@ def test_policy_consolidation_errors_name_their_place(text: str, place: str, pro
         (consolidation("mode: full"), ""),
         (
             consolidation("mode: full, minNodeAge: 5m"),
-            "p.yaml:9: spec.consolidation.minNodeAge: quietTime is longer, so minNodeAge has no effect",
+            (
+                "p.yaml:9: spec.consolidation.minNodeAge: quietTime is longer, so minNodeAge has "
+                "no effect"
+            ),
         ),
         (
             consolidation("mode: full, quietTime: 1h"),
@@ -324,32 +439,43 @@ def test_policy_consolidation_errors_name_their_place(text: str, place: str, pro
         (
             with_spec("consolidation: {mode: shadow}"),
             (
-                "p.yaml:9: spec.consolidation.mode: does not know what any group costs, so nothing is consolidated; "
+                "p.yaml:9: spec.consolidation.mode: does not know what any group costs, so nothing "
+                "is consolidated; "
                 "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004}"
             ),
         ),
         (
             of_providers(EXOSCALE, "consolidation: {mode: full}"),
             (
-                "p.yaml:8: spec.consolidation.mode: without spec.prices, groups of exoscale are consolidated only "
+                "p.yaml:8: spec.consolidation.mode: without spec.prices, groups of exoscale are "
+                "consolidated only "
                 "where their provider says what they cost"
             ),
         ),
         (
-            of_providers(f"{CHERRY}, clusterapi: {{}}", "consolidation: {mode: full, replaceTimeout: 75m}"),
+            of_providers(
+                f"{CHERRY}, clusterapi: {{}}", "consolidation: {mode: full, replaceTimeout: 75m}"
+            ),
             (
-                "p.yaml:8: spec.consolidation.mode: the groups of clusterapi have no price and are not "
+                "p.yaml:8: spec.consolidation.mode: the groups of clusterapi have no price and are "
+                "not "
                 "consolidated; add spec.prices for them"
             ),
         ),
         (
             of_providers(CHERRY, "consolidation: {mode: full}"),
             (
-                "p.yaml:8: spec.consolidation.mode: machines of cherryservers take 30 to 60 minutes; write "
+                "p.yaml:8: spec.consolidation.mode: machines of cherryservers take 30 to 60 "
+                "minutes; write "
                 "replaceTimeout: 75m"
             ),
         ),
-        (of_providers(CHERRY, "consolidation: {mode: full}", "options: {maxNodeProvisionTime: 1h}"), ""),
+        (
+            of_providers(
+                CHERRY, "consolidation: {mode: full}", "options: {maxNodeProvisionTime: 1h}"
+            ),
+            "",
+        ),
         (of_providers(CHERRY, "consolidation: {mode: full, replaceTimeout: 75m}"), ""),
         (of_providers(CHERRY, "consolidation: {mode: remove}"), ""),
         (
@@ -367,7 +493,12 @@ def test_policy_consolidation_without_effect_is_warned_about(text: str, expected
     [
         ("full", "", "name: nights, cron: 0 22 * * *, duration: 37m", "37m35s"),
         ("full", "", "name: nights, cron: 0 22 * * *, duration: 38m", ""),
-        ("full", ", replaceTimeout: 75m", "name: nights, cron: 0 22 * * *, duration: 90m", "1h37m35s"),
+        (
+            "full",
+            ", replaceTimeout: 75m",
+            "name: nights, cron: 0 22 * * *, duration: 90m",
+            "1h37m35s",
+        ),
         ("full", "", "name: nights, cron: 0 22 * * *, duration: 30m, removals: forbidden", ""),
         ("remove", "", "name: nights, cron: 0 22 * * *, duration: 30m", ""),
     ],
@@ -377,14 +508,17 @@ def test_policy_windows_too_short_for_a_replacement_are_warned_about(
 ) -> None:
     text = consolidation(f"mode: {mode}{more}") + f"  maintenanceWindows: [{{{window}}}]\n"
     expected = (
-        f"p.yaml:11: spec.maintenanceWindows[0].duration: no replacement fits into window 'nights': it may take "
+        "p.yaml:11: spec.maintenanceWindows[0].duration: no replacement fits into window "
+        "'nights': it may take "
         f"{needs} to buy nodes and to drain the old ones"
     )
     assert warnings(text) == ((expected,) if needs else ())
 
 
 BUDGET_OF_A_GROUP = "disruptionBudgets: [{name: a, nodes: 1, reasons: [unneeded], groups: [NAME]}]"
-REPAIR_OF_A_GROUP = "nodeLifecycle: {repair: [{condition: KernelDeadlock, after: 10m, groups: [NAME]}]}"
+REPAIR_OF_A_GROUP = (
+    "nodeLifecycle: {repair: [{condition: KernelDeadlock, after: 10m, groups: [NAME]}]}"
+)
 GROUPS = "nodeGroups: [{provider: exoscale, id: batch, min: 0, max: 3}]"
 
 
@@ -392,7 +526,11 @@ GROUPS = "nodeGroups: [{provider: exoscale, id: batch, min: 0, max: 3}]"
     ("section", "name", "remedy"),
     [
         ("consolidation: {groups: [NAME]}", "wokers", "did you mean workers?"),
-        ("consolidation: {groups: [NAME]}", "other", "it counts only if a provider has such a group or pool"),
+        (
+            "consolidation: {groups: [NAME]}",
+            "other",
+            "it counts only if a provider has such a group or pool",
+        ),
         ("consolidation: {groups: [NAME]}", "workers", ""),
         ("consolidation: {groups: [NAME]}", "batch", ""),
         ("nodeLifecycle: {maxNodeAge: 720h, groups: [NAME]}", "wokers", "did you mean workers?"),
@@ -407,7 +545,9 @@ GROUPS = "nodeGroups: [{provider: exoscale, id: batch, min: 0, max: 3}]"
         (BUDGET_OF_A_GROUP, "batch", ""),
     ],
 )
-def test_policy_unknown_groups_of_disruption_are_warned_about(section: str, name: str, remedy: str) -> None:
+def test_policy_unknown_groups_of_disruption_are_warned_about(
+    section: str, name: str, remedy: str
+) -> None:
     reported = warnings(of_providers(EXOSCALE, GROUPS, section.replace("NAME", name)))
     assert [text.partition(".groups[0]: ")[2] for text in reported] == (
         [f"{name!r} is no group of this document; {remedy}"] if remedy else []
@@ -432,7 +572,8 @@ def test_policy_group_may_be_named_by_the_end_of_its_id() -> None:
             "",
             "off",
             (
-                ": limits nothing: consolidation is off, nodeLifecycle replaces nothing, and the removal of unneeded "
+                ": limits nothing: consolidation is off, nodeLifecycle replaces nothing, and the "
+                "removal of unneeded "
                 "nodes is limited only where reasons names unneeded"
             ),
         ),
@@ -440,12 +581,19 @@ def test_policy_group_may_be_named_by_the_end_of_its_id() -> None:
             "reasons: [consolidation, expired, repair]",
             "shadow",
             (
-                ".reasons: nothing is removed for this reason: expired, repair; it needs nodeLifecycle with "
+                ".reasons: nothing is removed for this reason: expired, repair; it needs "
+                "nodeLifecycle with "
                 "maxNodeAge, repair"
             ),
         ),
     ],
 )
-def test_policy_budgets_that_limit_nothing_are_warned_about(fields: str, mode: str, expected: str) -> None:
-    text = consolidation(f"mode: {mode}") + f"  disruptionBudgets: [{{name: a, nodes: 1, {fields}}}]\n"
-    assert warnings(text) == ((f"p.yaml:11: spec.disruptionBudgets[0]{expected}",) if expected else ())
+def test_policy_budgets_that_limit_nothing_are_warned_about(
+    fields: str, mode: str, expected: str
+) -> None:
+    text = (
+        consolidation(f"mode: {mode}") + f"  disruptionBudgets: [{{name: a, nodes: 1, {fields}}}]\n"
+    )
+    assert warnings(text) == (
+        (f"p.yaml:11: spec.disruptionBudgets[0]{expected}",) if expected else ()
+    )

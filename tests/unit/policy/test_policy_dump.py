@@ -40,7 +40,9 @@ from infra.tools.policy_reference import EXAMPLE, reference
 from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
-seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
+seconds = st.one_of(
+    st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000)
+)
 words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)  # among them on, no, 012, 1e3 and similar
 names = st.lists(words, max_size=3).map(tuple)
 secrets = st.from_regex(r"[A-Za-z0-9/_-]{1,12}", fullmatch=True)
@@ -59,10 +61,13 @@ _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "allowed_scheduler_names": st.just(()),
     "namespace": words,
     "status_config_map_name": words,
-    "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),  # below those of rules
+    # below those of rules
+    "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),
     "drain_priority_config": st.just(()),  # not together with a changed maxGracefulTerminationSec
     "gpu_total": st.lists(
-        st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2, unique_by=lambda limit: limit[0]
+        st.tuples(words, st.integers(0, 4), st.integers(4, 9)),
+        max_size=2,
+        unique_by=lambda limit: limit[0],
     ).map(tuple),
 }
 
@@ -75,7 +80,8 @@ def _option(name: str, type_: str) -> st.SearchStrategy[Any]:
 
 
 options = st.fixed_dictionaries(
-    {}, optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()}
+    {},
+    optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()},
 ).map(lambda values: Options(**values))
 access = st.one_of(
     st.builds(
@@ -90,7 +96,11 @@ access = st.one_of(
         region=st.sampled_from(["", "eu-central-2"]),
         in_cluster_kubeconfig_secret=st.one_of(st.just(""), secrets),
     ),
-    st.builds(KubernetesAccess, in_cluster_kubeconfig_secret=secrets, context=st.one_of(st.just(""), words)),
+    st.builds(
+        KubernetesAccess,
+        in_cluster_kubeconfig_secret=secrets,
+        context=st.one_of(st.just(""), words),
+    ),
 )
 groups = st.lists(
     st.builds(
@@ -106,10 +116,16 @@ groups = st.lists(
 ).map(tuple)
 settings_of = st.one_of(
     st.fixed_dictionaries(
-        {"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")}, optional={"reservedCpu": st.just("200m")}
+        {"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")},
+        optional={"reservedCpu": st.just("200m")},
     ),
     st.fixed_dictionaries(
-        {}, optional={"labels": st.just("a=b,c=d"), "clusterName": words, "syncMachineLabels": st.just("^a\nb|c")}
+        {},
+        optional={
+            "labels": st.just("a=b,c=d"),
+            "clusterName": words,
+            "syncMachineLabels": st.just("^a\nb|c"),
+        },
     ),
     st.fixed_dictionaries(
         {"kubeconfigSecret": words},
@@ -127,7 +143,9 @@ _PRICE = st.one_of(
     st.floats(0, 100).map(lambda n: round(n, 4)),
 )
 _TYPES = st.dictionaries(
-    st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE, max_size=3
+    st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])),
+    _PRICE,
+    max_size=3,
 )
 prices = st.none() | st.builds(
     NodePrices,
@@ -174,7 +192,9 @@ repairs = st.lists(
         RepairRule,
         condition=st.sampled_from(["KernelDeadlock", "Ready", "example.com/GpuLost"]),
         after=st.integers(60, 31 * 86400).map(float),
-        status=st.lists(st.sampled_from(["False", "Unknown"]), min_size=1, max_size=2, unique=True).map(tuple)
+        status=st.lists(
+            st.sampled_from(["False", "Unknown"]), min_size=1, max_size=2, unique=True
+        ).map(tuple)
         | st.just(("True",)),
         flap_time=st.integers(0, 86400).map(float),
         groups=_NAMED,
@@ -184,7 +204,8 @@ repairs = st.lists(
 ).map(tuple)
 lifecycles = st.none() | st.builds(
     NodeLifecycle,
-    max_node_age=st.none() | st.integers(3 * 86400, 10**7).map(float),  # longer than any replacement of this policy
+    # longer than any replacement of this policy
+    max_node_age=st.none() | st.integers(3 * 86400, 10**7).map(float),
     groups=_NAMED,
     jitter=st.integers(0, 50).map(lambda percentage: percentage / 100),
     expiry_grace=seconds,
@@ -213,7 +234,12 @@ disruption_budgets = st.lists(
         reasons=st.lists(st.sampled_from(_LIMITED), max_size=5, unique=True).map(tuple),
     ).flatmap(
         lambda budget: st.sampled_from(
-            [budget, msgspec.structs.replace(budget, cron="0 8 * * 1-5", duration=36000.0, time_zone="Europe/Zurich")]
+            [
+                budget,
+                msgspec.structs.replace(
+                    budget, cron="0 8 * * 1-5", duration=36000.0, time_zone="Europe/Zurich"
+                ),
+            ]
         )
     ),
     max_size=3,
@@ -223,7 +249,9 @@ disruption = st.builds(
     MaxDisruption,
     nodes_per_hour=st.integers(0, 99),
     pods_per_hour=st.integers(0, 9999),
-    share=st.one_of(st.sampled_from([0.0, 1.0, 1e-05]), st.integers(0, 10**6).map(lambda n: n / 10**6)),
+    share=st.one_of(
+        st.sampled_from([0.0, 1.0, 1e-05]), st.integers(0, 10**6).map(lambda n: n / 10**6)
+    ),
 )
 windows = st.lists(
     st.builds(
@@ -335,7 +363,10 @@ policies = st.builds(
                     "credentialsSecret": secrets,
                     "clusterId": st.just("2292498e-1111-11ee-8b5e-0255ac1001ba"),
                 },
-                optional={"agencyName": st.just("outscaler"), "autodiscovery": st.sampled_from(["true", "false"])},
+                optional={
+                    "agencyName": st.just("outscaler"),
+                    "autodiscovery": st.sampled_from(["true", "false"]),
+                },
             )
         },
         optional={"clusterapi": settings_of},
@@ -349,7 +380,9 @@ policies = st.builds(
             Webhook,
             secret=secrets,
             debounce=st.floats(0, 60).map(lambda n: round(n, 3)),
-            reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(tuple),
+            reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(
+                tuple
+            ),
         ),
     ),
 )
@@ -363,8 +396,15 @@ def test_policy_dump_reads_as_the_same_policy(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("attributes", [{"spot": Spot()}, {"node_lifecycle": NodeLifecycle()}])
-def test_policy_dump_contains_sections_that_ask_with_defaults_alone(attributes: dict[str, Any]) -> None:
-    policy = Policy(name="a", kubernetes=KubernetesAccess(eks_cluster="a"), providers={"clusterapi": {}}, **attributes)
+def test_policy_dump_contains_sections_that_ask_with_defaults_alone(
+    attributes: dict[str, Any],
+) -> None:
+    policy = Policy(
+        name="a",
+        kubernetes=KubernetesAccess(eks_cluster="a"),
+        providers={"clusterapi": {}},
+        **attributes,
+    )
     assert load(dump(policy), place="dumped")[0] == policy
 
 

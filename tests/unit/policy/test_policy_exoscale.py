@@ -47,14 +47,20 @@ def test_exoscale_settings_reach_the_provider() -> None:
         ExoscaleBounds("prod/batch", 1, 2, 3),
     )
     assert settings.root == "http://127.0.0.1:8080/v2"
-    assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited_max) == ("prod", False, 200)
+    assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited_max) == (
+        "prod",
+        False,
+        200,
+    )
     assert settings.auto_discovery is True
     assert settings.calls_per_second == 2.5
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
 
 
 def test_exoscale_minimal_settings_suffice() -> None:
-    policy, warnings = load(with_providers(f"{{exoscale: {{{SMALL}, environment: ppapi}}}}"), place="p.yaml")
+    policy, warnings = load(
+        with_providers(f"{{exoscale: {{{SMALL}, environment: ppapi}}}}"), place="p.yaml"
+    )
     assert warnings == ()
     settings = read_settings(policy.providers["exoscale"])
     assert settings.root == "https://ppapi-ch-gva-2.exoscale.com/v2"
@@ -82,8 +88,16 @@ def test_exoscale_settings_table_has_exactly_the_providers_settings() -> None:
         (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:name"),
         (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
         (f"{{{SMALL}, nodes: '1:3:'}}", "nodes", "is not min:max:name"),
-        (f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}", "endpoint", "not an https address"),
-        (f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}", "endpoint", "not an https address"),
+        (
+            f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}",
+            "endpoint",
+            "not an https address",
+        ),
+        (
+            f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}",
+            "endpoint",
+            "not an https address",
+        ),
         (f"{{{SMALL}, endpoint: 'https://['}}", "endpoint", "not an https address"),
         (f"{{{SMALL}, endpoint: 'https://a example/v2'}}", "endpoint", "not an https address"),
         (f"{{{SMALL}, environment: 'api.evil/'}}", "environment", "is not the beginning"),
@@ -96,7 +110,9 @@ def test_exoscale_settings_table_has_exactly_the_providers_settings() -> None:
         (f"{{{SMALL}, apiKey: EXOx}}", "apiKey", "is unknown"),
     ],
 )
-def test_exoscale_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
+def test_exoscale_invalid_settings_are_refused_by_their_path(
+    settings: str, path: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{exoscale: {settings}}}"), place="p.yaml")
     assert f"spec.providers.exoscale.{path}: " in str(raised.value)
@@ -111,7 +127,12 @@ def test_exoscale_api_key_is_refused_as_a_setting() -> None:
 
 @each_row("name", ["web", "prod/web", "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"])
 def test_exoscale_group_accepts_the_names_that_users_know(name: str) -> None:
-    text = with_providers(f"{{exoscale: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: exoscale, id: {name}}}]\n"
+    text = (
+        with_providers(f"{{exoscale: {{{SMALL}}}}}")
+        + f"  nodeGroups: [{{provider: exoscale, id: {name}}}]\n"
+    )
     policy, warnings = load(text, place="p.yaml")
     assert warnings == ()
-    assert [each.name for each in read_settings(policy.providers["exoscale"], policy.node_groups).groups] == [name]
+    assert [
+        each.name for each in read_settings(policy.providers["exoscale"], policy.node_groups).groups
+    ] == [name]

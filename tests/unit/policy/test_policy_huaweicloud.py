@@ -51,7 +51,11 @@ def test_huaweicloud_settings_reach_the_provider() -> None:
         CceBounds("pool-b", None, 2, 3),
     )
     assert settings.agency == Agency("scaler", "Ops Team", 900)
-    assert (settings.autodiscovery, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
+    assert (settings.autodiscovery, settings.warn_about_addon, settings.calls_per_second) == (
+        False,
+        False,
+        2.5,
+    )
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
@@ -64,7 +68,9 @@ def test_huaweicloud_minimal_settings_suffice() -> None:
 def test_huaweicloud_unknown_region_is_a_warning() -> None:
     text = with_providers(f"{{huaweicloud: {{{SMALL.replace('cn-north-4', 'xx-moon-1')}}}}}")
     policy, warnings = load(text, place="p.yaml")
-    assert [warning for warning in warnings if "'xx-moon-1' is not a known region of CCE" in warning]
+    assert [
+        warning for warning in warnings if "'xx-moon-1' is not a known region of CCE" in warning
+    ]
     assert policy.providers["huaweicloud"]["region"] == "xx-moon-1"
 
 
@@ -86,7 +92,11 @@ def test_huaweicloud_settings_table_has_exactly_the_providers_settings() -> None
         ("{region: cn-north-4, credentialsSecret: s}", "clusterId", "is missing"),
         (f"{{region: cn-north-4, clusterId: {CLUSTER}}}", "credentialsSecret", "is missing"),
         ("{region: Beijing, clusterId: prod, credentialsSecret: s}", "region", "is not a region"),
-        ("{region: cn-north-4, clusterId: prod, credentialsSecret: s}", "clusterId", "is not the id"),
+        (
+            "{region: cn-north-4, clusterId: prod, credentialsSecret: s}",
+            "clusterId",
+            "is not the id",
+        ),
         (f"{{{SMALL}, projectId: mine}}", "projectId", "is not the id of a project"),
         (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
         (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:pool"),
@@ -94,15 +104,25 @@ def test_huaweicloud_settings_table_has_exactly_the_providers_settings() -> None
         (f"{{{SMALL}, autodiscovery: maybe}}", "autodiscovery", "is not true or false"),
         (f"{{{SMALL}, agencyName: 'a b'}}", "agencyName", "is not an agency's name"),
         (f"{{{SMALL}, agencyDuration: 60}}", "agencyDuration", "out of range"),
-        (f"{{{SMALL}, cceEndpoint: 'http://cce.example.com'}}", "cceEndpoint", "not an https address"),
-        (f"{{{SMALL}, iamEndpoint: 'https://iam.example.com/v3'}}", "iamEndpoint", "not an https address"),
+        (
+            f"{{{SMALL}, cceEndpoint: 'http://cce.example.com'}}",
+            "cceEndpoint",
+            "not an https address",
+        ),
+        (
+            f"{{{SMALL}, iamEndpoint: 'https://iam.example.com/v3'}}",
+            "iamEndpoint",
+            "not an https address",
+        ),
         (f"{{{SMALL}, ecsEndpoint: 'https://['}}", "ecsEndpoint", "not an https address"),
         (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
         (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
         (f"{{{SMALL}, zone: a}}", "zone", "is unknown"),
     ],
 )
-def test_huaweicloud_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
+def test_huaweicloud_invalid_settings_are_refused_by_their_path(
+    settings: str, path: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{huaweicloud: {settings}}}"), place="p.yaml")
     assert f"spec.providers.huaweicloud.{path}: " in str(raised.value)
@@ -111,13 +131,21 @@ def test_huaweicloud_invalid_settings_are_refused_by_their_path(settings: str, p
 
 def test_huaweicloud_access_key_is_refused_as_a_setting() -> None:
     with pytest.raises(BadInput) as raised:
-        load(with_providers(f"{{huaweicloud: {{{SMALL}, secretKey: abcdefghijkl}}}}"), place="p.yaml")
+        load(
+            with_providers(f"{{huaweicloud: {{{SMALL}, secretKey: abcdefghijkl}}}}"), place="p.yaml"
+        )
     assert "abcdefghijkl" not in str(raised.value)
 
 
 @each_row("name", ["pool-a", POOL, f"{POOL}/default", "pool-a/c7-az2"])
 def test_huaweicloud_group_accepts_the_names_that_users_know(name: str) -> None:
-    text = with_providers(f"{{huaweicloud: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: huaweicloud, id: {name}}}]\n"
+    text = (
+        with_providers(f"{{huaweicloud: {{{SMALL}}}}}")
+        + f"  nodeGroups: [{{provider: huaweicloud, id: {name}}}]\n"
+    )
     policy, warnings = load(text, place="p.yaml")
     assert warnings == ()
-    assert [each.name for each in read_settings(policy.providers["huaweicloud"], policy.node_groups).groups] == [name]
+    assert [
+        each.name
+        for each in read_settings(policy.providers["huaweicloud"], policy.node_groups).groups
+    ] == [name]

@@ -49,7 +49,9 @@ def test_policy_example_is_parsed_completely() -> None:
         mode=Mode.ACTIVE,
         scan_interval=20.0,
         kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/prod-geneva/kubeconfig"),
-        providers={"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}},
+        providers={
+            "exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}
+        },
         node_groups=(GroupPolicy(provider="exoscale", id="workers", min=1, max=20, priority=10),),
         options=Options(expander=("priority", "least-waste"), max_nodes_total=200),
         rules=(
@@ -86,8 +88,13 @@ def test_policy_expanders_equal_those_of_the_planner() -> None:
     ("lines", "prices"),
     [
         (
-            "prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01}",
-            NodePrices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01),
+            (
+                "prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, "
+                "node: 0.01}"
+            ),
+            NodePrices(
+                instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01
+            ),
         ),
         (
             "prices:\n  instanceTypes:\n    Standard_D4s_v5: 0.192\n    e2-standard-4: 0",
@@ -106,7 +113,10 @@ def test_policy_prices_are_parsed(lines: str, prices: NodePrices | None) -> None
 @each_row(
     ("lines", "expected"),
     [
-        ("maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}", MaxDisruption(20, 500, 0.25)),
+        (
+            "maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}",
+            MaxDisruption(20, 500, 0.25),
+        ),
         ("maxDisruption: {share: 0.25}", MaxDisruption(share=0.25)),
         ("maxDisruption: {share: 33.3 %}", MaxDisruption(share=0.333)),
         ("maxDisruption: {share: 100%}", MaxDisruption(share=1.0)),
@@ -170,8 +180,9 @@ def test_policy_without_a_mode_is_shadow_and_says_so() -> None:
     text = GOOD.replace("  mode: active\n", "")
     assert read(text).mode is Mode.SHADOW
     (reported,) = warnings(text)
-    assert (
-        reported == "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, nothing is changed"
+    assert reported == (
+        "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, "
+        "nothing is changed"
     )
 
 
@@ -184,19 +195,28 @@ def test_policy_json_is_accepted_as_yaml() -> None:
             "mode": "off",
             "kubernetes": {"eksCluster": "prod"},
             "providers": {"clusterapi": {}},
-            "options": {"maxNodesTotal": 7, "scaleDownEnabled": False, "scaleDownUtilizationThreshold": 0.5},
+            "options": {
+                "maxNodesTotal": 7,
+                "scaleDownEnabled": False,
+                "scaleDownUtilizationThreshold": 0.5,
+            },
         },
     }
     for indent in (None, 2, "\t"):
         policy = read(json.dumps(document, indent=indent))
-        assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (Mode.OFF, 7, False)
+        assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (
+            Mode.OFF,
+            7,
+            False,
+        )
 
 
 def test_policy_yaml_implicit_types_are_read_safely() -> None:
     policy = read(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
         "spec:\n  mode: off\n  kubernetes: {eksCluster: on}\n"
-        "  providers: {alicloud: {region: 1-2, credentialsSecret: yes, observeSecret: 012, oidcTokenFile: 12:30, "
+        "  providers: {alicloud: {region: 1-2, credentialsSecret: yes, observeSecret: 012, "
+        "oidcTokenFile: 12:30, "
         "sessionName: 2026-11-21, oidcTokenSecret: 1_000, ramRole: 0x1F}}\n"
         "  options: {coresTotal: 12:30}\n"
     )
@@ -228,7 +248,10 @@ def test_policy_yaml_anchors_and_aliases_are_expanded() -> None:
     [
         ("{clusterapi: }", {}),
         ("{clusterapi: {labels: 'team=web, tier=front'}}", {"labels": "team=web,tier=front"}),
-        ("{clusterapi: {labels: {team: web, example.com/on: yes}}}", {"labels": "team=web,example.com/on=yes"}),
+        (
+            "{clusterapi: {labels: {team: web, example.com/on: yes}}}",
+            {"labels": "team=web,example.com/on=yes"},
+        ),
         (
             "{clusterapi: {autoDiscovery: 'clusterapi:namespace=a,team=web'}}",
             {"autoDiscovery": "clusterapi:namespace=a,team=web"},
@@ -238,12 +261,17 @@ def test_policy_yaml_anchors_and_aliases_are_expanded() -> None:
             {"autoDiscovery": "clusterapi:\nclusterapi:clusterName=b"},
         ),
         (
-            "{clusterapi: {group: capi.example.com, version: v1beta2, scaleZeroDefaultArch: arm64}}",
+            (
+                "{clusterapi: {group: capi.example.com, version: v1beta2, scaleZeroDefaultArch: "
+                "arm64}}"
+            ),
             {"group": "capi.example.com", "version": "v1beta2", "scaleZeroDefaultArch": "arm64"},
         ),
     ],
 )
-def test_policy_cluster_api_settings_are_passed_as_text(providers: str, settings: dict[str, str]) -> None:
+def test_policy_cluster_api_settings_are_passed_as_text(
+    providers: str, settings: dict[str, str]
+) -> None:
     assert read(with_providers(providers)).providers == {"clusterapi": settings}
 
 
@@ -252,22 +280,42 @@ def test_policy_cluster_api_settings_are_passed_as_text(providers: str, settings
     [
         (
             "{kubeconfigFile: ./kubeconfig, context: a@b, allowInsecureTls: true}",
-            KubernetesAccess(kubeconfig_file="./kubeconfig", context="a@b", allow_insecure_tls=True),
+            KubernetesAccess(
+                kubeconfig_file="./kubeconfig", context="a@b", allow_insecure_tls=True
+            ),
         ),
-        ("{eksCluster: prod, region: eu-central-2}", KubernetesAccess(eks_cluster="prod", region="eu-central-2")),
         (
-            "{kubeconfigSecret: 'arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3'}",
-            KubernetesAccess(kubeconfig_secret="arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3"),
+            "{eksCluster: prod, region: eu-central-2}",
+            KubernetesAccess(eks_cluster="prod", region="eu-central-2"),
+        ),
+        (
+            (
+                "{kubeconfigSecret: 'arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-"
+                "Q1w2E3'}"
+            ),
+            KubernetesAccess(
+                kubeconfig_secret=(
+                    "arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3"
+                )
+            ),
         ),
     ],
 )
-def test_policy_each_kind_of_cluster_access_is_parsed(access: str, expected: KubernetesAccess) -> None:
+def test_policy_each_kind_of_cluster_access_is_parsed(
+    access: str, expected: KubernetesAccess
+) -> None:
     assert read(with_access(access)).kubernetes == expected
 
 
 def test_policy_webhook_is_parsed() -> None:
-    policy = read(with_spec("webhook: {secret: a/b, reasons: [FailedScheduling, NodeNotReady], debounce: 500ms}"))
-    assert policy.webhook == Webhook(secret="a/b", reasons=("FailedScheduling", "NodeNotReady"), debounce=0.5)
+    policy = read(
+        with_spec(
+            "webhook: {secret: a/b, reasons: [FailedScheduling, NodeNotReady], debounce: 500ms}"
+        )
+    )
+    assert policy.webhook == Webhook(
+        secret="a/b", reasons=("FailedScheduling", "NodeNotReady"), debounce=0.5
+    )
 
 
 def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
@@ -279,14 +327,17 @@ def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
 
 
 def test_policy_validation_accepts_what_the_provider_accepts() -> None:
-    assert {field.key for field in section_of(PROVIDERS["clusterapi"]).fields} == keys_of(CapiSettings)
+    assert {field.key for field in section_of(PROVIDERS["clusterapi"]).fields} == keys_of(
+        CapiSettings
+    )
     settings = read(
         with_providers(
             "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, "
             "scaleZeroDefaultArch: arm64, version: v1beta2, "
             "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, "
             "syncMachineLabels: ['^team', a|b], "
-            "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: true, "
+            "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: "
+            "true, "
             "zoneFromFailureDomain: false, stuckAfter: 5m}}"
         )
     ).providers["clusterapi"]
@@ -296,10 +347,20 @@ def test_policy_validation_accepts_what_the_provider_accepts() -> None:
         "v1beta2",
         ("^team", "a|b"),
     )
-    assert (taken.management.secret, taken.management.context, taken.management.authoritative) == ("m", "c", True)
-    assert (taken.allow_pool_shrink, taken.zone_from_failure_domain, taken.stuck_after) == (True, False, 300.0)
+    assert (taken.management.secret, taken.management.context, taken.management.authoritative) == (
+        "m",
+        "c",
+        True,
+    )
+    assert (taken.allow_pool_shrink, taken.zone_from_failure_domain, taken.stuck_after) == (
+        True,
+        False,
+        300.0,
+    )
     assert taken.reserve == {"cpu": 200, "memory": 3 * 2**29, "ephemeral-storage": 10**9}
-    specs = read(with_providers("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:team=web']}}"))
+    specs = read(
+        with_providers("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:team=web']}}")
+    )
     assert len(read_settings(specs.providers["clusterapi"]).specs) == 2
 
 
@@ -307,7 +368,10 @@ def test_policy_validation_accepts_what_the_provider_accepts() -> None:
     ("access", "providers"),
     [
         ("{inClusterKubeconfigSecret: i}", "{}"),
-        ("{inClusterKubeconfigSecret: i, context: c, allowInsecureTls: true}", "{cloudConfigAuthoritative: true}"),
+        (
+            "{inClusterKubeconfigSecret: i, context: c, allowInsecureTls: true}",
+            "{cloudConfigAuthoritative: true}",
+        ),
         ("{inClusterKubeconfigSecret: i}", "{kubeconfigSecret: m, context: c}"),
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: i}", "{cloudConfigAuthoritative: true}"),
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
@@ -316,8 +380,13 @@ def test_policy_validation_accepts_what_the_provider_accepts() -> None:
         ("{eksCluster: k, allowInsecureTls: true}", "{kubeconfigSecret: m}"),
     ],
 )
-def test_policy_access_to_both_clusters_is_accepted_by_cluster_api(access: str, providers: str) -> None:
-    policy = read(f"{HEAD}spec:\n  mode: shadow\n  kubernetes: {access}\n  providers: {{clusterapi: {providers}}}\n")
+def test_policy_access_to_both_clusters_is_accepted_by_cluster_api(
+    access: str, providers: str
+) -> None:
+    policy = read(
+        f"{HEAD}spec:\n  mode: shadow\n  kubernetes: {access}\n  providers: {{clusterapi: "
+        f"{providers}}}\n"
+    )
     to_management(read_settings(policy.providers["clusterapi"]).management, policy.kubernetes)
 
 

@@ -14,7 +14,8 @@ from tests.unit.policy.test_policy_load import read, warnings
     [
         ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
         ("scaleDownUnneededTime: 0", "scale_down_unneeded_time", 0.0),
-        ("scaleDownUnneededTime: 175200h", "scale_down_unneeded_time", 20 * 365 * 86400.0),  # the longest
+        # the longest
+        ("scaleDownUnneededTime: 175200h", "scale_down_unneeded_time", 20 * 365 * 86400.0),
         ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
         ("coresTotal: 0:100", "cores_total", (0, 100)),
         ("coresTotal: {max: 100}", "cores_total", (0, 100)),
@@ -26,16 +27,33 @@ from tests.unit.policy.test_policy_load import read, warnings
         ("maxTotalUnreadyPercentage: 33.3", "max_total_unready_percentage", 33.3),
         ("scaleDownEnabled: False", "scale_down_enabled", False),
         ("scaleDownEnabled: 'false'", "scale_down_enabled", False),
-        ("startupTaint: node.cilium.io/agent-not-ready", "startup_taint", ("node.cilium.io/agent-not-ready",)),
+        (
+            "startupTaint: node.cilium.io/agent-not-ready",
+            "startup_taint",
+            ("node.cilium.io/agent-not-ready",),
+        ),
         ("startupTaint: a/b,c", "startup_taint", ("a/b", "c")),
         ("startupTaint:\n- a/b\n- c", "startup_taint", ("a/b", "c")),
         ("startupTaint: []", "startup_taint", ()),
-        ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),  # upstream appends it as well
+        # upstream appends it as well
+        ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),
         ("maxNodesPerScaleup: 5", "max_nodes_per_scale_up", 5),
-        ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
-        ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
+        (
+            "blockingSystemPodDistruptionTimeout: 2h",
+            "blocking_system_pod_disruption_timeout",
+            7200.0,
+        ),
+        (
+            "allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]",
+            "bypassed_scheduler_names",
+            ("b",),
+        ),
         ("maxGracefulTerminationSec: 30", "max_graceful_termination_sec", 30),
-        ("gpuTotal: ['nvidia-tesla-t4:0:8', 'a100:1:2']", "gpu_total", (("nvidia-tesla-t4", 0, 8), ("a100", 1, 2))),
+        (
+            "gpuTotal: ['nvidia-tesla-t4:0:8', 'a100:1:2']",
+            "gpu_total",
+            (("nvidia-tesla-t4", 0, 8), ("a100", 1, 2)),
+        ),
         ("gpuTotal: t4:0:8", "gpu_total", (("t4", 0, 8),)),
         ("namespace: autoscaling", "namespace", "autoscaling"),
         ("enforceNodeGroupMinSize: true", "enforce_node_group_min_size", True),
@@ -51,9 +69,17 @@ from tests.unit.policy.test_policy_load import read, warnings
         ("maxFreeDifferenceRatio: 0.2", "max_free_difference_ratio", 0.2),
         ("maxAllocatableDifferenceRatio: 0.1", "max_allocatable_difference_ratio", 0.1),
         ("drainPriorityConfig: '2000:120,0:60'", "drain_priority_config", ((0, 60), (2000, 120))),
-        ("drainPriorityConfig: ' -5:0 , 2000000000:30 '", "drain_priority_config", ((-5, 0), (2_000_000_000, 30))),
+        (
+            "drainPriorityConfig: ' -5:0 , 2000000000:30 '",
+            "drain_priority_config",
+            ((-5, 0), (2_000_000_000, 30)),
+        ),
         ("drainPriorityConfig: ''", "drain_priority_config", ()),
-        ("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600", "drain_priority_config", ((0, 60),)),
+        (
+            "drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600",
+            "drain_priority_config",
+            ((0, 60),),
+        ),
     ],
 )
 def test_policy_option_is_parsed(lines: str, attribute: str, value: object) -> None:
@@ -64,16 +90,34 @@ def test_policy_option_is_parsed(lines: str, attribute: str, value: object) -> N
     ("option", "says"),
     [
         ("capacityQuotasEnabled: true", "accepted, not in force in this version"),
-        ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
-        ("salvoScaleUp: false", "false changes nothing: here it is always so: one pass plans for all pending pods"),
+        (
+            "frequentLoopsEnabled: true",
+            "accepted, not in force in this version: the webhook does this",
+        ),
+        (
+            "salvoScaleUp: false",
+            "false changes nothing: here it is always so: one pass plans for all pending pods",
+        ),
         ("enableGracefulDegradation: false", "false changes nothing: here it is always so"),
-        ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
-        ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
-        ("leaderElect: true", "it has no meaning here: one reconcile per cluster is held by a lease in the table"),
+        (
+            "scaleDownNonEmptyCandidatesCount: 30",
+            "nothing reads it: upstream parses it and no longer reads it",
+        ),
+        (
+            "maxEmptyBulkDelete: 10",
+            "nothing reads it: upstream has removed it; write maxScaleDownParallelism",
+        ),
+        (
+            "leaderElect: true",
+            "it has no meaning here: one reconcile per cluster is held by a lease in the table",
+        ),
         ("address: ':8085'", "it has no meaning here: metrics are pushed, nothing listens"),
         ("predicateParallelism: 4", "it has no meaning here"),
         ("estimator: binpacking", "nothing reads it: there is one way to count"),
-        ("initialNodeGroupBackoffDuration: 1h", "the first back-off, 1h, is longer than the longest, 30m"),
+        (
+            "initialNodeGroupBackoffDuration: 1h",
+            "the first back-off, 1h, is longer than the longest, 30m",
+        ),
         ("ignoreTaint: a", "is upstream's old name and still counts: write startupTaint"),
     ],
 )

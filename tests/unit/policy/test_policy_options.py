@@ -21,7 +21,8 @@ REFERENCE = SHARED.joinpath("reference", "core", "options").with_suffix(".md")
 
 # Words in the first column of the flag reference that are not flags.
 _NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}
-# Abbreviations in the flag reference, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
+# Abbreviations in the flag reference, as in `provisioning-request-initial-backoff-time
+# 1m, -max-backoff-time 10m`.
 _SHORTENED = {
     "provisioning-request-max-backoff-time",
     "provisioning-request-max-backoff-cache-size",
@@ -36,7 +37,9 @@ def upstream_flags() -> set[str]:
     text = (REFERENCE).read_text(encoding="utf-8")
     tables = text[text.index("## 2.") : text.index("## 11.")]
     cells = re.findall(r"^\| ([^|]+) \|", tables, re.MULTILINE)
-    words = {word for cell in cells for word in re.findall(r"(?<![\w-])[a-z][a-z0-9-]*(?![\w.])", cell)}
+    words = {
+        word for cell in cells for word in re.findall(r"(?<![\w-])[a-z][a-z0-9-]*(?![\w.])", cell)
+    }
     return (words - _NOT_FLAGS) | _SHORTENED
 
 
@@ -67,7 +70,11 @@ def test_policy_options_of_the_model_have_exactly_one_row_in_force() -> None:
     assert sorted(landing) == sorted(field.name for field in msgspec.structs.fields(Options))
 
 
-@each_row("row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name)
+@each_row(
+    "row",
+    [row for row in ROWS.values() if row.status is not Status.ELSEWHERE],
+    ids=lambda row: row.name,
+)
 def test_policy_options_accept_their_own_default(row: OptionDefinition) -> None:
     text = default_text(row)
     policy, _ = load(with_options(f"{row.name}: '{text}'" if text else "{}"), place="p.yaml")
@@ -77,28 +84,45 @@ def test_policy_options_accept_their_own_default(row: OptionDefinition) -> None:
 def test_command_line_settings_override_a_policy() -> None:
     policy = Policy(name="a", options=Options(max_nodes_total=5))
     changed = override(
-        policy, ["scaleDownUnneededTime=5m", "startupTaint=[a, b]", "coresTotal={max: 9}", "maxNodesTotal=7"]
+        policy,
+        [
+            "scaleDownUnneededTime=5m",
+            "startupTaint=[a, b]",
+            "coresTotal={max: 9}",
+            "maxNodesTotal=7",
+        ],
     )
     assert changed.options == Options(
-        max_nodes_total=7, scale_down_unneeded_time=300.0, startup_taint=("a", "b"), cores_total=(0, 9)
+        max_nodes_total=7,
+        scale_down_unneeded_time=300.0,
+        startup_taint=("a", "b"),
+        cores_total=(0, 9),
     )
     assert changed.name == "a"
 
 
 def test_command_line_settings_not_in_force_are_reported() -> None:
     reported: list[str] = []
-    assert override(Policy(name="a"), ["capacityQuotasEnabled=true"], warn=reported.append) == Policy(name="a")
+    assert override(
+        Policy(name="a"), ["capacityQuotasEnabled=true"], warn=reported.append
+    ) == Policy(name="a")
     assert reported == ["--option: capacityQuotasEnabled: accepted, not in force in this version"]
 
 
 def test_command_line_settings_repeat_no_warning_of_the_policy() -> None:
     reported: list[str] = []
-    policy = Policy(name="a", options=Options(balancing_label=("a",), initial_node_group_backoff_duration=9000.0))
+    policy = Policy(
+        name="a",
+        options=Options(balancing_label=("a",), initial_node_group_backoff_duration=9000.0),
+    )
     override(policy, ["maxNodesTotal=7"], warn=reported.append)
     assert reported == []
     override(policy, ["balancingIgnoreLabel=b"], warn=reported.append)
     assert reported == [
-        "--option: balancingIgnoreLabel: has no effect together with balancingLabel, which alone decides similarity"
+        (
+            "--option: balancingIgnoreLabel: has no effect together with balancingLabel, which "
+            "alone decides similarity"
+        )
     ]
 
 
@@ -139,21 +163,29 @@ def test_command_line_price_expander_needs_a_policy_with_prices(chain: str) -> N
     ):
         override(Policy(name="a"), [f"expander={chain}"])
     priced = Policy(name="a", prices=NodePrices(cpu=1.0))
-    assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
+    assert override(priced, [f"expander={chain}"]).options.expander == tuple(
+        chain.strip("[]").split(", ")
+    )
 
 
 @each_row("chain", ["price", "[least-cost, least-waste]"])
 def test_command_line_price_expander_accepts_a_provider_with_prices(chain: str) -> None:
     reported: list[str] = []
     priced = Policy(name="a", providers={"cherryservers": {}})
-    assert override(priced, [f"expander={chain}"], warn=reported.append).options.expander[0] in chain
+    assert (
+        override(priced, [f"expander={chain}"], warn=reported.append).options.expander[0] in chain
+    )
     assert reported == []
     mixed = Policy(name="a", providers={"exoscale": {}, "cherryservers": {}})
     override(mixed, [f"expander={chain}"], warn=reported.append)
     assert len(reported) == 1
     assert "the groups of exoscale have no price and are not chosen by" in reported[0]
     reported.clear()
-    override(msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)), [f"expander={chain}"], warn=reported.append)
+    override(
+        msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)),
+        [f"expander={chain}"],
+        warn=reported.append,
+    )
     asked = msgspec.structs.replace(mixed, options=override(mixed, [f"expander={chain}"]).options)
     override(asked, ["maxNodesTotal=9"], warn=reported.append)
     assert reported == [], "what the policy itself says has been told when it was read"
@@ -161,10 +193,16 @@ def test_command_line_price_expander_accepts_a_provider_with_prices(chain: str) 
 
 def test_command_line_setting_errors_are_reported_all_at_once() -> None:
     with pytest.raises(InputErrors) as refused:
-        override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"])
+        override(
+            Policy(name="a"),
+            ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"],
+        )
     assert str(refused.value).splitlines() == [
         "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",
-        "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or more, in digits",
+        (
+            "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or "
+            "more, in digits"
+        ),
         "--option: scale-down-enabled: is the command line's spelling; write scaleDownEnabled",
         (
             "--option: expander: grpc asks a server of yours, which this version cannot; "

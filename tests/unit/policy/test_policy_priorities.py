@@ -21,7 +21,16 @@ from tests.cases import each_row
         ("~", ()),
         ("# nothing yet\n\n", ()),
     ],
-    ids=["usual", "signs", "scalars-are-text", "the-last-of-two", "no-patterns", "empty-mapping", "null", "comments"],
+    ids=[
+        "usual",
+        "signs",
+        "scalars-are-text",
+        "the-last-of-two",
+        "no-patterns",
+        "empty-mapping",
+        "null",
+        "comments",
+    ],
 )
 def test_priority_config_map_rules_are_sorted_highest_first(text: str, rules: Rules) -> None:
     config = read({"priorities": text, "other": "is not looked at"})
@@ -34,7 +43,10 @@ def test_priority_config_map_rules_are_sorted_highest_first(text: str, rules: Ru
         (None, "the ConfigMap has no key priorities"),
         ({"prioritys": "1: [a]"}, "the ConfigMap has no key priorities"),
         ({"priorities": ""}, "priorities: is empty"),
-        ({"priorities": "5: [a]\nhigh: [b]"}, "priorities:2: the priority 'high' is not a whole number"),
+        (
+            {"priorities": "5: [a]\nhigh: [b]"},
+            "priorities:2: the priority 'high' is not a whole number",
+        ),
         ({"priorities": "1.5: [a]"}, "priorities:1: the priority '1.5' is not a whole number"),
         ({"priorities": "'1': [a]"}, "priorities:1: the priority '1' is not a whole number"),
         ({"priorities": "010: [a]"}, "priorities:1: the priority '010' is not a whole number"),
@@ -43,15 +55,26 @@ def test_priority_config_map_rules_are_sorted_highest_first(text: str, rules: Ru
         ({"priorities": "5: [[a]]"}, "priorities:1: a pattern is not text"),
         ({"priorities": "5:\n- a\n-\n"}, "priorities:3: a pattern is not text"),
         ({"priorities": "5:\n- a\n- '('\n"}, "priorities:3: the pattern '(': missing ): ("),
-        ({"priorities": "5: ['(?!spot)']"}, "priorities:1: the pattern '(?!spot)': invalid perl operator: (?!"),
-        ({"priorities": "- a"}, "priorities:1: is not a mapping of priorities to lists of patterns"),
+        (
+            {"priorities": "5: ['(?!spot)']"},
+            "priorities:1: the pattern '(?!spot)': invalid perl operator: (?!",
+        ),
+        (
+            {"priorities": "- a"},
+            "priorities:1: is not a mapping of priorities to lists of patterns",
+        ),
         ({"priorities": "5: [a"}, "priorities:1: not YAML"),
         ({"priorities": "5: [a]\n---\n6: [b]"}, "a second document begins here"),
-        ({"priorities": f"1: [{'a,' * (MOST_RULES + 1)}]"}, f"priorities: has more than {MOST_RULES} patterns"),
+        (
+            {"priorities": f"1: [{'a,' * (MOST_RULES + 1)}]"},
+            f"priorities: has more than {MOST_RULES} patterns",
+        ),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_priority_config_map_with_an_error_has_no_rules_and_names_it(data: dict[str, str] | None, problem: str) -> None:
+def test_priority_config_map_with_an_error_has_no_rules_and_names_it(
+    data: dict[str, str] | None, problem: str
+) -> None:
     config = read(data)
     assert config.rules == ()
     assert problem in config.problem

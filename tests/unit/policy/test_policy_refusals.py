@@ -1,4 +1,6 @@
-"""Invalid documents are refused at the right position with the expected form, and all errors are reported at once."""
+"""Invalid documents are refused at the right position with the expected form, and all
+errors are reported at once.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,20 @@ CASES = [
 ]
 
 
-@each_row(("text", "place", "problem", "remedy"), CASES, ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES])
-def test_policy_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
+@each_row(
+    ("text", "place", "problem", "remedy"),
+    CASES,
+    ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES],
+)
+def test_policy_errors_name_their_position(
+    text: str, place: str, problem: str, remedy: str
+) -> None:
     reported = refusals(text)
-    fitting = [line for line in reported if line.startswith(f"{place}: ") and problem in line and remedy in line]
+    fitting = [
+        line
+        for line in reported
+        if line.startswith(f"{place}: ") and problem in line and remedy in line
+    ]
     assert len(fitting) == 1, reported
     assert all("\n" not in line for line in reported)
 
@@ -83,15 +95,23 @@ def test_policy_errors_are_reported_at_once_in_document_order() -> None:
 @each_row(
     ("chain", "says"),
     [
-        ("[random, least-waste]", "names another expander after random; random leaves nothing to choose: put it last"),
-        ("random,least-waste", "names another expander after random; random leaves nothing to choose: put it last"),
+        (
+            "[random, least-waste]",
+            "names another expander after random; random leaves nothing to choose: put it last",
+        ),
+        (
+            "random,least-waste",
+            "names another expander after random; random leaves nothing to choose: put it last",
+        ),
         ("[least-waste, least-waste]", "names least-waste twice; name each expander once"),
         ("least-waste,random,random", "names random twice; name each expander once"),
     ],
     ids=["X5-after-random", "X5-as-a-flag", "X5-twice", "X5-random-twice"],
 )
 def test_policy_refuses_an_expander_chain_that_upstream_refuses(chain: str, says: str) -> None:
-    assert f"p.yaml:10: spec.options.expander: {says}" in refusals(with_options(f"expander: {chain}"))
+    assert f"p.yaml:10: spec.options.expander: {says}" in refusals(
+        with_options(f"expander: {chain}")
+    )
 
 
 def test_policy_error_does_not_repeat_a_pasted_secret() -> None:
@@ -103,7 +123,9 @@ def test_policy_error_does_not_repeat_a_pasted_secret() -> None:
 
 def test_policy_refuses_a_billion_laughs_before_expansion() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
+    lines += [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)
+    ]
     (reported,) = refusals("\n".join(lines))
     assert "more than 20000 values once aliases are written out" in reported
 

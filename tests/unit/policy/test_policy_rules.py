@@ -28,7 +28,10 @@ BUSY = "name: b, groups: [w], metric: cpu, above: 70"
     ("given", "rule"),
     [
         (CRON, Rule("a", ("w",), cron="47 20 * * *", add=3)),
-        (CRON + ", timeZone: Europe/Zurich", Rule("a", ("w",), cron="47 20 * * *", time_zone="Europe/Zurich", add=3)),
+        (
+            CRON + ", timeZone: Europe/Zurich",
+            Rule("a", ("w",), cron="47 20 * * *", time_zone="Europe/Zurich", add=3),
+        ),
         (
             'name: a, groups: "w, v", cron: " 0  8 * * MON ", add: 100000',
             Rule("a", ("w", "v"), cron="0 8 * * MON", add=100000),
@@ -49,14 +52,54 @@ def test_policy_rules_are_parsed(given: str, rule: Rule) -> None:
 WRONG: list[Case] = [
     (with_spec("rules: soon"), "p.yaml:9: spec.rules", "is not a list", "{name: evening"),
     (with_spec("rules: [evening]"), "p.yaml:9: spec.rules[0]", "is 'evening'", "write a mapping"),
-    (document('groups: [w], cron: "47 20 * * *", add: 1'), "p.yaml:10: spec.rules[0].name", "is missing", "NAME"),
-    (document("name: a/b, groups: [w], metric: cpu"), "p.yaml:10: spec.rules[0].name", "'a/b' is not", "evening"),
-    (document("name: b, metric: cpu"), "p.yaml:10: spec.rules[0].groups", "is missing", "groups: [ID]"),
-    (document("name: b, groups: [], metric: cpu"), "p.yaml:10: spec.rules[0].groups", "names no group", "groups: [ID]"),
-    (document("name: b, groups: , metric: cpu"), "p.yaml:10: spec.rules[0].groups", "names no group", "groups: [ID]"),
-    (document("name: b, groups: [w, w], metric: cpu"), "p.yaml:10: spec.rules[0].groups", "names w twice", "once"),
-    (document("name: b, groups: {w: 1}, metric: cpu"), "p.yaml:10: spec.rules[0].groups", "is a mapping", "a list"),
-    (document(BUSY + ", corn: x"), "p.yaml:10: spec.rules[0].corn", "is unknown", "did you mean cron?"),
+    (
+        document('groups: [w], cron: "47 20 * * *", add: 1'),
+        "p.yaml:10: spec.rules[0].name",
+        "is missing",
+        "NAME",
+    ),
+    (
+        document("name: a/b, groups: [w], metric: cpu"),
+        "p.yaml:10: spec.rules[0].name",
+        "'a/b' is not",
+        "evening",
+    ),
+    (
+        document("name: b, metric: cpu"),
+        "p.yaml:10: spec.rules[0].groups",
+        "is missing",
+        "groups: [ID]",
+    ),
+    (
+        document("name: b, groups: [], metric: cpu"),
+        "p.yaml:10: spec.rules[0].groups",
+        "names no group",
+        "groups: [ID]",
+    ),
+    (
+        document("name: b, groups: , metric: cpu"),
+        "p.yaml:10: spec.rules[0].groups",
+        "names no group",
+        "groups: [ID]",
+    ),
+    (
+        document("name: b, groups: [w, w], metric: cpu"),
+        "p.yaml:10: spec.rules[0].groups",
+        "names w twice",
+        "once",
+    ),
+    (
+        document("name: b, groups: {w: 1}, metric: cpu"),
+        "p.yaml:10: spec.rules[0].groups",
+        "is a mapping",
+        "a list",
+    ),
+    (
+        document(BUSY + ", corn: x"),
+        "p.yaml:10: spec.rules[0].corn",
+        "is unknown",
+        "did you mean cron?",
+    ),
     (
         document("name: a, groups: [w], cron: daily, add: 1"),
         "p.yaml:10: spec.rules[0].cron",
@@ -69,12 +112,42 @@ WRONG: list[Case] = [
         "30 2 *' is not",
         "day of the month",
     ),
-    (document(CRON + ", timeZone: Mars"), "p.yaml:10: spec.rules[0].timeZone", "'Mars' is not a time zone", "Zurich"),
-    (document(CRON + ", metric: cpu"), "p.yaml:10: spec.rules[0].metric", "has a cron already", "keep one"),
-    (document("name: a, groups: [w], add: 1"), "p.yaml:10: spec.rules[0]", "does not say when", "or metric: cpu"),
-    (document(CRON + ", above: 70"), "p.yaml:10: spec.rules[0].above", "belongs to metric", "take above out"),
-    (document(BUSY + ", timeZone: UTC"), "p.yaml:10: spec.rules[0].timeZone", "belongs to cron", "take timeZone out"),
-    (document('name: a, groups: [w], cron: "47 20 * * *"'), "p.yaml:10: spec.rules[0].add", "is missing", "add: 3"),
+    (
+        document(CRON + ", timeZone: Mars"),
+        "p.yaml:10: spec.rules[0].timeZone",
+        "'Mars' is not a time zone",
+        "Zurich",
+    ),
+    (
+        document(CRON + ", metric: cpu"),
+        "p.yaml:10: spec.rules[0].metric",
+        "has a cron already",
+        "keep one",
+    ),
+    (
+        document("name: a, groups: [w], add: 1"),
+        "p.yaml:10: spec.rules[0]",
+        "does not say when",
+        "or metric: cpu",
+    ),
+    (
+        document(CRON + ", above: 70"),
+        "p.yaml:10: spec.rules[0].above",
+        "belongs to metric",
+        "take above out",
+    ),
+    (
+        document(BUSY + ", timeZone: UTC"),
+        "p.yaml:10: spec.rules[0].timeZone",
+        "belongs to cron",
+        "take timeZone out",
+    ),
+    (
+        document('name: a, groups: [w], cron: "47 20 * * *"'),
+        "p.yaml:10: spec.rules[0].add",
+        "is missing",
+        "add: 3",
+    ),
     (
         document('name: a, groups: [w], cron: "47 20 * * *", add: auto'),
         "p.yaml:10: spec.rules[0].add",
@@ -82,7 +155,12 @@ WRONG: list[Case] = [
         "add: 3",
     ),
     *(
-        (document(BUSY + f", add: {bad}"), "p.yaml:10: spec.rules[0].add", said, "from 1 to 100000, or auto")
+        (
+            document(BUSY + f", add: {bad}"),
+            "p.yaml:10: spec.rules[0].add",
+            said,
+            "from 1 to 100000, or auto",
+        )
         for bad, said in (
             ("0", "'0' is not"),
             ("-1", "'-1' is not"),
@@ -113,13 +191,20 @@ WRONG: list[Case] = [
         "'disk' is unknown",
         "cpu or memory",
     ),
-    (document(CRON, CRON.replace("[w]", "[v]")), "p.yaml:11: spec.rules[1].name", "a is already rules[0]", "once"),
+    (
+        document(CRON, CRON.replace("[w]", "[v]")),
+        "p.yaml:11: spec.rules[1].name",
+        "a is already rules[0]",
+        "once",
+    ),
     (document(*["x"] * 501), "p.yaml:9: spec.rules", "has 501 rules", "at most 500"),
 ]
 
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
-def test_policy_rules_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_rules_errors_name_their_position(
+    text: str, place: str, problem: str, remedy: str
+) -> None:
     (reported,) = refusals(text)
     assert reported.startswith(f"{place}: ")
     assert problem in reported
@@ -130,17 +215,33 @@ def test_policy_rules_errors_name_their_position(text: str, place: str, problem:
 def test_CCE_1_one_cpu_and_one_memory_rule_per_group() -> None:
     memory = BUSY.replace("name: b", "name: m").replace("cpu", "memory")
     assert len(rules_of(document(BUSY, memory))) == 2
-    assert len(rules_of(document(BUSY, BUSY.replace("name: b", "name: c").replace("[w]", "[v]")))) == 2
-    assert refusals(document(BUSY, memory, BUSY.replace("name: b", "name: c").replace("[w]", "[v, w]"))) == [
-        "p.yaml:12: spec.rules[2].metric: w has a rule about cpu already: rules[0]; keep one rule about cpu per group"
+    assert (
+        len(rules_of(document(BUSY, BUSY.replace("name: b", "name: c").replace("[w]", "[v]")))) == 2
+    )
+    assert refusals(
+        document(BUSY, memory, BUSY.replace("name: b", "name: c").replace("[w]", "[v, w]"))
+    ) == [
+        (
+            "p.yaml:12: spec.rules[2].metric: w has a rule about cpu already: rules[0]; keep one "
+            "rule about cpu per group"
+        )
     ]
 
 
 def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
     ten = [CRON.replace("name: a", f"name: a{n}") for n in range(10)]
     assert len(rules_of(document(*ten, "name: other, groups: [v], metric: cpu"))) == 11
-    reported = refusals(document(*ten, "name: b, groups: [v, w], metric: cpu", "name: c, groups: [w], metric: memory"))
-    assert reported == ["p.yaml:20: spec.rules[10].groups: is the eleventh rule for w; keep at most 10 rules per group"]
+    reported = refusals(
+        document(
+            *ten, "name: b, groups: [v, w], metric: cpu", "name: c, groups: [w], metric: memory"
+        )
+    )
+    assert reported == [
+        (
+            "p.yaml:20: spec.rules[10].groups: is the eleventh rule for w; keep at most 10 rules "
+            "per group"
+        )
+    ]
 
 
 @each_row(
@@ -156,10 +257,26 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
         ),
         (BUSY.replace("70", "50"), "", "in turns; write more than 50, or lower that option"),
         (BUSY.replace("70", "50"), "", "p.yaml:10: spec.rules[0].above: 50% is not above"),
-        (BUSY.replace("70", "55"), "options: {scaleDownUtilizationThreshold: 0.6}", "rules[0].above: 55% is not above"),
-        (BUSY.replace("70", "60"), "options: {scaleDownUtilizationThreshold: 0.605}", "write more than 60.5, or lower"),
-        (BUSY.replace("70", "100"), "options: {scaleDownUtilizationThreshold: 1}", "removed in turns; lower that"),
-        (BUSY.replace("70", "auto"), "scaleUp: {cpuThreshold: 40}", "rules[0].above: scaleUp's threshold, 40%, is not"),
+        (
+            BUSY.replace("70", "55"),
+            "options: {scaleDownUtilizationThreshold: 0.6}",
+            "rules[0].above: 55% is not above",
+        ),
+        (
+            BUSY.replace("70", "60"),
+            "options: {scaleDownUtilizationThreshold: 0.605}",
+            "write more than 60.5, or lower",
+        ),
+        (
+            BUSY.replace("70", "100"),
+            "options: {scaleDownUtilizationThreshold: 1}",
+            "removed in turns; lower that",
+        ),
+        (
+            BUSY.replace("70", "auto"),
+            "scaleUp: {cpuThreshold: 40}",
+            "rules[0].above: scaleUp's threshold, 40%, is not",
+        ),
         (
             "name: m, groups: [w], metric: memory",
             "scaleUp: {memoryThreshold: 50%, cpuThreshold: 99}",
@@ -167,7 +284,9 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
         ),
     ],
 )
-def test_CCE_A3_2_threshold_not_above_the_removal_threshold_is_refused(rule: str, further: str, says: str) -> None:
+def test_CCE_A3_2_threshold_not_above_the_removal_threshold_is_refused(
+    rule: str, further: str, says: str
+) -> None:
     (reported,) = refusals(document(rule, further=further))
     assert says in reported
 
@@ -182,22 +301,34 @@ def test_CCE_A3_2_threshold_not_above_the_removal_threshold_is_refused(rule: str
         (BUSY.replace("70", "29"), "options: {scaleDownUtilizationThreshold: 0.28}"),
     ],
 )
-def test_CCE_A3_2_threshold_above_the_removal_threshold_is_accepted(rule: str, further: str) -> None:
+def test_CCE_A3_2_threshold_above_the_removal_threshold_is_accepted(
+    rule: str, further: str
+) -> None:
     assert len(rules_of(document(rule, further=further))) == 1
 
 
 @each_row(
     "rule, further, where",
     [
-        (BUSY.replace(", above: 70", ""), "", "rules[0].metric: has no threshold of its own, and scaleUp.cpuThreshold"),
-        (BUSY.replace("70", "auto"), "", "rules[0].above: has no threshold of its own, and scaleUp.cpuThreshold is"),
+        (
+            BUSY.replace(", above: 70", ""),
+            "",
+            "rules[0].metric: has no threshold of its own, and scaleUp.cpuThreshold",
+        ),
+        (
+            BUSY.replace("70", "auto"),
+            "",
+            "rules[0].above: has no threshold of its own, and scaleUp.cpuThreshold is",
+        ),
         (BUSY.replace("70", "100"), "", "rules[0].above: is 100%"),
         (BUSY.replace("70", "99"), "", ""),
         (BUSY.replace("70", "auto"), "scaleUp: {cpuThreshold: 80}", ""),
         (CRON, "", ""),
     ],
 )
-def test_CCE_A3_6_threshold_that_requests_do_not_exceed_is_warned_of(rule: str, further: str, where: str) -> None:
+def test_CCE_A3_6_threshold_that_requests_do_not_exceed_is_warned_of(
+    rule: str, further: str, where: str
+) -> None:
     _, warnings = load(document(rule, further=further), place="p.yaml")
     assert len(warnings) == bool(where)
     assert where in "".join(warnings)

@@ -15,7 +15,10 @@ from tests.unit.policy.test_policy_refusals import refusals
         ("{}", ScaleUp()),
         ("{unschedulablePods: false}", ScaleUp(unschedulable_pods=False)),
         ("{rules: false}", ScaleUp(rules=False)),
-        ("{cpuThreshold: 80, memoryThreshold: 75%}", ScaleUp(cpu_threshold=80, memory_threshold=75)),
+        (
+            "{cpuThreshold: 80, memoryThreshold: 75%}",
+            ScaleUp(cpu_threshold=80, memory_threshold=75),
+        ),
         (
             "{metricMinInterval: 90s, cronTimeZone: Asia/Shanghai}",
             ScaleUp(metric_min_interval=90.0, cron_time_zone="Asia/Shanghai"),
@@ -39,9 +42,18 @@ def test_policy_scale_up_defaults_enable_all_and_read_objects_with_huaweicloud()
         ("true", "p.yaml:9: spec.scaleUp: is 'true'; write a mapping"),
         ("{rules: 1}", "p.yaml:9: spec.scaleUp.rules: '1' is not true or false"),
         ("{cpuThreshold: 0}", "p.yaml:9: spec.scaleUp.cpuThreshold: '0' is out of range"),
-        ("{memoryThreshold: 0.8}", "p.yaml:9: spec.scaleUp.memoryThreshold: '0.8' is not a whole percentage"),
-        ("{metricMinInterval: 25h}", "p.yaml:9: spec.scaleUp.metricMinInterval: '25h' is out of range"),
-        ("{cronTimeZone: shanghai}", "p.yaml:9: spec.scaleUp.cronTimeZone: 'shanghai' is not a time zone"),
+        (
+            "{memoryThreshold: 0.8}",
+            "p.yaml:9: spec.scaleUp.memoryThreshold: '0.8' is not a whole percentage",
+        ),
+        (
+            "{metricMinInterval: 25h}",
+            "p.yaml:9: spec.scaleUp.metricMinInterval: '25h' is out of range",
+        ),
+        (
+            "{cronTimeZone: shanghai}",
+            "p.yaml:9: spec.scaleUp.cronTimeZone: 'shanghai' is not a time zone",
+        ),
         (
             "{unschedulablepods: true}",
             "p.yaml:9: spec.scaleUp.unschedulablepods: is unknown; did you mean unschedulableP",
@@ -54,8 +66,12 @@ def test_policy_scale_up_errors_are_refused(given: str, says: str) -> None:
 
 
 def test_CCE_A1_1_both_triggers_disabled_is_reported() -> None:
-    _, reported = load(with_spec("scaleUp: {rules: false, unschedulablePods: false}"), place="p.yaml")
-    assert reported == ("p.yaml:9: spec.scaleUp: groups grow for no pod and by no rule: both switches are false",)
+    _, reported = load(
+        with_spec("scaleUp: {rules: false, unschedulablePods: false}"), place="p.yaml"
+    )
+    assert reported == (
+        "p.yaml:9: spec.scaleUp: groups grow for no pod and by no rule: both switches are false",
+    )
 
 
 def test_CCE_A1_1_disabled_rules_are_reported() -> None:

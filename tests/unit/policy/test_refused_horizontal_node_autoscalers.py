@@ -56,7 +56,10 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     (
         "no schedule",
         lambda spec, rules: rules[0]["cronTrigger"].clear(),
-        'spec.rules[0].cronTrigger.schedule: is missing; write five fields of cron, like "47 20 * * *"',
+        (
+            'spec.rules[0].cronTrigger.schedule: is missing; write five fields of cron, like "47 '
+            '20 * * *"'
+        ),
     ),
     (
         "six fields",
@@ -74,7 +77,10 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     (
         "both triggers",
         lambda spec, rules: rules[0].update(metricTrigger=rules[1]["metricTrigger"]),
-        "spec.rules[0].metricTrigger: belongs to another type than Cron; take it out, or write cronTrigger",
+        (
+            "spec.rules[0].metricTrigger: belongs to another type than Cron; take it out, or write "
+            "cronTrigger"
+        ),
     ),
     (
         "type",
@@ -94,7 +100,10 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     (
         "no nodes",
         lambda spec, rules: rules[0]["action"].update(value=0),
-        "spec.rules[0].action.value: 0 is not such a number; write how many nodes to add, 1 or more",
+        (
+            "spec.rules[0].action.value: 0 is not such a number; write how many nodes to add, 1 or "
+            "more"
+        ),
     ),
     (
         "half a node",

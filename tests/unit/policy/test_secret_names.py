@@ -12,7 +12,9 @@ from chalicelib.policy.secret_names import ClusterSecrets, never, problem
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD
 
-SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))
+SHARED = Deployment(
+    shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"})
+)
 
 
 @each_row(
@@ -86,7 +88,9 @@ def test_secret_names_cluster_called_shared_has_only_its_own_secrets() -> None:
 
 def test_secret_names_wrong_in_every_deployment_are_refused_without_one() -> None:
     assert never("outscaler/prod/exoscale", ("kubeconfig",))
-    assert never("arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/exoscale", ("exoscale",))
+    assert never(
+        "arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/exoscale", ("exoscale",)
+    )
     assert not never("any/prefix/of/prod/exoscale-x", ("exoscale",))
 
 
@@ -109,7 +113,10 @@ def test_secret_names_reader_requests_no_other_name_cached_or_not() -> None:
             return "fresh"
 
     mine = ClusterSecrets(Reader(), "prod", ("exoscale",), STRICT)
-    assert (mine("outscaler/prod/exoscale"), mine.fresh("outscaler/prod/exoscale")) == ("cached", "fresh")
+    assert (mine("outscaler/prod/exoscale"), mine.fresh("outscaler/prod/exoscale")) == (
+        "cached",
+        "fresh",
+    )
     for read in (mine, mine.fresh):
         with pytest.raises(BadInput, match="is not a secret of cluster prod"):
             read("outscaler/other/exoscale")
@@ -125,5 +132,8 @@ def test_secret_of_an_unknown_prefix_is_refused_where_the_document_is_stored() -
         with pytest.raises(InputErrors, match=r"spec\.kubernetes\.kubeconfigSecret"):
             load(text, place="p.yaml", admission=refusing)
     _, warnings = load(text, place="p.yaml", admission=Admission(unknown, Purpose.VALIDATED))
-    assert any("outscaler apply refuses this unless the deployment shares it" in warning for warning in warnings)
+    assert any(
+        "outscaler apply refuses this unless the deployment shares it" in warning
+        for warning in warnings
+    )
     assert load(text, place="p.yaml", admission=Admission(unknown, Purpose.PLANNED))[1] == ()

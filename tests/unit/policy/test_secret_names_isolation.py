@@ -1,5 +1,5 @@
-"""Clusters and uses with a common name prefix: each secret belongs to one cluster, and only the roles of its use read
-it."""
+"""Clusters and uses with a common name prefix: each secret belongs to one cluster, and only the
+roles of its use read it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,32 @@ READERS: dict[str, set[str]] = {
 }
 QUEUES = ("reconcile", *sorted(EXECUTORS))
 PREFIXES = ("outscaler/", "outscaler", "team-a/scaler/", "")
-ALIKE = ("a", "a-b", "a-b-c", "b", "ab", "a0", "a--b", "webhook", "kubeconfig", "exoscale", "webhook-a", "a-webhook")
-FURTHER = ("", "-b", ".b", "/b", "-observe", "/a/b", "-a/b.c", "/a-b/exo", "-kubeconfig", ".webhook")
+ALIKE = (
+    "a",
+    "a-b",
+    "a-b-c",
+    "b",
+    "ab",
+    "a0",
+    "a--b",
+    "webhook",
+    "kubeconfig",
+    "exoscale",
+    "webhook-a",
+    "a-webhook",
+)
+FURTHER = (
+    "",
+    "-b",
+    ".b",
+    "/b",
+    "-observe",
+    "/a/b",
+    "-a/b.c",
+    "/a-b/exo",
+    "-kubeconfig",
+    ".webhook",
+)
 cluster_names = st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?\Z")
 
 
@@ -46,22 +70,36 @@ def readers(name: str, prefix: str = "outscaler/") -> set[str]:
     return {
         function
         for function, statements in _roles(prefix).items()
-        if any(each.allows("secretsmanager:GetSecretValue", resource, frozenset()) for each in statements)
+        if any(
+            each.allows("secretsmanager:GetSecretValue", resource, frozenset())
+            for each in statements
+        )
     }
 
 
 @each_row("prefix", PREFIXES)
 @each_row("use", READERS)
-def test_secret_names_cluster_uses_no_secret_of_a_similarly_named_cluster(prefix: str, use: str) -> None:
+def test_secret_names_cluster_uses_no_secret_of_a_similarly_named_cluster(
+    prefix: str, use: str
+) -> None:
     for mine, theirs, further in itertools.product(ALIKE, ALIKE, FURTHER):
-        assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (mine, theirs, further)
+        assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (
+            mine,
+            theirs,
+            further,
+        )
 
 
-@each_row("name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"])
+@each_row(
+    "name",
+    ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"],
+)
 def test_secret_names_cluster_name_with_a_separator_is_invalid(name: str) -> None:
     for further in FURTHER:
         assert not may(f"outscaler/{name}/exoscale{further}", name, "exoscale")
-        assert not may(f"outscaler/{name}/exoscale{further}", "a", "exoscale") or name == "a/exoscale"
+        assert (
+            not may(f"outscaler/{name}/exoscale{further}", "a", "exoscale") or name == "a/exoscale"
+        )
 
 
 @given(
@@ -86,7 +124,9 @@ def test_secret_names_secret_belongs_to_at_most_one_cluster(
 
 @each_row("prefix", PREFIXES)
 @each_row("use", READERS)
-def test_secret_names_allowed_in_a_policy_are_read_only_by_roles_of_their_use(prefix: str, use: str) -> None:
+def test_secret_names_allowed_in_a_policy_are_read_only_by_roles_of_their_use(
+    prefix: str, use: str
+) -> None:
     for cluster, further in itertools.product(ALIKE, FURTHER):
         name = f"{prefix}{cluster}/{use}{further}"
         assert may(name, cluster, use, prefix)

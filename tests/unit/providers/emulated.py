@@ -1,4 +1,6 @@
-"""What the emulated vendors of unit tests share: they run in process, and a test says what crosses the wire."""
+"""What the emulated vendors of unit tests share: they run in process, and a test
+says what crosses the wire.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ OPENED = ExitStack()
 
 
 class RecordedLimits(UnlimitedRateLimiter):
-    """A rate limiter that grants everything, or states how long to wait, and records the requests."""
+    """A rate limiter that grants everything, or states how long to wait,
+    and records the requests."""
 
     def __init__(self, waits: Sequence[float] = ()) -> None:
         self.waits = list(waits)
@@ -48,7 +51,8 @@ class KeptCache(NullCache):
 
 
 class RotatedSecrets:
-    """Secrets by name; a written value is seen only by readers that bypass the cache, as in a Lambda function."""
+    """Secrets by name; a written value is seen only by readers that bypass the cache,
+    as in a Lambda function."""
 
     def __init__(self, **texts: str) -> None:
         self.now, self.cached = dict(texts), dict(texts)
@@ -64,11 +68,20 @@ class RotatedSecrets:
 
 
 def changed(body: bytes, key: str, changes: Mapping[object, Mapping[str, Any]]) -> bytes:
-    """Returns a JSON body in which every object whose `key` is one of the given values has these other fields; a field
-    that is None is removed. A mere reference, of one or two fields, stays as it is."""
+    """Returns a JSON body in which every object whose `key` is one of the given values
+    has these other fields; a field that is None is removed. A mere reference, of one or
+    two fields, stays as it is."""
 
     def hook(item: dict[str, Any]) -> dict[str, Any]:
-        fields = changes.get(item.get(key)) if len(item) > 2 and isinstance(item.get(key), str | int) else None
-        return item if fields is None else {k: v for k, v in {**item, **fields}.items() if v is not None}
+        fields = (
+            changes.get(item.get(key))
+            if len(item) > 2 and isinstance(item.get(key), str | int)
+            else None
+        )
+        return (
+            item
+            if fields is None
+            else {k: v for k, v in {**item, **fields}.items() if v is not None}
+        )
 
     return json.dumps(json.loads(body, object_hook=hook)).encode() if changes else body

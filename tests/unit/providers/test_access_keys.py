@@ -8,7 +8,13 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, name_value_lines, secret_fields
+from chalicelib.providers.access_keys import (
+    AccessKey,
+    SecretFormat,
+    TemporaryKeys,
+    name_value_lines,
+    secret_fields,
+)
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
 
@@ -49,7 +55,10 @@ def test_all_forms_of_a_secret_are_equal(text: str) -> None:
         ('{"api-key": "hush hush"}', "apiKey contains spaces or special characters"),
         ('{"apiKey": "h\\u00fcsh"}', "apiKey contains spaces or special characters"),
         ('{"apiKey": "hush,hush"}', "apiKey contains spaces or special characters, or is too long"),
-        ('{"apiSecret": "hushhushhush"}', "apiSecret contains spaces or special characters, or is too long"),
+        (
+            '{"apiSecret": "hushhushhush"}',
+            "apiSecret contains spaces or special characters, or is too long",
+        ),
         ('{"role": "a hush"}', "role contains spaces or special characters"),
         ('{"apiKey": "hush", "api-key": "hushh"}', "apiKey is given twice with different values"),
         ('{"role": "hush", "ROLE": "hushh"}', "ROLE is given twice with different values"),
@@ -63,7 +72,9 @@ def test_unusable_secret_is_refused_by_its_field(text: str, problem: str) -> Non
 
 
 def test_text_that_is_no_key_may_have_other_characters() -> None:
-    assert secret_fields('{"role": "acs:ram::1:role/a,b"}', "here", FORM) == {"role": "acs:ram::1:role/a,b"}
+    assert secret_fields('{"role": "acs:ram::1:role/a,b"}', "here", FORM) == {
+        "role": "acs:ram::1:role/a,b"
+    }
 
 
 def made(name: str, obtained: float = 0.0, expires: float = 3600.0) -> AccessKey:
@@ -95,7 +106,9 @@ def test_keys_are_made_anew_when_they_are_due() -> None:
         (3000.0, Unauthorized("a"), False),
     ],
 )
-def test_old_keys_are_used_while_there_are_no_new_ones(now: float, error: ProviderError, uses_old: bool) -> None:
+def test_old_keys_are_used_while_there_are_no_new_ones(
+    now: float, error: ProviderError, uses_old: bool
+) -> None:
     keys, first = store(), made("a")
     keys.get("x", 0.0, lambda: first)
     if not uses_old:

@@ -49,4 +49,6 @@ def test_poll_goes_on_with_the_change_of_the_operation(kind: OperationKind, call
 def test_poll_of_a_restart_deletes_nothing_where_nothing_is_restarted() -> None:
     provider = NamedChanges()
     assert not isinstance(provider, NodeRestarter)
-    assert polled(provider, OperationKind.RESTART_NODE) == Failed("InvalidRequest", "changes cannot restart a node")
+    assert polled(provider, OperationKind.RESTART_NODE) == Failed(
+        "InvalidRequest", "changes cannot restart a node"
+    )

@@ -42,7 +42,9 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
         ("4", "4", CapiBounds(4, 4)),  # a group of fixed size
     ],
 )
-def test_capi_bounds_table(low: str | None, high: str | None, expected: CapiBounds | str | None) -> None:
+def test_capi_bounds_table(
+    low: str | None, high: str | None, expected: CapiBounds | str | None
+) -> None:
     annotations = bounds(low, high)
     if expected == "error":
         with pytest.raises(BadInput) as raised:
@@ -58,7 +60,8 @@ def test_capi_bounds_table(low: str | None, high: str | None, expected: CapiBoun
     [
         (bounds("1", "3"), None, 8, CapiBounds(1, 8)),
         (bounds("1", "3"), 2, None, CapiBounds(2, 3)),
-        (bounds("x", "y"), 0, 4, CapiBounds(0, 4)),  # the policy's value makes reading it unnecessary
+        # the policy's value makes reading it unnecessary
+        (bounds("x", "y"), 0, 4, CapiBounds(0, 4)),
         ({}, 1, 4, CapiBounds(1, 4)),
         ({}, None, None, None),
         ({}, 0, 0, None),
@@ -73,7 +76,9 @@ def test_capi_policy_bounds_override_the_annotations(
 
 def test_capi_policy_minimum_above_the_annotated_maximum_is_refused() -> None:
     with pytest.raises(BadInput, match="maximum 3 is below the minimum 5"):
-        read_bounds(bounds("1", "3"), CapiAnnotations(), GroupPolicy("clusterapi", "x", min=5), "place")
+        read_bounds(
+            bounds("1", "3"), CapiAnnotations(), GroupPolicy("clusterapi", "x", min=5), "place"
+        )
 
 
 def test_capi_options_of_all_kinds() -> None:
@@ -122,5 +127,9 @@ def test_capi_unreadable_option_keeps_the_default_and_is_reported(name: str, tex
 
 
 def test_capi_option_names_are_exact_and_empty_ones_ignored() -> None:
-    annotations = {OPTION + "ScaleDownUnneededTime": "5m", OPTION: "5m", OPTION + "scaledownunreadytime": ""}
+    annotations = {
+        OPTION + "ScaleDownUnneededTime": "5m",
+        OPTION: "5m",
+        OPTION + "scaledownunreadytime": "",
+    }
     assert read_options(annotations, CapiAnnotations()) == (GroupOptions(), ())

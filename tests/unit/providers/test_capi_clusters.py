@@ -57,7 +57,9 @@ class CapiClustersKube:
             raise CapiClustersRefusedError(answer)
         return json.dumps(answer).encode()
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[CapiClustersPage]:
+    def list_pages(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> Iterable[CapiClustersPage]:
         yield CapiClustersPage(self.request("GET", path, query=query))
 
 
@@ -69,7 +71,9 @@ def workers(kind: str, *entries: Json) -> Json:
     return {"topology": {"workers": {kind: list(entries)}}}
 
 
-def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0) -> tuple[CapiState, CapiClustersKube]:
+def world(
+    *clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0
+) -> tuple[CapiState, CapiClustersKube]:
     kube = CapiClustersKube({"/v1beta2/clusters": status or {"items": list(clusters)}})
     return read_capi_state(CapiApi(kube, CapiAnnotations(), "v1beta2"), served, ("",)), kube
 
@@ -107,11 +111,15 @@ def test_capi_clusters_that_are_not_served_are_not_requested() -> None:
 
 
 def test_capi_every_namespace_is_listed_once_per_kind() -> None:
-    kube = CapiClustersKube({"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}})
+    kube = CapiClustersKube(
+        {"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}}
+    )
     found = read_capi_state(CapiApi(kube, CapiAnnotations(), "v1beta2"), EVERY_KIND, ("a", "b"))
     assert found.paused_clusters == {("b", "x")}
     kinds = ("machinesets", "machinedeployments", "machinepools", "machines", "clusters")
-    assert sorted(kube.asked) == sorted(f"GET /v1beta2/namespaces/{where}/{kind}" for where in "ab" for kind in kinds)
+    assert sorted(kube.asked) == sorted(
+        f"GET /v1beta2/namespaces/{where}/{kind}" for where in "ab" for kind in kinds
+    )
 
 
 def test_capi_malformed_cluster_hides_no_other() -> None:
@@ -129,29 +137,47 @@ def test_capi_replicas_in_a_topology_belong_to_the_topology() -> None:
         cluster("c", topology={"class": "x"}),
         cluster("d", topology={"workers": {}}),
     )
-    assert found.topology_replicas == {("default", "a", "sized"), ("default", "a", "none"), ("default", "b", "pool")}
+    assert found.topology_replicas == {
+        ("default", "a", "sized"),
+        ("default", "a", "none"),
+        ("default", "b", "pool"),
+    }
 
 
 @each_row(
-    ("answer", "expected"), [(cluster("a", paused=True), True), (cluster("a"), False), (403, False), (404, False)]
+    ("answer", "expected"),
+    [(cluster("a", paused=True), True), (cluster("a"), False), (403, False), (404, False)],
 )
 def test_capi_cluster_is_read_before_a_change(answer: Json | int, expected: bool) -> None:
-    api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": answer}), CapiAnnotations(), "v1beta2")
+    api = CapiApi(
+        CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": answer}),
+        CapiAnnotations(),
+        "v1beta2",
+    )
     assert api.cluster_paused("default", "a") is expected
 
 
 def test_capi_unreadable_cluster_is_not_taken_for_unpaused() -> None:
-    api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": 500}), CapiAnnotations(), "v1beta2")
+    api = CapiApi(
+        CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": 500}),
+        CapiAnnotations(),
+        "v1beta2",
+    )
     with pytest.raises(Transient):
         api.cluster_paused("default", "a")
 
 
-def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIND) -> dict[str, Json | int]:
+def served(
+    *versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIND
+) -> dict[str, Json | int]:
     """The discovery documents of the API group."""
     resources = [{"name": f"{kind.lower()}s", "kind": kind} for kind in kinds] + [
         {"name": "machinesets/scale", "kind": "Scale"}
     ]
-    group = {"versions": [{"version": each} for each in versions], "preferredVersion": {"version": preferred}}
+    group = {
+        "versions": [{"version": each} for each in versions],
+        "preferredVersion": {"version": preferred},
+    }
     return {"": group, **{f"/{each}": {"resources": resources} for each in versions}}
 
 
@@ -171,7 +197,12 @@ def test_capi_version_selection(document: dict[str, Json | int], wanted: str, ve
 
 def test_capi_machine_pools_may_be_absent() -> None:
     kinds = EVERY_KIND - {"MachinePool"}
-    assert discover(CapiClustersKube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, "").kinds == kinds
+    assert (
+        discover(
+            CapiClustersKube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, ""
+        ).kinds
+        == kinds
+    )
 
 
 @each_row(

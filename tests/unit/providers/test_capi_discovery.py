@@ -28,7 +28,8 @@ from tests.cases import each_row
         ("clusterapi:namespace=,clusterName=", Spec()),  # empty: no restriction
         ("clusterapi:,color=blue,", Spec(labels=(("color", "blue"),))),  # empty pairs are skipped
         ("clusterapi:example.com/team=x", Spec(labels=(("example.com/team", "x"),))),
-        ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),  # keys are case-sensitive
+        # keys are case-sensitive
+        ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),
     ],
 )
 def test_capi_valid_discovery_specs(text: str, spec: Spec) -> None:
@@ -91,7 +92,8 @@ def test_capi_any_of_several_discovery_specs_may_match_in_all_their_namespaces()
     assert any_matches(two, "b", "c", {"x": "y"})
     assert not any_matches(two, "b", "c", {})
     assert scope(two) == ("a", "b")
-    assert scope((*two, Spec(cluster="c"))) == ("",)  # one spec without a namespace searches all of them
+    # one spec without a namespace searches all of them
+    assert scope((*two, Spec(cluster="c"))) == ("",)
 
 
 def test_capi_cluster_names_are_known_only_if_every_spec_names_one() -> None:
@@ -131,13 +133,21 @@ def test_capi_settings_in_both_forms() -> None:
             "reservedMemory": "1Gi",
         }
     )
-    assert (more.keys.group, more.version, more.scale_zero_default_arch) == ("test.k8s.io", "v1beta1", "arm64")
+    assert (more.keys.group, more.version, more.scale_zero_default_arch) == (
+        "test.k8s.io",
+        "v1beta1",
+        "arm64",
+    )
     assert more.reserve == {"cpu": 100, "memory": 2**30}
 
 
 def test_capi_settings_defaults_of_switches() -> None:
     plain = read_settings({})
-    assert (plain.allow_pool_shrink, plain.zone_from_failure_domain, plain.stuck_after) == (False, True, 0.0)
+    assert (plain.allow_pool_shrink, plain.zone_from_failure_domain, plain.stuck_after) == (
+        False,
+        True,
+        0.0,
+    )
     assert plain.management == CapiManagement()
     other = read_settings(
         {
@@ -149,7 +159,11 @@ def test_capi_settings_defaults_of_switches() -> None:
             "cloudConfigAuthoritative": "true",
         }
     )
-    assert (other.allow_pool_shrink, other.zone_from_failure_domain, other.stuck_after) == (True, False, 300.0)
+    assert (other.allow_pool_shrink, other.zone_from_failure_domain, other.stuck_after) == (
+        True,
+        False,
+        300.0,
+    )
     assert other.management == CapiManagement(secret="m", context="c", authoritative=True)
 
 

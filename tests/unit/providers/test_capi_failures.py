@@ -9,7 +9,13 @@ import pytest
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
-from chalicelib.providers.clusterapi.instances import Match, Nodes, Patience, classify, failure_class
+from chalicelib.providers.clusterapi.instances import (
+    Match,
+    Nodes,
+    Patience,
+    classify,
+    failure_class,
+)
 from chalicelib.providers.clusterapi.models import CapiAnnotations
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
@@ -18,7 +24,9 @@ NOW = 1_800_000_000.0
 VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 
-def condition(kind: str, status: str, *, reason: str = "R", message: str = "m", ago: float = 600.0) -> Json:
+def condition(
+    kind: str, status: str, *, reason: str = "R", message: str = "m", ago: float = 600.0
+) -> Json:
     return {
         "type": kind,
         "status": status,
@@ -28,9 +36,13 @@ def condition(kind: str, status: str, *, reason: str = "R", message: str = "m", 
     }
 
 
-def error(obj: Json, *, stuck_after: float = 300.0, nodes: tuple[Node, ...] = ()) -> InstanceError | None:
+def error(
+    obj: Json, *, stuck_after: float = 300.0, nodes: tuple[Node, ...] = ()
+) -> InstanceError | None:
     parsed = as_machine(obj)
-    found = classify(parsed, Nodes(nodes, CapiAnnotations()).match(parsed), Patience(NOW, stuck_after))
+    found = classify(
+        parsed, Nodes(nodes, CapiAnnotations()).match(parsed), Patience(NOW, stuck_after)
+    )
     assert found is not None
     assert found.error is None or found.state is InstanceState.CREATING
     return found.error
@@ -43,28 +55,46 @@ def waiting(version: str, *conditions: Json, **more: Any) -> Json:
 
 @VERSIONS
 def test_capi_infrastructure_not_ready_for_long_is_a_failed_creation(version: str) -> None:
-    sold_out = condition("InfrastructureReady", "False", reason="InsufficientInstanceCapacity", message="none left")
-    assert error(waiting(version, sold_out)) == InstanceError("OutOfStock", "InsufficientInstanceCapacity", "none left")
-    assert error(waiting(version, {**sold_out, "message": "quota of 64 vCPUs exceeded", "reason": "X"})) == (
-        InstanceError("QuotaExceeded", "X", "quota of 64 vCPUs exceeded")
+    sold_out = condition(
+        "InfrastructureReady", "False", reason="InsufficientInstanceCapacity", message="none left"
     )
+    assert error(waiting(version, sold_out)) == InstanceError(
+        "OutOfStock", "InsufficientInstanceCapacity", "none left"
+    )
+    assert error(
+        waiting(version, {**sold_out, "message": "quota of 64 vCPUs exceeded", "reason": "X"})
+    ) == (InstanceError("QuotaExceeded", "X", "quota of 64 vCPUs exceeded"))
 
 
 @VERSIONS
 @pytest.mark.parametrize(("ago", "reported"), [(120.0, True), (119.0, False)])
-def test_capi_plain_stock_and_quota_messages_need_no_setting(version: str, ago: float, reported: bool) -> None:
+def test_capi_plain_stock_and_quota_messages_need_no_setting(
+    version: str, ago: float, reported: bool
+) -> None:
     for reason in ("InsufficientInstanceCapacity", "QuotaExceeded"):
         said = condition("InfrastructureReady", "False", reason=reason, ago=ago)
         found = error(waiting(version, said), stuck_after=0.0)
         assert (found is not None) is reported
-    starting = condition("InfrastructureReady", "False", reason="NotReady", message="the server is booting", ago=9000.0)
-    assert error(waiting(version, starting), stuck_after=0.0) is None, "what is only slow is waited for"
+    starting = condition(
+        "InfrastructureReady",
+        "False",
+        reason="NotReady",
+        message="the server is booting",
+        ago=9000.0,
+    )
+    assert error(waiting(version, starting), stuck_after=0.0) is None, (
+        "what is only slow is waited for"
+    )
 
 
 @VERSIONS
 def test_capi_machine_failed_by_a_health_check_is_a_failed_creation(version: str) -> None:
-    given_up = condition("HealthCheckSucceeded", "False", reason="NodeStartupTimeout", message="no node", ago=1.0)
-    assert error(waiting(version, given_up)) == InstanceError("Unknown", "NodeStartupTimeout", "no node")
+    given_up = condition(
+        "HealthCheckSucceeded", "False", reason="NodeStartupTimeout", message="no node", ago=1.0
+    )
+    assert error(waiting(version, given_up)) == InstanceError(
+        "Unknown", "NodeStartupTimeout", "no node"
+    )
     assert error(waiting(version, {**given_up, "reason": "UnhealthyNode"})) is None
 
 
@@ -76,7 +106,8 @@ def test_capi_machine_failed_by_a_health_check_is_a_failed_creation(version: str
         (condition("InfrastructureReady", "True"), 300.0),
         (condition("InfrastructureReady", "Unknown"), 300.0),
         (condition("BootstrapConfigReady", "False"), 300.0),
-        (condition("InfrastructureReady", "False", ago=-3600.0), 300.0),  # from a clock that is ahead
+        # from a clock that is ahead
+        (condition("InfrastructureReady", "False", ago=-3600.0), 300.0),
         ({**condition("InfrastructureReady", "False"), "lastTransitionTime": "long ago"}, 300.0),
         ({"type": "InfrastructureReady", "status": "False"}, 300.0),
     ],
@@ -108,11 +139,16 @@ def test_capi_failure_message_keeps_its_class(version: str) -> None:
         "ms",
         phase="Failed",
         deprecated={
-            "v1beta1": {"failureMessage": "VcpuLimitExceeded: you have requested more", "failureReason": "CreateError"}
+            "v1beta1": {
+                "failureMessage": "VcpuLimitExceeded: you have requested more",
+                "failureReason": "CreateError",
+            }
         },
     )
     found = error(in_v1beta1(failed) if version == "v1beta1" else failed, stuck_after=0.0)
-    assert found == InstanceError("QuotaExceeded", "ProvisioningFailed", "VcpuLimitExceeded: you have requested more")
+    assert found == InstanceError(
+        "QuotaExceeded", "ProvisioningFailed", "VcpuLimitExceeded: you have requested more"
+    )
 
 
 @each_row(
@@ -138,5 +174,7 @@ def test_capi_failure_message_keeps_its_class(version: str) -> None:
         ("", "", "Unknown"),
     ],
 )
-def test_capi_messages_about_stock_and_quota_are_recognized(reason: str, message: str, cls: str) -> None:
+def test_capi_messages_about_stock_and_quota_are_recognized(
+    reason: str, message: str, cls: str
+) -> None:
     assert failure_class(reason, message) == cls

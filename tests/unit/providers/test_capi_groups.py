@@ -41,7 +41,9 @@ def groups(
         by_kind.setdefault(obj["kind"], []).append(obj)
     machines = tuple(as_machine(obj) for obj in by_kind.pop("Machine", []))
     resources = {kind: tuple(as_resource(obj) for obj in found) for kind, found in by_kind.items()}
-    return make_groups(CapiState(resources, machines, **world), nodes, read_settings(settings or {}), policies)
+    return make_groups(
+        CapiState(resources, machines, **world), nodes, read_settings(settings or {}), policies
+    )
 
 
 def ids(observed: Observation) -> list[str]:
@@ -64,7 +66,9 @@ def test_capi_resource_without_a_size_is_a_gap() -> None:
 
 
 def test_capi_resource_without_bounds_is_silently_not_a_group() -> None:
-    observed = groups([deployment("md-0", annotations={}), deployment("md-1", annotations=bounds("0", "0"))])
+    observed = groups(
+        [deployment("md-0", annotations={}), deployment("md-1", annotations=bounds("0", "0"))]
+    )
     assert observed == Observation((), ())
 
 
@@ -78,7 +82,11 @@ def test_capi_machine_set_of_a_deployment_is_never_a_group() -> None:
 
 def test_capi_paused_group_is_neither_listed_nor_resolved() -> None:
     paused = deployment("md-0", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
-    objects = [paused, machine_set("ms", of="md-0"), machine("m", "ms", provider_id="c:///1", node="n")]
+    objects = [
+        paused,
+        machine_set("ms", of="md-0"),
+        machine("m", "ms", provider_id="c:///1", node="n"),
+    ]
     assert groups(objects, [OURS, node("n", "c:///1", of="m")]) == Observation((), ())
     by_condition = deployment("md-1", status={"conditions": [{"type": "Paused", "status": "True"}]})
     assert ids(groups([by_condition])) == []
@@ -109,7 +117,9 @@ def test_capi_equal_machine_names_in_two_clusters_are_kept_apart() -> None:
         machine("m1", "ms", provider_id="gce://q/zone/n1", node="n1"),
     ]
     [group] = groups([*theirs, *mine], [node("n1", "gce://q/zone/n1")]).groups
-    assert [(each.id, each.handle) for each in group.instances] == [("gce://q/zone/n1", "default/m1")]
+    assert [(each.id, each.handle) for each in group.instances] == [
+        ("gce://q/zone/n1", "default/m1")
+    ]
 
 
 def test_capi_membership_follows_controllers_by_uid_and_not_selectors() -> None:
@@ -120,7 +130,9 @@ def test_capi_membership_follows_controllers_by_uid_and_not_selectors() -> None:
         machine("mine", "ms"),
         machine("control-plane", "", owners=(owner("KubeadmControlPlane", "cp"),)),
         machine("alone", "", owners=()),
-        machine("namesake", "", owners=({**owner("MachineSet", "ms"), "uid": "of-an-earlier-set"},)),
+        machine(
+            "namesake", "", owners=({**owner("MachineSet", "ms"), "uid": "of-an-earlier-set"},)
+        ),
         machine("mere-owner", "", owners=(owner("MachineSet", "ms", controller=False),)),
     ]
     for obj in objects:
@@ -130,9 +142,15 @@ def test_capi_membership_follows_controllers_by_uid_and_not_selectors() -> None:
 
 
 def test_capi_only_the_nodes_own_of_two_clusters_is_observed() -> None:
-    objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-2", namespace="elsewhere")]
+    objects = [
+        deployment("md-0"),
+        deployment("md-1", cluster="c2"),
+        deployment("md-2", namespace="elsewhere"),
+    ]
     assert ids(groups(objects, [node("n", cluster="c2")])) == ["MachineDeployment/default/md-1"]
-    assert ids(groups(objects, [node("n", namespace="elsewhere")])) == ["MachineDeployment/elsewhere/md-2"]
+    assert ids(groups(objects, [node("n", namespace="elsewhere")])) == [
+        "MachineDeployment/elsewhere/md-2"
+    ]
 
 
 @each_row(
@@ -144,7 +162,12 @@ def test_capi_only_the_nodes_own_of_two_clusters_is_observed() -> None:
         ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
         ([], {"clusterName": "c9"}, [], "c9"),
         ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),  # the nodes disagree
-        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a name"),
+        (
+            [node("a"), node("b", cluster="c2")],
+            {"clusterName": "c2"},
+            ["md-1"],
+            "annotations of a name",
+        ),
         # settings take precedence over nodes
         ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),
     ],
@@ -152,7 +175,11 @@ def test_capi_only_the_nodes_own_of_two_clusters_is_observed() -> None:
 def test_capi_ambiguous_cluster_leaves_everything_untouched(
     nodes: list[Node], settings: dict[str, str], found: list[str], hint: str
 ) -> None:
-    objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-0", namespace="elsewhere")]
+    objects = [
+        deployment("md-0"),
+        deployment("md-1", cluster="c2"),
+        deployment("md-0", namespace="elsewhere"),
+    ]
     observed = groups(objects, nodes, settings)
     assert [group.id.rpartition("/")[2] for group in observed.groups] == found
     if hint:
@@ -170,7 +197,9 @@ def test_capi_policy_entry_may_name_a_group_in_three_ways(written: str) -> None:
 
 def test_capi_policy_entry_matching_several_groups_blocks_all_of_them() -> None:
     entry = GroupPolicy("clusterapi", "md-0", max=3)
-    observed = groups([deployment("md-0"), machine_set("md-0"), deployment("other")], policies=[entry])
+    observed = groups(
+        [deployment("md-0"), machine_set("md-0"), deployment("other")], policies=[entry]
+    )
     assert {group.id: bool(group.error) for group in observed.groups} == {
         "MachineDeployment/default/md-0": True,
         "MachineDeployment/default/other": False,
@@ -188,16 +217,23 @@ def test_capi_policy_entry_matching_several_groups_blocks_all_of_them() -> None:
         (GroupPolicy("clusterapi", "bare"), "neither the policy nor an annotation gives a maximum"),
     ],
 )
-def test_capi_policy_entry_without_a_group_says_what_would_be_right(entry: GroupPolicy, says: str) -> None:
+def test_capi_policy_entry_without_a_group_says_what_would_be_right(
+    entry: GroupPolicy, says: str
+) -> None:
     resting = deployment("resting", annotations={**bounds(), "cluster.x-k8s.io/paused": "x"})
-    observed = groups([deployment("md-0"), resting, deployment("bare", annotations={})], policies=[entry])
+    observed = groups(
+        [deployment("md-0"), resting, deployment("bare", annotations={})], policies=[entry]
+    )
     assert ids(observed) == ["MachineDeployment/default/md-0"]
     [gap] = observed.gaps
     assert says in gap.detail
 
 
 def test_capi_two_entries_for_one_group_are_reported_and_the_first_counts() -> None:
-    entries = [GroupPolicy("clusterapi", "md-0", max=3), GroupPolicy("clusterapi", "default/md-0", max=5)]
+    entries = [
+        GroupPolicy("clusterapi", "md-0", max=3),
+        GroupPolicy("clusterapi", "default/md-0", max=5),
+    ]
     observed = groups([deployment("md-0")], policies=entries)
     assert observed.groups[0].max == 3
     assert len(observed.gaps) == 1
@@ -211,7 +247,9 @@ def test_capi_group_that_cannot_scale_from_zero_is_listed_with_the_reason() -> N
 
 def test_capi_groups_with_unreadable_machines_have_the_reason() -> None:
     world = CapiState(
-        {"MachineDeployment": (as_resource(deployment("md-0")),)}, (), unread={("Machine", ""): "Machines: forbidden"}
+        {"MachineDeployment": (as_resource(deployment("md-0")),)},
+        (),
+        unread={("Machine", ""): "Machines: forbidden"},
     )
     [group] = make_groups(world, [OURS], read_settings({}), ()).groups
     assert group.error == "Machines: forbidden"
@@ -221,8 +259,17 @@ def test_capi_groups_with_unreadable_machines_have_the_reason() -> None:
     ("sets", "held"),
     [
         ([], ""),
-        ([machine_set("a", of="md", revision="1"), machine_set("b", of="md", revision="2")], "MachineSet a"),
-        ([machine_set("a", of="md", revision="1", replicas=0), machine_set("b", of="md", revision="2")], ""),
+        (
+            [machine_set("a", of="md", revision="1"), machine_set("b", of="md", revision="2")],
+            "MachineSet a",
+        ),
+        (
+            [
+                machine_set("a", of="md", revision="1", replicas=0),
+                machine_set("b", of="md", revision="2"),
+            ],
+            "",
+        ),
         (
             [
                 machine_set("a", of="md", revision="1", replicas=0, status={"replicas": 1}),
@@ -230,7 +277,13 @@ def test_capi_groups_with_unreadable_machines_have_the_reason() -> None:
             ],
             "MachineSet a",
         ),
-        ([machine_set("a", of="md", revision="9"), machine_set("b", of="md", revision="10", replicas=0)], "Set a"),
+        (
+            [
+                machine_set("a", of="md", revision="9"),
+                machine_set("b", of="md", revision="10", replicas=0),
+            ],
+            "Set a",
+        ),
         ([machine_set("a", of="md", revision="x")], "'x'"),
         ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),
     ],
@@ -250,10 +303,14 @@ def test_capi_rollout_condition_counts_in_both_versions(where: Json) -> None:
     assert rolling_out(as_resource(deployment("md", status=where)), [])
 
 
-def on_delete(name: str = "md", *, version: str = "v1beta2", paused: bool = False, **more: Any) -> Json:
+def on_delete(
+    name: str = "md", *, version: str = "v1beta2", paused: bool = False, **more: Any
+) -> Json:
     made = deployment(name, **more)
     strategy = {"strategy": {"type": "OnDelete"}}
-    made["spec"].update({"paused": paused, **(strategy if version == "v1beta1" else {"rollout": strategy})})
+    made["spec"].update(
+        {"paused": paused, **(strategy if version == "v1beta1" else {"rollout": strategy})}
+    )
     return made
 
 
@@ -276,9 +333,13 @@ def sets(**sizes: int) -> list[Json]:
         (sets(a=1, b=1, c=1), "they must be deleted manually"),
     ],
 )
-def test_capi_on_delete_deployment_is_not_blocked_forever(found: list[Json], held: str, version: str) -> None:
+def test_capi_on_delete_deployment_is_not_blocked_forever(
+    found: list[Json], held: str, version: str
+) -> None:
     # RollingOut stays true for as long as an outdated Machine exists, so it has no meaning here
-    waits = on_delete(version=version, status={"conditions": [{"type": "RollingOut", "status": "True"}]})
+    waits = on_delete(
+        version=version, status={"conditions": [{"type": "RollingOut", "status": "True"}]}
+    )
     reason = rolling_out(as_resource(waits), [as_resource(each) for each in found])
     assert held in reason
     assert bool(reason) is bool(held)
@@ -317,24 +378,38 @@ def test_capi_mixed_on_delete_deployment_blocks_all_but_outdated_machines(paused
 def test_capi_removal_needs_certainty_about_the_set_that_shrinks(
     resource: Json, found: list[Json], name: str | None
 ) -> None:
-    only = gives_way("MachineDeployment", as_resource(resource), [as_resource(each) for each in found])
+    only = gives_way(
+        "MachineDeployment", as_resource(resource), [as_resource(each) for each in found]
+    )
     assert (only.metadata.name if only else None) == name
 
 
 def test_capi_rollout_paused_midway_is_reported() -> None:
     paused = deployment("md")
     paused["spec"]["paused"] = True
-    assert "spec.paused" in rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1, b=1)])
+    assert "spec.paused" in rolling_out(
+        as_resource(paused), [as_resource(each) for each in sets(a=1, b=1)]
+    )
     # all of one set: it scales, paused or not
     assert rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1)]) == ""
 
 
 def test_capi_paused_cluster_pauses_all_its_groups_and_is_reported_once() -> None:
     entry = GroupPolicy("clusterapi", "md-0", max=3)
-    objects = [deployment("md-0"), machine_set("alone"), pool("mp"), deployment("md-1", cluster="c2")]
-    observed = groups(objects, policies=[entry], paused_clusters=frozenset({("default", "c1"), ("default", "c9")}))
+    objects = [
+        deployment("md-0"),
+        machine_set("alone"),
+        pool("mp"),
+        deployment("md-1", cluster="c2"),
+    ]
+    observed = groups(
+        objects, policies=[entry], paused_clusters=frozenset({("default", "c1"), ("default", "c9")})
+    )
     assert observed.groups == ()
-    assert [(gap.kind, gap.name) for gap in observed.gaps] == [("Cluster", "default/c1"), ("NodeGroup", "md-0")]
+    assert [(gap.kind, gap.name) for gap in observed.gaps] == [
+        ("Cluster", "default/c1"),
+        ("NodeGroup", "md-0"),
+    ]
     assert ids(groups([deployment("md-0")], paused_clusters=frozenset({("elsewhere", "c1")}))) != []
 
 
@@ -344,15 +419,26 @@ def test_capi_group_sized_by_the_clusters_topology_is_untouched(made: Json) -> N
     fought = groups([made], topology_replicas=frozenset({("default", "c1", "workers")}))
     assert "spec.topology.workers" in fought.groups[0].error
     assert [gap.name for gap in fought.gaps] == ["default/w"]
-    free = groups([made], topology_replicas=frozenset({("default", "c1", "others"), ("default", "c2", "workers")}))
+    free = groups(
+        [made],
+        topology_replicas=frozenset({("default", "c1", "others"), ("default", "c2", "workers")}),
+    )
     assert free.groups[0].error == ""
 
 
 def test_capi_pool_machines_are_read_without_a_machine_set() -> None:
     world = CapiState(
-        {"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
+        {
+            "MachinePool": (as_resource(pool("mp")),),
+            "MachineDeployment": (as_resource(deployment("md")),),
+        },
         (),
         unread={("MachineSet", ""): "MachineSets: forbidden"},
     )
-    found = {group.id: group.error for group in make_groups(world, [OURS], read_settings({}), ()).groups}
-    assert found == {"MachineDeployment/default/md": "MachineSets: forbidden", "MachinePool/default/mp": ""}
+    found = {
+        group.id: group.error for group in make_groups(world, [OURS], read_settings({}), ()).groups
+    }
+    assert found == {
+        "MachineDeployment/default/md": "MachineSets: forbidden",
+        "MachinePool/default/mp": "",
+    }

@@ -1,4 +1,6 @@
-"""Whatever one Cluster API object contains, the provider answers, and the other groups are unaffected."""
+"""Whatever one Cluster API object contains, the provider answers, and the
+other groups are unaffected.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ def _observed(objects: Iterable[Json]) -> Observation:
 )
 @each_row("name", ["cpu", "memory", "ephemeral-disk", "gpu-count", "maxPods"])
 def test_capi_invalid_capacity_costs_its_group_only_the_template(name: str, text: str) -> None:
-    wrong = deployment("wrong", annotations={CAPACITY + "cpu": "2", CAPACITY + "memory": "4Gi", CAPACITY + name: text})
+    wrong = deployment(
+        "wrong",
+        annotations={CAPACITY + "cpu": "2", CAPACITY + "memory": "4Gi", CAPACITY + name: text},
+    )
     seen = _observed([deployment("good"), wrong])
     by_id = {group.id.rpartition("/")[2]: group for group in seen.groups}
     assert by_id["good"] == next(iter(_observed([deployment("good")]).groups))
@@ -75,7 +80,9 @@ def test_capi_no_object_affects_another_group(kind: str) -> None:
     expected = _observed(good).groups
     for seed in range(120):
         draw = random.Random(f"{kind} {seed}")
-        made = copy.deepcopy(machine("hostile", "hostile") if kind == MACHINE else _MADE[kind]("hostile"))
+        made = copy.deepcopy(
+            machine("hostile", "hostile") if kind == MACHINE else _MADE[kind]("hostile")
+        )
         holder = draw.choice([each for each in _mappings(made) if each])
         key = draw.choice(sorted(holder))
         if not (holder is made and key == "kind") and key not in {"namespace", "clusterName"}:

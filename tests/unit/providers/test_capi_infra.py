@@ -9,19 +9,29 @@ import pytest
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.providers.clusterapi.models import CapiResource
-from chalicelib.providers.clusterapi.node_template import Infrastructure, InfrastructureReader, read_status
+from chalicelib.providers.clusterapi.node_template import (
+    Infrastructure,
+    InfrastructureReader,
+    read_status,
+)
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
 
 GIB = 2**30
 GROUP = "infrastructure.cluster.x-k8s.io"
 V2 = {"apiGroup": GROUP, "kind": "BoxTemplate", "name": "t"}
-V1 = {"apiVersion": f"{GROUP}/v1beta1", "kind": "BoxTemplate", "name": "t", "namespace": "elsewhere"}
+V1 = {
+    "apiVersion": f"{GROUP}/v1beta1",
+    "kind": "BoxTemplate",
+    "name": "t",
+    "namespace": "elsewhere",
+}
 OBJECT = f"/apis/{GROUP}/v1beta1/namespaces/default/boxtemplates/t"
 
 
 def serving(**versions: dict[str, str]) -> Json:
-    """Returns the discovery of the API group: version -> kind -> plural, in the order in which the group lists them."""
+    """Returns the discovery of the API group: version -> kind -> plural, in the order in
+    which the group lists them."""
     answers: Json = {
         f"/apis/{GROUP}": {
             "versions": [{"version": name} for name in versions],
@@ -30,7 +40,9 @@ def serving(**versions: dict[str, str]) -> Json:
     }
     for name, kinds in versions.items():
         served = [{"name": plural, "kind": kind} for kind, plural in kinds.items()]
-        answers[f"/apis/{GROUP}/{name}"] = {"resources": [{"name": "boxes/status", "kind": "BoxTemplate"}, *served]}
+        answers[f"/apis/{GROUP}/{name}"] = {
+            "resources": [{"name": "boxes/status", "kind": "BoxTemplate"}, *served]
+        }
     return answers
 
 
@@ -46,7 +58,9 @@ class CapiInfraServer:
         self.calls: list[str] = []
         self.limits: list[tuple[float, float]] = []
 
-    def request(self, method: str, path: str, *, timeout: tuple[float, float], attempts: int) -> bytes:
+    def request(
+        self, method: str, path: str, *, timeout: tuple[float, float], attempts: int
+    ) -> bytes:
         assert method == "GET"
         self.calls.append(path)
         self.limits.append(timeout)
@@ -79,12 +93,19 @@ def ask(server: CapiInfraServer, reference: Json | None = None) -> Infrastructur
 def test_capi_infra_kind_is_found_in_the_first_version_that_serves_it() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL})
     assert ask(server).capacity == {"cpu": 2000, "memory": 4 * GIB}
-    assert server.calls == [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1", OBJECT]
+    assert server.calls == [
+        f"/apis/{GROUP}",
+        f"/apis/{GROUP}/v1beta2",
+        f"/apis/{GROUP}/v1beta1",
+        OBJECT,
+    ]
 
 
 def test_capi_infra_version_that_serves_the_kind_is_not_skipped() -> None:
     newer = OBJECT.replace("v1beta1", "v1beta2")
-    served = serving(v1beta2={"BoxTemplate": "boxtemplates"}, v1beta1={"BoxTemplate": "boxtemplates"})
+    served = serving(
+        v1beta2={"BoxTemplate": "boxtemplates"}, v1beta1={"BoxTemplate": "boxtemplates"}
+    )
     assert ask(CapiInfraServer({**served, newer: FULL})).capacity["cpu"] == 2000
 
 
@@ -112,7 +133,11 @@ def test_capi_infra_discovery_and_objects_are_read_once_per_pass() -> None:
 
 @each_row("status", ["403", "404"])
 def test_capi_infra_refusal_gives_no_capacity(status: str) -> None:
-    error = Forbidden("may not", status=403) if status == "403" else NotFound("is not there", status=404)
+    error = (
+        Forbidden("may not", status=403)
+        if status == "403"
+        else NotFound("is not there", status=404)
+    )
     reported = ask(CapiInfraServer({**BOTH, OBJECT: error}))
     assert reported.capacity == {}
     assert OBJECT in reported.problem
@@ -166,7 +191,9 @@ def test_capi_infra_failed_discovery_gives_no_capacity(path: str, answer: Any) -
         ({"apiGroup": f"{GROUP}/../v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
     ],
 )
-def test_capi_infra_incomplete_reference_is_named_without_a_call(reference: Json, named: str) -> None:
+def test_capi_infra_incomplete_reference_is_named_without_a_call(
+    reference: Json, named: str
+) -> None:
     server = CapiInfraServer({})
     reported = ask(server, reference)
     assert (reported.capacity, server.calls) == ({}, [])
@@ -176,7 +203,10 @@ def test_capi_infra_incomplete_reference_is_named_without_a_call(reference: Json
 def test_capi_infra_version_without_resources_is_skipped() -> None:
     empty = {f"/apis/{GROUP}/v1beta2": b'{"resources": null}'}
     assert ask(CapiInfraServer({**BOTH, **empty, OBJECT: FULL})).capacity["cpu"] == 2000
-    assert "serves no such kind" in ask(CapiInfraServer({f"/apis/{GROUP}": b'{"versions": null}'})).problem
+    assert (
+        "serves no such kind"
+        in ask(CapiInfraServer({f"/apis/{GROUP}": b'{"versions": null}'})).problem
+    )
 
 
 @each_row("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
@@ -226,19 +256,37 @@ def status(**parts: Any) -> Infrastructure:
 @each_row(
     ("given", "found"),
     [
-        pytest.param({"cpu": 4, "memory": "16Gi"}, {"cpu": 4000, "memory": 16 * GIB}, id="D17-cpu-as-an-integer"),
-        pytest.param({"cpu": "3920m", "nvidia.com/gpu": 2}, {"cpu": 3920, "nvidia.com/gpu": 2}, id="D17-mixed"),
+        pytest.param(
+            {"cpu": 4, "memory": "16Gi"},
+            {"cpu": 4000, "memory": 16 * GIB},
+            id="D17-cpu-as-an-integer",
+        ),
+        pytest.param(
+            {"cpu": "3920m", "nvidia.com/gpu": 2},
+            {"cpu": 3920, "nvidia.com/gpu": 2},
+            id="D17-mixed",
+        ),
         pytest.param({"cpu": "2", "memory": ["4Gi"]}, {"cpu": 2000}, id="D17-a-list-costs-itself"),
-        pytest.param({"cpu": "2", "memory": None, "x": {}}, {"cpu": 2000}, id="D17-null-and-object"),
-        pytest.param({"cpu": 1.5, "memory": True, "pods": "58"}, {"pods": 58}, id="D17-fraction-and-flag"),
+        pytest.param(
+            {"cpu": "2", "memory": None, "x": {}}, {"cpu": 2000}, id="D17-null-and-object"
+        ),
+        pytest.param(
+            {"cpu": 1.5, "memory": True, "pods": "58"}, {"pods": 58}, id="D17-fraction-and-flag"
+        ),
         pytest.param({"cpu": "2", "memory": "4GB"}, {"cpu": 2000}, id="D17-no-quantity"),
         pytest.param({"cpu": "-2", "memory": -5, "pods": "9"}, {"pods": 9}, id="D16-negative"),
         pytest.param({"cpu": "0", "memory": 0, "pods": "9"}, {"pods": 9}, id="zero-is-nothing"),
-        pytest.param({"no name!": "1", "": "1", "a/b/c": "1", "cpu": "1"}, {"cpu": 1000}, id="names-that-are-none"),
+        pytest.param(
+            {"no name!": "1", "": "1", "a/b/c": "1", "cpu": "1"},
+            {"cpu": 1000},
+            id="names-that-are-none",
+        ),
         pytest.param({"memory": 10**30}, {"memory": 2**63 - 1}, id="too-much"),
     ],
 )
-def test_capi_infra_malformed_entry_costs_only_that_entry(given: Any, found: dict[str, int]) -> None:
+def test_capi_infra_malformed_entry_costs_only_that_entry(
+    given: Any, found: dict[str, int]
+) -> None:
     assert status(capacity=given).capacity == found
 
 
@@ -274,15 +322,27 @@ def test_capi_infra_answer_that_is_not_an_object_has_no_capacity(body: bytes) ->
 @each_row(
     ("node_info", "architecture", "system"),
     [
-        pytest.param({"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"),
+        pytest.param(
+            {"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"
+        ),
         pytest.param({"architecture": "s390x"}, "s390x", "", id="one"),
         pytest.param({"architecture": "", "operatingSystem": ""}, "", "", id="D19-empty"),
-        pytest.param({"architecture": "x86_64", "operatingSystem": "Linux!"}, "", "", id="D19-invalid"),
-        pytest.param({"architecture": 5, "operatingSystem": ["linux"]}, "", "", id="D19-of-other-types"),
+        pytest.param(
+            {"architecture": "x86_64", "operatingSystem": "Linux!"}, "", "", id="D19-invalid"
+        ),
+        pytest.param(
+            {"architecture": 5, "operatingSystem": ["linux"]}, "", "", id="D19-of-other-types"
+        ),
         pytest.param("arm64", "", "", id="D19-no-object"),
         pytest.param(None, "", "", id="D19-none"),
     ],
 )
-def test_capi_infra_only_valid_values_are_used(node_info: Any, architecture: str, system: str) -> None:
+def test_capi_infra_only_valid_values_are_used(
+    node_info: Any, architecture: str, system: str
+) -> None:
     reported = status(capacity={"cpu": 1}, nodeInfo=node_info)
-    assert (reported.architecture, reported.system, reported.capacity) == (architecture, system, {"cpu": 1000})
+    assert (reported.architecture, reported.system, reported.capacity) == (
+        architecture,
+        system,
+        {"cpu": 1000},
+    )

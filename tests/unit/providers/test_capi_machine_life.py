@@ -43,7 +43,13 @@ def with_spec(obj: Json, **spec: Any) -> Json:
 
 def with_metadata(obj: Json, **fields: dict[str, str]) -> Json:
     metadata = obj["metadata"]
-    return {**obj, "metadata": {**metadata, **{name: {**metadata[name], **more} for name, more in fields.items()}}}
+    return {
+        **obj,
+        "metadata": {
+            **metadata,
+            **{name: {**metadata[name], **more} for name, more in fields.items()},
+        },
+    }
 
 
 def of_version(obj: Json, version: str) -> Json:
@@ -134,7 +140,10 @@ def test_capi_taint_of_cluster_api_counts_where_revisions_do_not_tell() -> None:
     ]
     taint = Taint("node.cluster.x-k8s.io/outdated-revision", "PreferNoSchedule")
     tainted = msgspec.structs.replace(node("n", "c:///1", of="m"), taints=(taint,))
-    assert by_machine(read(objects, [OURS, tainted]))["m"].outdated == "Cluster API has tainted its Node as outdated"
+    assert (
+        by_machine(read(objects, [OURS, tainted]))["m"].outdated
+        == "Cluster API has tainted its Node as outdated"
+    )
     objects[0] = with_spec(objects[0], **ROLLING)
     assert by_machine(read(objects, [OURS, tainted]))["m"].outdated == ""
 
@@ -164,9 +173,14 @@ def test_capi_outdated_machine_says_what_differs_as_far_as_cluster_api_does() ->
         ("v1.36.3", "", ""),
     ],
 )
-def test_capi_machine_of_a_set_or_pool_is_outdated_by_its_version(own: str | None, new: str, difference: str) -> None:
+def test_capi_machine_of_a_set_or_pool_is_outdated_by_its_version(
+    own: str | None, new: str, difference: str
+) -> None:
     alone = of_version(machine_set("alone", replicas=1), new)
-    assert read([alone, with_spec(machine("m", "alone"), version=own)]).instances[0].outdated == difference
+    assert (
+        read([alone, with_spec(machine("m", "alone"), version=own)]).instances[0].outdated
+        == difference
+    )
     of_pool = of_version(pool("pool", replicas=1), new)
     group = read([of_pool, with_spec(pool_machine("m", "pool"), version=own)])
     assert (group.instances[0].outdated, group.busy) == (difference, "")
@@ -195,10 +209,22 @@ def test_capi_machine_that_is_updated_in_place_is_busy() -> None:
 # -- spot
 
 
-@each_row("place", ["the template", "a Machine", "a Node", "a Node of a pool without Machines", "annotated capacity"])
+@each_row(
+    "place",
+    [
+        "the template",
+        "a Machine",
+        "a Node",
+        "a Node of a pool without Machines",
+        "annotated capacity",
+    ],
+)
 def test_capi_group_with_an_interruptible_label_is_a_spot_group(place: str) -> None:
     labels = {INTERRUPTIBLE: ""}
-    alone, own = machine_set("alone", replicas=1), machine("m", "alone", provider_id="c:///1", node="n")
+    alone, own = (
+        machine_set("alone", replicas=1),
+        machine("m", "alone", provider_id="c:///1", node="n"),
+    )
     joined = node("n", "c:///1", of="m")
     assert not read([alone, own], [OURS, joined]).spot
     objects, nodes = [alone, own], [OURS, joined]
@@ -210,7 +236,11 @@ def test_capi_group_with_an_interruptible_label_is_a_spot_group(place: str) -> N
         nodes[1] = msgspec.structs.replace(joined, labels={**joined.labels, **labels})
     elif place == "annotated capacity":
         prefix = "capacity.cluster-autoscaler.kubernetes.io/"
-        annotations = {f"{prefix}cpu": "4", f"{prefix}memory": "8Gi", f"{prefix}labels": f"{INTERRUPTIBLE}="}
+        annotations = {
+            f"{prefix}cpu": "4",
+            f"{prefix}memory": "8Gi",
+            f"{prefix}labels": f"{INTERRUPTIBLE}=",
+        }
         objects[0] = with_metadata(alone, annotations=annotations)
     else:
         objects = [pool("pool", ["c:///1"])]
@@ -220,7 +250,9 @@ def test_capi_group_with_an_interruptible_label_is_a_spot_group(place: str) -> N
 
 
 def test_capi_label_that_denies_is_no_spot() -> None:
-    assert not read([machine_set("alone", replicas=0, template={"labels": {INTERRUPTIBLE: "false"}})]).spot
+    assert not read(
+        [machine_set("alone", replicas=0, template={"labels": {INTERRUPTIBLE: "false"}})]
+    ).spot
 
 
 # -- MachineHealthChecks
@@ -239,7 +271,10 @@ def repairer(check: Json, own: Json | None = None) -> str:
 @each_row("version", ["v1beta1", "v1beta2"])
 def test_LIFE_16_health_check_repairs_the_machines_that_it_selects(version: str) -> None:
     check = health_check("workers")
-    assert repairer(in_v1beta1(check) if version == "v1beta1" else check) == "MachineHealthCheck default/workers"
+    assert (
+        repairer(in_v1beta1(check) if version == "v1beta1" else check)
+        == "MachineHealthCheck default/workers"
+    )
 
 
 @each_row(
@@ -254,7 +289,13 @@ def test_LIFE_16_health_check_repairs_the_machines_that_it_selects(version: str)
         ({"matchExpressions": [{"key": "pool", "operator": "Exists"}]}, True),
         ({"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}, False),
         ({"matchExpressions": [{"key": "pool", "operator": "Resembles", "values": ["a"]}]}, False),
-        ({"matchLabels": {"pool": "a"}, "matchExpressions": [{"key": "no", "operator": "Exists"}]}, False),
+        (
+            {
+                "matchLabels": {"pool": "a"},
+                "matchExpressions": [{"key": "no", "operator": "Exists"}],
+            },
+            False,
+        ),
     ],
 )
 def test_capi_selector_of_a_health_check_decides(selector: Json, selects: bool) -> None:
@@ -269,7 +310,11 @@ def test_capi_selector_of_a_health_check_decides(selector: Json, selects: bool) 
         health_check("a", namespace="other"),
         {
             **health_check("a"),
-            "metadata": {"name": "a", "namespace": "default", "annotations": {f"{GROUP}/paused": ""}},
+            "metadata": {
+                "name": "a",
+                "namespace": "default",
+                "annotations": {f"{GROUP}/paused": ""},
+            },
         },
     ],
 )
@@ -285,7 +330,10 @@ def test_capi_machine_that_health_checks_skip_is_repaired_by_none(annotation: st
 
 @each_row(
     "external",
-    [{"remediation": {"templateRef": {"kind": "T", "name": "t"}}}, {"remediationTemplate": {"kind": "T", "name": "t"}}],
+    [
+        {"remediation": {"templateRef": {"kind": "T", "name": "t"}}},
+        {"remediationTemplate": {"kind": "T", "name": "t"}},
+    ],
 )
 def test_capi_machine_of_a_pool_is_only_repaired_by_an_external_remediation(external: Json) -> None:
     objects = [pool("pool", replicas=1), pool_machine("m", "pool")]
@@ -312,8 +360,8 @@ def created_at(obj: Json, created: object) -> Json:
 
 
 def ages(created: object) -> list[tuple[float, float]]:
-    """`born` and `created` of a Machine of a MachineDeployment and one of a MachinePool with that timestamp, read in
-    the first minute of 2026-05-02."""
+    """`born` and `created` of a Machine of a MachineDeployment and one of a MachinePool with that
+    timestamp, read in the first minute of 2026-05-02."""
     objects = [
         deployment("md-0"),
         machine_set("ms", of="md-0"),
@@ -327,7 +375,11 @@ def ages(created: object) -> list[tuple[float, float]]:
     }
     nodes = (OURS, node("n", "c:///1"), node("o", "c:///2"))
     observed = make_groups(
-        CapiState(resources, parsed), nodes, read_settings({}), (), now=parse_time("2026-05-02T00:00:30Z")
+        CapiState(resources, parsed),
+        nodes,
+        read_settings({}),
+        (),
+        now=parse_time("2026-05-02T00:00:30Z"),
     )
     instances = [instance for group in observed.groups for instance in group.instances]
     assert sorted(instance.node for instance in instances) == ["n", "o"]

@@ -12,7 +12,8 @@ from tests.cases import each_row
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 
 VMSS = (
-    "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"
+    "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/"
+    "pool/"
     "virtualMachines/0"
 )
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
@@ -40,7 +41,9 @@ def test_capi_normalized_provider_ids(provider_id: str, normal: str) -> None:
 
 
 def test_capi_azure_ids_that_differ_in_case_are_equal() -> None:
-    found = instance(machine("m", "ms", provider_id=VMSS.upper().replace("AZURE", "azure")), node("n", VMSS))
+    found = instance(
+        machine("m", "ms", provider_id=VMSS.upper().replace("AZURE", "azure")), node("n", VMSS)
+    )
     assert (found.id, found.node) == (VMSS, "n")
 
 
@@ -112,7 +115,9 @@ def test_capi_failure_needs_both_phase_and_message(status: dict[str, Any]) -> No
 
 def test_capi_failed_machine_with_a_node_is_not_unregistered() -> None:
     joined = machine("m", "ms", provider_id="c://i", node="n", phase="Failed", failureMessage="x")
-    assert instance(joined, node("n", "c://i")) == Instance("c://i", RUNNING, handle="default/m", node="n")
+    assert instance(joined, node("n", "c://i")) == Instance(
+        "c://i", RUNNING, handle="default/m", node="n"
+    )
 
 
 def test_capi_machine_without_an_id_takes_its_nodes_id() -> None:
@@ -124,7 +129,8 @@ def test_capi_machine_without_an_id_takes_its_nodes_id() -> None:
 
 @each_row("provider_id", ["", "cloud:///i-9"])
 def test_capi_machine_named_only_by_a_node_annotation_is_blocked(provider_id: str) -> None:
-    """Anyone who controls a kubelet can write it; the Machine then is neither that Node nor treated as unregistered."""
+    """Anyone who controls a kubelet can write it; the Machine then is neither that Node nor
+    treated as unregistered."""
     found = instance(machine("m", "ms", provider_id=provider_id), node("n", "cloud:///i-1", of="m"))
     assert (found.id, found.state, found.node) == ("pending-machine-default_m", CREATING, "")
     assert "an annotation of Node n names it" in found.held
@@ -135,11 +141,16 @@ def test_capi_node_without_an_id_is_matched_and_no_instance_has_an_empty_id() ->
     assert (found.state, found.node, found.handle) == (RUNNING, "n", "default/m")
     assert found.id
     # the Machine's own id, if it has one
-    assert instance(machine("m", "ms", provider_id="cloud:///i-1", node="n"), node("n")).id == "cloud:///i-1"
+    assert (
+        instance(machine("m", "ms", provider_id="cloud:///i-1", node="n"), node("n")).id
+        == "cloud:///i-1"
+    )
 
 
 def test_capi_annotation_of_another_namespace_means_another_machine() -> None:
-    found = instance(machine("m", "ms", namespace="here"), node("n", "c:///i", of="m", namespace="there"))
+    found = instance(
+        machine("m", "ms", namespace="here"), node("n", "c:///i", of="m", namespace="there")
+    )
     assert found.state is CREATING
 
 
@@ -154,7 +165,9 @@ def test_capi_ids_are_compared_whole_before_their_last_segment() -> None:
 
 
 def test_capi_nodes_spelling_of_an_id_is_used() -> None:
-    found = instance(machine("m", "ms", provider_id="aws:////i-1", node="n"), node("n", "aws:///eu/i-1"))
+    found = instance(
+        machine("m", "ms", provider_id="aws:////i-1", node="n"), node("n", "aws:///eu/i-1")
+    )
     assert found.id == "aws:///eu/i-1"
 
 
@@ -169,7 +182,9 @@ def test_capi_nodes_spelling_of_an_id_is_used() -> None:
         (machine("m", "ms", node="n", provider_id="c:///i-1"), "c:///i-1"),
     ],
 )
-def test_capi_machine_with_a_foreign_node_reference_is_blocked(obj: dict[str, Any], name: str) -> None:
+def test_capi_machine_with_a_foreign_node_reference_is_blocked(
+    obj: dict[str, Any], name: str
+) -> None:
     found = instance(obj, node("n", "c:///i", of="m"))
     assert (found.id, found.state, found.node) == (name, RUNNING, "")
     assert found.held

@@ -16,7 +16,10 @@ def read(**options: str) -> tuple[GroupOptions, tuple[str, ...]]:
 
 @each_row(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
 def test_capi_options_that_upstream_lacks(text: str, value: bool) -> None:
-    assert read(ignoredaemonsetsutilization=text) == (GroupOptions(ignore_daemonsets_utilization=value), ())
+    assert read(ignoredaemonsetsutilization=text) == (
+        GroupOptions(ignore_daemonsets_utilization=value),
+        (),
+    )
     assert read(zeroormaxnodescaling=text) == (GroupOptions(zero_or_max=value), ())
 
 
@@ -28,7 +31,10 @@ def test_capi_boolean_option_is_true_or_false(text: str) -> None:
     assert all("true or false" in warning for warning in warnings)
 
 
-@each_row("name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"])
+@each_row(
+    "name",
+    ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"],
+)
 @each_row("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
 def test_capi_time_option_is_finite_and_not_negative(name: str, text: str) -> None:
     options, warnings = read(**{name: text})
@@ -39,12 +45,16 @@ def test_capi_time_option_is_finite_and_not_negative(name: str, text: str) -> No
 
 @each_row("text", ["nan", "inf", "-inf", "1e999", "0x1p-2", "half", "0,5"])
 def test_capi_threshold_option_is_a_finite_number(text: str) -> None:
-    options, warnings = read(scaledownutilizationthreshold=text, scaledowngpuutilizationthreshold=text)
+    options, warnings = read(
+        scaledownutilizationthreshold=text, scaledowngpuutilizationthreshold=text
+    )
     assert options == GroupOptions()
     assert len(warnings) == 2
 
 
 def test_capi_unreadable_option_affects_no_other_option() -> None:
-    options, warnings = read(scaledownunneededtime="1H", maxnodeprovisiontime="soon", foo="1", maxnodestartuptime="")
+    options, warnings = read(
+        scaledownunneededtime="1H", maxnodeprovisiontime="soon", foo="1", maxnodestartuptime=""
+    )
     assert options == GroupOptions(scale_down_unneeded_time=3600.0)
     assert len(warnings) == 1

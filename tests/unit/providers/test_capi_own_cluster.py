@@ -31,21 +31,27 @@ PLAIN = msgspec.structs.replace(node("n"), annotations={})
     [
         ((of("a"),), EVERY, (), A),  # the Nodes identify it
         ((PLAIN, of("a"), of("a")), EVERY, (A, OwnCluster("default", "b")), A),
-        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),  # the settings take precedence
+        # the settings take precedence
+        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),
         ((of("b"), of("b")), (Spec(cluster="a"),), (A,), A),
         ((of("a"), of("a", None)), EVERY, (), A),  # an old Node does not name the namespace
         ((of("a", None),), EVERY, (), OwnCluster("", "a")),
         ((of("a", None),), EVERY, (A,), A),
-        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),  # half of the Nodes is not a majority
+        # half of the Nodes is not a majority
+        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),
         ((of("a"), of("a"), of("b")), EVERY, (), A),
         # no Node identifies it: the settings apply
         ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),
         ((), (Spec("default", "a"), Spec("other", "b")), (A,), A),
-        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),  # Nodes of two clusters, and the settings select one
+        # Nodes of two clusters, and the settings select one
+        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),
     ],
 )
 def test_capi_own_cluster_follows_from_nodes_and_settings(
-    nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster | None
+    nodes: tuple[Node, ...],
+    specs: tuple[Spec, ...],
+    discovered: tuple[OwnCluster, ...],
+    ours: OwnCluster | None,
 ) -> None:
     found = own_cluster(nodes, specs, discovered, CapiAnnotations()).cluster
     assert (None if isinstance(found, Doubt) else found) == ours
@@ -59,7 +65,12 @@ def test_capi_own_cluster_follows_from_nodes_and_settings(
         ((of("a"), of("b")), EVERY, (), "none has more than half"),
         ((of("a"), of("a", "other")), EVERY, (), "none has more than half"),
         ((of("a", None),), EVERY, (A, B), "could all be this cluster"),
-        ((of("a"),), (Spec(cluster="a"), Spec(cluster="b")), (A, OwnCluster("default", "b")), "could all be"),
+        (
+            (of("a"),),
+            (Spec(cluster="a"), Spec(cluster="b")),
+            (A, OwnCluster("default", "b")),
+            "could all be",
+        ),
         ((), (Spec(cluster="a"),), (A, B), "could all be this cluster"),
         ((), (Spec(cluster="c"),), (A, B), "MachinePool of cluster c"),
     ],
@@ -76,14 +87,17 @@ def test_capi_cluster_annotations_follow_the_api_group() -> None:
     keys = CapiAnnotations("test.k8s.io")
     assert isinstance(own_cluster((of("a"),), EVERY, (), keys).cluster, Doubt)
     annotations = {keys.cluster_name: "a", keys.cluster_namespace: "default"}
-    own = own_cluster((msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys)
+    own = own_cluster(
+        (msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys
+    )
     assert own.cluster == A
 
 
 @each_row(
     ("specs", "clusters", "says"),
     [
-        ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),  # a Cluster without a group counts
+        # a Cluster without a group counts
+        ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),
         ((Spec("default", "a"),), {("other", "a")}, ""),
         ((Spec(cluster="a"),), {("other", "b")}, ""),
     ],
@@ -91,5 +105,7 @@ def test_capi_cluster_annotations_follow_the_api_group() -> None:
 def test_capi_namesake_without_groups_makes_a_name_ambiguous(
     specs: tuple[Spec, ...], clusters: set[tuple[str, str]], says: str
 ) -> None:
-    found = own_cluster((), specs, (A,), CapiAnnotations(), CapiState({}, (), clusters=frozenset(clusters))).cluster
+    found = own_cluster(
+        (), specs, (A,), CapiAnnotations(), CapiState({}, (), clusters=frozenset(clusters))
+    ).cluster
     assert says in found.problem if isinstance(found, Doubt) else (found, says) == (A, "")

@@ -31,7 +31,9 @@ VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
-def only(*objects: Json, nodes: tuple[Node, ...] = (), settings: dict[str, str] | None = None) -> NodeGroup:
+def only(
+    *objects: Json, nodes: tuple[Node, ...] = (), settings: dict[str, str] | None = None
+) -> NodeGroup:
     [group] = groups(objects, [OURS, *nodes], settings).groups
     return group
 
@@ -39,7 +41,12 @@ def only(*objects: Json, nodes: tuple[Node, ...] = (), settings: dict[str, str] 
 @VERSIONS
 def test_capi_pool_with_machines_is_read_like_any_group(version: str) -> None:
     objects = [
-        pool("mp", ["c:///1", "c:///2"], replicas=3, annotations={**bounds(1, 5), **capacity(cpu="4", memory="8Gi")}),
+        pool(
+            "mp",
+            ["c:///1", "c:///2"],
+            replicas=3,
+            annotations={**bounds(1, 5), **capacity(cpu="4", memory="8Gi")},
+        ),
         pool_machine("a", "mp", provider_id="c:///1", node="n1"),
         leaving(pool_machine("b", "mp", provider_id="c:///2", node="n2")),
         pool_machine("c", "mp"),
@@ -76,7 +83,8 @@ def test_capi_pool_without_machines_has_the_instances_it_lists() -> None:
         nodes=(
             pool_node("n1", "aws:///eu-a/i-1", of="mp"),
             pool_node("n2", "aws:////i-2", of="mp"),  # spelled differently
-            pool_node("n9", "aws:///eu-a/i-9", of="mp"),  # not listed: gone, whatever its Node reports
+            # not listed: gone, whatever its Node reports
+            pool_node("n9", "aws:///eu-a/i-9", of="mp"),
         ),
     )
     assert group.instances == (
@@ -104,15 +112,19 @@ def test_capi_pool_node_is_never_two_instances() -> None:
 
 
 @each_row(
-    ("value", "is_group"), [(None, True), ("false", True), ("False", True), ("x", False), ("true", False), ("", False)]
+    ("value", "is_group"),
+    [(None, True), ("false", True), ("False", True), ("x", False), ("true", False), ("", False)],
 )
-def test_capi_pool_sized_by_another_scaler_is_not_a_group(value: str | None, is_group: bool) -> None:
+def test_capi_pool_sized_by_another_scaler_is_not_a_group(
+    value: str | None, is_group: bool
+) -> None:
     observed = groups([pool("mp", managed_by=value)])
     assert ids(observed) == (["MachinePool/default/mp"] if is_group else [])
     assert [(gap.name, "managed by" in gap.detail) for gap in observed.gaps] == (
         [] if is_group else [("default/mp", True)]
     )
-    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()  # not intended to be a group
+    # not intended to be a group
+    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()
 
 
 @each_row(
@@ -129,13 +141,17 @@ def test_capi_pool_sized_by_another_scaler_is_not_a_group(value: str | None, is_
 def test_capi_pool_without_machines_blocks_removals_before_a_node_is_drained(
     listed: int, replicas: int, settings: dict[str, str], held: bool
 ) -> None:
-    group = only(pool("mp", [f"c:///{at}" for at in range(listed)], replicas=replicas), settings=settings)
+    group = only(
+        pool("mp", [f"c:///{at}" for at in range(listed)], replicas=replicas), settings=settings
+    )
     assert ("allowPoolShrink" in group.scale_down_held) is held
     assert bool(group.scale_down_held) is held
 
 
 def test_capi_pool_can_be_named_in_the_policy_and_paused_like_any_group() -> None:
-    [group] = groups([pool("mp", annotations={})], policies=[GroupPolicy("clusterapi", "mp", max=4)]).groups
+    [group] = groups(
+        [pool("mp", annotations={})], policies=[GroupPolicy("clusterapi", "mp", max=4)]
+    ).groups
     assert group.max == 4
     paused = pool("mp", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
     assert groups([paused, machine_set("alone")]).groups[0].id == "MachineSet/default/alone"
@@ -169,4 +185,6 @@ def test_capi_pool_reports_why_its_instances_are_missing(
     observed = make_groups(world, [OURS], settings, (), now=parse_time("2026-01-01T01:00:00Z"))
     assert [each.id for each in observed.groups] == ["MachinePool/default/mp"]
     gaps = [gap.detail for gap in observed.gaps if "infrastructure is not ready" in gap.detail]
-    assert [reported in gap and "quota of 8 vCPUs" in gap for gap in gaps] == ([True] if reported else [])
+    assert [reported in gap and "quota of 8 vCPUs" in gap for gap in gaps] == (
+        [True] if reported else []
+    )

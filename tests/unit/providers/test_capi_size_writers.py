@@ -16,12 +16,22 @@ REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
 LABELS: dict[str, Any] = {"f:metadata": {"f:labels": {}}, "f:spec": {"f:template": {}}}
 
 
-def note(manager: str, at: str = "2026-11-29T09:00:00Z", owned: dict[str, Any] = REPLICAS) -> dict[str, Any]:
-    return {"manager": manager, "operation": "Update", "time": at, "fieldsType": "FieldsV1", "fieldsV1": owned}
+def note(
+    manager: str, at: str = "2026-11-29T09:00:00Z", owned: dict[str, Any] = REPLICAS
+) -> dict[str, Any]:
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "time": at,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned,
+    }
 
 
 def writer_of(notes: object) -> SizeWriter | None:
-    body = msgspec.json.encode({"metadata": {"name": "web", "managedFields": notes}, "spec": {"replicas": 3}})
+    body = msgspec.json.encode(
+        {"metadata": {"name": "web", "managedFields": notes}, "spec": {"replicas": 3}}
+    )
     return size_writer(msgspec.json.decode(body, type=CapiResource))
 
 
@@ -64,7 +74,10 @@ def test_notes_that_cannot_be_read_are_none_and_the_resource_is_read(notes: obje
 
 
 def test_resource_without_notes_has_no_writer() -> None:
-    assert size_writer(msgspec.json.decode(b'{"metadata": {"name": "web"}}', type=CapiResource)) is None
+    assert (
+        size_writer(msgspec.json.decode(b'{"metadata": {"name": "web"}}', type=CapiResource))
+        is None
+    )
 
 
 def test_long_names_of_managers_are_cut() -> None:

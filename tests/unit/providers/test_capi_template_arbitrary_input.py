@@ -1,4 +1,6 @@
-"""For any content of annotations and infrastructure objects, a template is built or the reason is reported."""
+"""For any content of annotations and infrastructure objects, a template is built
+or the reason is reported.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _NAMES = (
     "taints",
 )
 _NEAR = st.from_regex(
-    r"[ +-]?[0-9]{0,40}(\.[0-9]{0,3})?(m|k|Gi|E|e[0-9]{1,4})?([=:,][a-z0-9./ -]{0,9}){0,3}", fullmatch=True
+    r"[ +-]?[0-9]{0,40}(\.[0-9]{0,3})?(m|k|Gi|E|e[0-9]{1,4})?([=:,][a-z0-9./ -]{0,9}){0,3}",
+    fullmatch=True,
 )
 _TEXTS = st.one_of(_NEAR, st.text(max_size=30))
 _JSON = st.recursive(
@@ -37,7 +40,11 @@ _JSON = st.recursive(
 )
 _RESOURCES = st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu", "x"]) | _TEXTS
 _STATUS = st.fixed_dictionaries(
-    {}, optional={"capacity": st.dictionaries(_RESOURCES, _JSON, max_size=5) | _JSON, "nodeInfo": _JSON}
+    {},
+    optional={
+        "capacity": st.dictionaries(_RESOURCES, _JSON, max_size=5) | _JSON,
+        "nodeInfo": _JSON,
+    },
 )
 
 
@@ -54,13 +61,21 @@ def _is_sound(node: Node) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(_NAMES), _TEXTS), _STATUS)
-def test_capi_template_survives_arbitrary_annotations(annotations: dict[str, str], status: object) -> None:
+def test_capi_template_survives_arbitrary_annotations(
+    annotations: dict[str, str], status: object
+) -> None:
     reported = read_status(json.dumps({"status": status}).encode(), "x")
     keyed = {CAPACITY + name: text for name, text in annotations.items()}
     resource = as_resource(deployment("md-0", annotations=keyed))
-    made = make_template("g", "MachineDeployment", resource, CapiSettings(), None, lambda *_: reported)
+    made = make_template(
+        "g", "MachineDeployment", resource, CapiSettings(), None, lambda *_: reported
+    )
     assert (made.node is None) == bool(made.problem)
-    assert made.node is None or "kubernetes.io/arch=" in keyed.get(CAPACITY + "labels", "") or _is_sound(made.node)
+    assert (
+        made.node is None
+        or "kubernetes.io/arch=" in keyed.get(CAPACITY + "labels", "")
+        or _is_sound(made.node)
+    )
     assert all(0 <= limit < 2**31 for limit in made.volumes.values())
     assert all(count > 0 for count in made.devices.values())
 

@@ -10,7 +10,9 @@ from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, d
 
 def template(annotations: dict[str, str]) -> CapiTemplate:
     resource = as_resource(deployment("md-0", annotations=annotations))
-    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, CapiSettings(), None)
+    return make_template(
+        "MachineDeployment/default/md-0", "MachineDeployment", resource, CapiSettings(), None
+    )
 
 
 def volumes(text: str) -> dict[str, int]:
@@ -68,11 +70,15 @@ def test_capi_template_attach_limits_are_read_without_a_capacity() -> None:
         ({"dra_driver": "no driver!", "gpu_count": "2"}, {}),
     ],
 )
-def test_capi_template_devices_need_a_driver_and_a_count(given: dict[str, str], devices: dict[str, int]) -> None:
+def test_capi_template_devices_need_a_driver_and_a_count(
+    given: dict[str, str], devices: dict[str, int]
+) -> None:
     made = template(capacity(cpu="1", memory="1Gi", **given))
     assert made.devices == devices
     assert made.node is not None
-    assert set(made.node.capacity) == {"cpu", "memory", "pods"}, "devices of a driver are not an extended resource"
+    assert set(made.node.capacity) == {"cpu", "memory", "pods"}, (
+        "devices of a driver are not an extended resource"
+    )
 
 
 def test_capi_template_invalid_device_count_invalidates_the_capacity() -> None:
@@ -83,7 +89,13 @@ def test_capi_template_invalid_device_count_invalidates_the_capacity() -> None:
 
 def test_capi_template_device_with_type_and_driver_counts_twice_with_a_note() -> None:
     made = template(
-        capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_type="nvidia.com/gpu", gpu_count="2")
+        capacity(
+            cpu="1",
+            memory="1Gi",
+            dra_driver="gpu.nvidia.com",
+            gpu_type="nvidia.com/gpu",
+            gpu_count="2",
+        )
     )
     assert made.node is not None
     assert (made.devices, made.node.capacity["nvidia.com/gpu"]) == ({"gpu.nvidia.com": 2}, 2)

@@ -58,7 +58,9 @@ def labels(annotations: dict[str, str], **more: Any) -> dict[str, str]:
     return made.labels
 
 
-def taints(annotation: str = "", spec: list[dict[str, str]] | None = None) -> tuple[list[str], tuple[str, ...]]:
+def taints(
+    annotation: str = "", spec: list[dict[str, str]] | None = None
+) -> tuple[list[str], tuple[str, ...]]:
     annotations = {**capacity(cpu="1", memory="1Gi"), CAPACITY + "taints": annotation}
     made = template(annotations, template={"taints": spec or []})
     assert made.node is not None
@@ -67,7 +69,12 @@ def taints(annotation: str = "", spec: list[dict[str, str]] | None = None) -> tu
 
 def test_capi_template_capacity_from_annotations() -> None:
     everything = capacity(
-        cpu="16000m", memory="128G", ephemeral_disk="100Gi", gpu_type="nvidia.com/gpu", gpu_count="2", maxPods="200"
+        cpu="16000m",
+        memory="128G",
+        ephemeral_disk="100Gi",
+        gpu_type="nvidia.com/gpu",
+        gpu_count="2",
+        maxPods="200",
     )
     assert offers(everything) == {
         "cpu": 16000,
@@ -76,7 +83,11 @@ def test_capi_template_capacity_from_annotations() -> None:
         "nvidia.com/gpu": 2,
         "pods": 200,
     }
-    assert offers(capacity(cpu="2", memory="2048Mi")) == {"cpu": 2000, "memory": 2 * GIB, "pods": 110}
+    assert offers(capacity(cpu="2", memory="2048Mi")) == {
+        "cpu": 2000,
+        "memory": 2 * GIB,
+        "pods": 110,
+    }
 
 
 @each_row("pods", ["0", ""])
@@ -84,7 +95,14 @@ def test_capi_template_default_number_of_pods_is_110(pods: str) -> None:
     assert offers(capacity(cpu="1", memory="1Gi", maxPods=pods))["pods"] == 110
 
 
-@each_row("gpu", [{"gpu_type": "nvidia.com/gpu"}, {"gpu_count": "2"}, {"gpu_type": "nvidia.com/gpu", "gpu_count": "0"}])
+@each_row(
+    "gpu",
+    [
+        {"gpu_type": "nvidia.com/gpu"},
+        {"gpu_count": "2"},
+        {"gpu_type": "nvidia.com/gpu", "gpu_count": "0"},
+    ],
+)
 def test_capi_template_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
     assert set(offers(capacity(cpu="1", memory="1Gi", **gpu))) == {"cpu", "memory", "pods"}
 
@@ -106,7 +124,9 @@ def test_capi_template_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None
         ({"cpu": "1", "memory": "1Gi", "gpu_type": "cpu", "gpu_count": "64"}, "gpu-type"),
     ],
 )
-def test_capi_group_that_cannot_scale_from_zero_states_the_reason(given: dict[str, str], named: str) -> None:
+def test_capi_group_that_cannot_scale_from_zero_states_the_reason(
+    given: dict[str, str], named: str
+) -> None:
     made = template(capacity(**given))
     assert made.node is None
     assert named in made.problem
@@ -120,12 +140,22 @@ INFRA = Infrastructure({"cpu": 8000, "memory": 32 * GIB, "pods": 58, "nvidia.com
     [
         pytest.param({}, INFRA.capacity, id="infra-only"),
         pytest.param({"cpu": "4"}, {**INFRA.capacity, "cpu": 4000}, id="split"),
-        pytest.param({"memory": "1Gi"}, {**INFRA.capacity, "memory": GIB}, id="split-the-other-way"),
+        pytest.param(
+            {"memory": "1Gi"}, {**INFRA.capacity, "memory": GIB}, id="split-the-other-way"
+        ),
         pytest.param({"cpu": "0"}, INFRA.capacity, id="zero-is-not-given"),
         pytest.param({"cpu": "-4"}, INFRA.capacity, id="negative-is-not-given"),
         pytest.param({"maxPods": "30"}, {**INFRA.capacity, "pods": 30}, id="maxPods-wins"),
-        pytest.param({"ephemeral_disk": "9Gi"}, {**INFRA.capacity, "ephemeral-storage": 9 * GIB}, id="appended"),
-        pytest.param({"gpu_type": "amd.com/gpu", "gpu_count": "4"}, {**INFRA.capacity, "amd.com/gpu": 4}, id="gpu"),
+        pytest.param(
+            {"ephemeral_disk": "9Gi"},
+            {**INFRA.capacity, "ephemeral-storage": 9 * GIB},
+            id="appended",
+        ),
+        pytest.param(
+            {"gpu_type": "amd.com/gpu", "gpu_count": "4"},
+            {**INFRA.capacity, "amd.com/gpu": 4},
+            id="gpu",
+        ),
     ],
 )
 def test_capi_template_annotations_override_the_infrastructure_per_resource(
@@ -150,7 +180,9 @@ def test_capi_template_reports_why_the_infrastructure_gave_nothing() -> None:
     assert CAPACITY + "cpu" not in made.problem
     assert "GET /x: forbidden" in made.problem
     assert template({}, infra=Infrastructure({"cpu": 1000})).node is None, "no memory from anywhere"
-    assert template(capacity(maxPods="many"), infra=INFRA).node is None, "one bad annotation spoils it all"
+    assert template(capacity(maxPods="many"), infra=INFRA).node is None, (
+        "one bad annotation spoils it all"
+    )
 
 
 READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "False"))
@@ -196,7 +228,9 @@ def test_capi_template_allocatable_is_capacity_minus_the_reserved_settings() -> 
     plain = template(annotations).node
     assert plain is not None
     assert plain.allocatable == plain.capacity
-    settings = read_settings({"reservedCpu": "100m", "reservedMemory": "1Gi", "reservedEphemeralStorage": "20Gi"})
+    settings = read_settings(
+        {"reservedCpu": "100m", "reservedMemory": "1Gi", "reservedEphemeralStorage": "20Gi"}
+    )
     held = template(annotations, settings).node
     assert held is not None
     assert held.allocatable == {"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 0, "pods": 110}
@@ -204,9 +238,16 @@ def test_capi_template_allocatable_is_capacity_minus_the_reserved_settings() -> 
 
 def test_capi_template_default_labels_and_labels_by_annotation() -> None:
     name = "template-node-for-MachineDeployment/default/md-0"
-    base = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
+    base = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": name,
+    }
     assert labels({}) == base
-    assert labels({}, settings=read_settings({"scaleZeroDefaultArch": "arm64"}))["kubernetes.io/arch"] == "arm64"
+    assert (
+        labels({}, settings=read_settings({"scaleZeroDefaultArch": "arm64"}))["kubernetes.io/arch"]
+        == "arm64"
+    )
     given = labels({CAPACITY + "labels": "a=1,b=x=y,plain,=z,kubernetes.io/arch=s390x"})
     assert given == {**base, "a": "1", "kubernetes.io/arch": "s390x"}
 
@@ -230,9 +271,14 @@ def test_capi_template_lists_in_annotations_may_have_blanks_after_commas() -> No
         "key2": "value2",
         "key3": "value3",
     }
-    assert found.node.taints == (Taint("key1", "NoSchedule", "value1"), Taint("key2", "NoExecute", "value2"))
+    assert found.node.taints == (
+        Taint("key1", "NoSchedule", "value1"),
+        Taint("key2", "NoExecute", "value2"),
+    )
     assert found.volumes == {"a.example": 5, "b.example": 6}
-    assert {key: found.node.capacity[key] for key in ("cpu", "memory", "nvidia.com/gpu", "pods")} == {
+    assert {
+        key: found.node.capacity[key] for key in ("cpu", "memory", "nvidia.com/gpu", "pods")
+    } == {
         "cpu": 16_000,
         "memory": 128 * 10**9,
         "nvidia.com/gpu": 2,
@@ -242,7 +288,9 @@ def test_capi_template_lists_in_annotations_may_have_blanks_after_commas() -> No
 
 
 def test_capi_template_warns_of_entries_that_no_node_can_have_as_labels() -> None:
-    found = template({CAPACITY + "labels": "a=1,plain,=z,b=x=y,two words=1", **capacity(cpu="1", memory="1Gi")})
+    found = template(
+        {CAPACITY + "labels": "a=1,plain,=z,b=x=y,two words=1", **capacity(cpu="1", memory="1Gi")}
+    )
     assert found.node is not None
     assert found.node.labels["a"] == "1"
     assert len(found.warnings) == 4
@@ -258,14 +306,25 @@ def test_capi_template_labels_that_cluster_api_propagates() -> None:
         "node-role.kubernetes.io/z": "3",
         "sub.node-restriction.kubernetes.io/x": "4",
     }
-    kept = {"my.label/x": "1", "a.node-role.kubernetes.io/x": "2", "notnode.cluster.x-k8s.io/x": "3", "plain": "4"}
+    kept = {
+        "my.label/x": "1",
+        "a.node-role.kubernetes.io/x": "2",
+        "notnode.cluster.x-k8s.io/x": "3",
+        "plain": "4",
+    }
     found = labels({}, template={"labels": {**handed, **kept}})
     assert handed.items() <= found.items()
     assert not kept.keys() & found.keys()
-    more = labels({}, template={"labels": kept}, settings=read_settings({"syncMachineLabels": r"^my\.label/ ^plain$"}))
+    more = labels(
+        {},
+        template={"labels": kept},
+        settings=read_settings({"syncMachineLabels": r"^my\.label/ ^plain$"}),
+    )
     assert (more["my.label/x"], more["plain"]) == ("1", "4")
     # labels of the MachineDeployment itself never propagate to a Node
-    assert "node-role.kubernetes.io/top" not in labels({}, labels={"node-role.kubernetes.io/top": ""})
+    assert "node-role.kubernetes.io/top" not in labels(
+        {}, labels={"node-role.kubernetes.io/top": ""}
+    )
 
 
 def test_capi_template_labels_of_a_real_node_take_precedence() -> None:
@@ -295,16 +354,27 @@ def test_capi_template_precedence_is_annotation_then_infrastructure_then_default
     reported = Infrastructure(INFRA.capacity, architecture="arm64", system="windows")
     plain = template({}, infra=reported).node
     assert plain is not None
-    assert (plain.labels["kubernetes.io/arch"], plain.labels["kubernetes.io/os"]) == ("arm64", "windows")
+    assert (plain.labels["kubernetes.io/arch"], plain.labels["kubernetes.io/os"]) == (
+        "arm64",
+        "windows",
+    )
     annotated = template({CAPACITY + "labels": "kubernetes.io/arch=s390x"}, infra=reported).node
     assert annotated is not None
-    assert (annotated.labels["kubernetes.io/arch"], annotated.labels["kubernetes.io/os"]) == ("s390x", "windows")
+    assert (annotated.labels["kubernetes.io/arch"], annotated.labels["kubernetes.io/os"]) == (
+        "s390x",
+        "windows",
+    )
 
 
 def test_capi_template_infrastructure_without_node_info_leaves_the_default() -> None:
-    made = template({}, infra=INFRA, settings=read_settings({"scaleZeroDefaultArch": "ppc64le"})).node
+    made = template(
+        {}, infra=INFRA, settings=read_settings({"scaleZeroDefaultArch": "ppc64le"})
+    ).node
     assert made is not None
-    assert (made.labels["kubernetes.io/arch"], made.labels["kubernetes.io/os"]) == ("ppc64le", "linux")
+    assert (made.labels["kubernetes.io/arch"], made.labels["kubernetes.io/os"]) == (
+        "ppc64le",
+        "linux",
+    )
 
 
 ZONE = "topology.kubernetes.io/zone"
@@ -317,8 +387,11 @@ def in_domain(
     real: Node | None = None,
     **spec: Any,
 ) -> str | None:
-    """Returns the zone label of a template. spec: failureDomain of the template, failureDomains of a pool."""
-    made: Json = deployment("x", annotations={**capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": annotation})
+    """Returns the zone label of a template. spec: failureDomain of the template,
+    failureDomains of a pool."""
+    made: Json = deployment(
+        "x", annotations={**capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": annotation}
+    )
     where = made["spec"] if kind == POOL else made["spec"]["template"]["spec"]
     where.update(spec)
     found = make_template("g", kind, as_resource(made), read_settings(settings or {}), real).node
@@ -332,7 +405,9 @@ def test_capi_template_zone_is_that_of_the_only_failure_domain() -> None:
     assert in_domain(failureDomain="") is None
     assert in_domain(failureDomain="not a label!") is None
     assert in_domain(POOL, failureDomains=["eu-1a"]) == "eu-1a"
-    assert in_domain(POOL, failureDomains=["eu-1a", "eu-1b"]) is None, "nobody knows where the next one comes up"
+    assert in_domain(POOL, failureDomains=["eu-1a", "eu-1b"]) is None, (
+        "nobody knows where the next one comes up"
+    )
     assert in_domain(POOL, failureDomains=[]) is None
     assert failure_domain(POOL, as_resource(deployment("x"))) == ""
 
@@ -421,6 +496,8 @@ def test_capi_resource_without_one_failure_domain_may_be_in_any(
         (7, ()),
     ],
 )
-def test_capi_cluster_names_its_failure_domains_in_both_versions(domains: Any, names: tuple[str, ...]) -> None:
+def test_capi_cluster_names_its_failure_domains_in_both_versions(
+    domains: Any, names: tuple[str, ...]
+) -> None:
     text = msgspec.json.encode({"metadata": {"name": "c"}, "status": {"failureDomains": domains}})
     assert msgspec.json.decode(text, type=CapiCluster).failure_domains == names

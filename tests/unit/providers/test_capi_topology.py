@@ -1,6 +1,5 @@
-"""Selection of the cluster for each request, as a table. tests/contract/clusterapi/test_capi_topologies.py tests the
-same over
-two API servers."""
+"""Selection of the cluster for each request, as a table.
+tests/contract/clusterapi/test_capi_topologies.py tests the same over two API servers."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ from chalicelib.providers.services import ProviderServices
 from tests.cases import each_row
 from tests.contract.clusterapi.management import operation
 
-# Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.
+# Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a
+# configured in-cluster endpoint.
 C, K, INSIDE = CapiManagement(secret="C"), "K", "I"
 APART = {"kubeconfigSecret": "C", "clusterName": "c"}
 
@@ -27,7 +27,9 @@ APART = {"kubeconfigSecret": "C", "clusterName": "c"}
 def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[CapiManagement, KubernetesAccess]:
     return (
         CapiManagement(secret="C" if c else "", authoritative=a),
-        KubernetesAccess(kubeconfig_secret=K if k else "", in_cluster_kubeconfig_secret=INSIDE if i else ""),
+        KubernetesAccess(
+            kubeconfig_secret=K if k else "", in_cluster_kubeconfig_secret=INSIDE if i else ""
+        ),
     )
 
 
@@ -60,7 +62,9 @@ def secret_read(access: KubernetesAccess) -> str:
         (False, True, False, True, K, K),
     ],
 )
-def test_capi_five_cluster_topologies(c: bool, k: bool, a: bool, i: bool, management: str, workload: str) -> None:
+def test_capi_five_cluster_topologies(
+    c: bool, k: bool, a: bool, i: bool, management: str, workload: str
+) -> None:
     settings, access = ways(c, k, a, i)
     assert secret_read(access) == workload
     assert secret_read(to_management(settings, access) or access) == management
@@ -74,7 +78,9 @@ def test_capi_authoritative_without_a_management_cluster_names_what_is_missing()
 
 
 @each_row("authoritative", [False, True])
-def test_capi_missing_access_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
+def test_capi_missing_access_to_the_workload_cluster_names_what_is_missing(
+    authoritative: bool,
+) -> None:
     _, access = ways(c=True, k=False, a=authoritative, i=False)
     with pytest.raises(BadInput, match="does not say how to reach the cluster") as raised:
         connect(access, str, clock=lambda: 0.0)
@@ -91,7 +97,10 @@ def test_capi_eks_cluster_or_a_file_replaces_a_kubeconfig_secret() -> None:
 
 def test_capi_context_and_insecure_tls_consent_apply_to_their_own_cluster() -> None:
     access = KubernetesAccess(
-        kubeconfig_secret=K, context="of-k", allow_insecure_tls=True, in_cluster_kubeconfig_secret=INSIDE
+        kubeconfig_secret=K,
+        context="of-k",
+        allow_insecure_tls=True,
+        in_cluster_kubeconfig_secret=INSIDE,
     )
     assert to_management(CapiManagement(file="C", context="of-c"), access) == KubernetesAccess(
         kubeconfig_file="C", context="of-c", allow_insecure_tls=True
@@ -101,8 +110,12 @@ def test_capi_context_and_insecure_tls_consent_apply_to_their_own_cluster() -> N
     )
 
 
-def connection(settings: dict[str, str], access: KubernetesAccess, means: ProviderServices | None = None) -> Connection:
-    return Connection("c", settings, (), str, object(), lambda: 0.0, access, means or ProviderServices())
+def connection(
+    settings: dict[str, str], access: KubernetesAccess, means: ProviderServices | None = None
+) -> Connection:
+    return Connection(
+        "c", settings, (), str, object(), lambda: 0.0, access, means or ProviderServices()
+    )
 
 
 def test_capi_management_cluster_is_opened_once_at_its_first_use() -> None:
@@ -113,7 +126,8 @@ def test_capi_management_cluster_is_opened_once_at_its_first_use() -> None:
         raise OutscalerError("not now")
 
     means = ProviderServices(connect=connected)
-    with pytest.raises(AttributeError):  # called over the existing connection, which is not a client here
+    # called over the existing connection, which is not a client here
+    with pytest.raises(AttributeError):
         build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
     provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     assert opened == []

@@ -1,4 +1,6 @@
-"""Contested identities: one machine under two spellings of its id, or claimed by two Nodes; no claim is believed."""
+"""Contested identities: one machine under two spellings of its id, or claimed by two
+Nodes; no claim is believed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Said = Sequence[tuple[str, str]]  # (name, providerID) of each Node
 
 
 def _alicloud(said: Said) -> tuple[str, ...]:
-    return AliNames([node(name, provider_id=text) for name, text in said], "cn-hangzhou").claimants("i-1")
+    return AliNames([node(name, provider_id=text) for name, text in said], "cn-hangzhou").claimants(
+        "i-1"
+    )
 
 
 def _exoscale(said: Said) -> tuple[str, ...]:
@@ -28,8 +32,12 @@ def _exoscale(said: Said) -> tuple[str, ...]:
 
 
 def _cherry(said: Said) -> tuple[str, ...]:
-    roll = ServerList([CherryServer(1000, hostname="machine"), CherryServer(1001, hostname="second")])
-    return Matching([node(name, provider_id=text) for name, text in said], roll, ()).claimants(roll.by_id[1000])
+    roll = ServerList(
+        [CherryServer(1000, hostname="machine"), CherryServer(1001, hostname="second")]
+    )
+    return Matching([node(name, provider_id=text) for name, text in said], roll, ()).claimants(
+        roll.by_id[1000]
+    )
 
 
 def _huawei(said: Said) -> tuple[str, ...]:
@@ -38,7 +46,11 @@ def _huawei(said: Said) -> tuple[str, ...]:
         CceNode(OTHER, "second", private_ip="10.0.0.2"),
     ]
     return CceNames(
-        [node(name, provider_id=text, labels={"kubernetes.io/hostname": name}) for name, text in said], machines
+        [
+            node(name, provider_id=text, labels={"kubernetes.io/hostname": name})
+            for name, text in said
+        ],
+        machines,
     ).claimants(UUID)
 
 
@@ -81,7 +93,9 @@ TRUE = {
     ],
 )
 @each_row("name", ["000", "zzz"])
-def test_machine_under_two_spellings_of_its_id_is_contested(vendor: object, provider_id: str, name: str) -> None:
+def test_machine_under_two_spellings_of_its_id_is_contested(
+    vendor: object, provider_id: str, name: str
+) -> None:
     ask = vendor
     honest = TRUE[ask]  # type: ignore[index]
     thief = (name, provider_id)
@@ -112,6 +126,8 @@ def test_machine_under_two_spellings_of_its_id_is_contested(vendor: object, prov
         (_huawei, [("machine", ""), ("10.0.0.1", UUID)], ()),
     ],
 )
-def test_names_and_addresses_count_in_addition_to_ids(vendor: object, said: Said, claimants: tuple[str, ...]) -> None:
+def test_names_and_addresses_count_in_addition_to_ids(
+    vendor: object, said: Said, claimants: tuple[str, ...]
+) -> None:
     assert vendor(said) == claimants  # type: ignore[operator]
     assert vendor(list(reversed(said))) == claimants  # type: ignore[operator]

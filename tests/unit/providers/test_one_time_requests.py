@@ -23,7 +23,13 @@ class CountedRequest:
         return f"answer {self.made}"
 
 
-def send(cache: Cache, vendor: CountedRequest, operation: str = "op-1", now: float = 1000.0, name: str = "v") -> str:
+def send(
+    cache: Cache,
+    vendor: CountedRequest,
+    operation: str = "op-1",
+    now: float = 1000.0,
+    name: str = "v",
+) -> str:
     """Makes the request as a function that has just started."""
     return OneTimeRequests(cache, name, lambda: now).send(operation, vendor)
 
@@ -36,7 +42,10 @@ def test_one_time_request_is_made_once_per_operation_and_vendor() -> None:
     assert send(cache, vendor, now=1000.0 + 3601.0) == "answer 4"
 
 
-@each_row("error", [Transient("no answer"), Transient("half an answer", code="Shape"), KeyboardInterrupt()])
+@each_row(
+    "error",
+    [Transient("no answer"), Transient("half an answer", code="Shape"), KeyboardInterrupt()],
+)
 def test_one_time_request_without_an_answer_counts_as_made(error: BaseException) -> None:
     cache, vendor = KeptCache(), CountedRequest(error)
     with pytest.raises(type(error)):
@@ -45,7 +54,10 @@ def test_one_time_request_without_an_answer_counts_as_made(error: BaseException)
     assert vendor.made == 1
 
 
-@each_row("error", [Conflict("busy", code="409"), Transient("failed", code="503"), ProviderError("refused")])
+@each_row(
+    "error",
+    [Conflict("busy", code="409"), Transient("failed", code="503"), ProviderError("refused")],
+)
 def test_one_time_request_that_the_vendor_refuses_is_made_again(error: ProviderError) -> None:
     cache, vendor = KeptCache(), CountedRequest(error)
     with pytest.raises(type(error)):

@@ -1,4 +1,6 @@
-"""Prices from a vendor's API: bounded calls, what the cache remembers, and what is a price or a currency at all."""
+"""Prices from a vendor's API: bounded calls, what the cache remembers, and what is a
+price or a currency at all.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import DEAREST
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.price_reader import PriceReader, VendorPrice, currency_code, price_of
 from chalicelib.providers.rate_limit import OWN_PACE
 from chalicelib.providers.services import Cache, NullCache, TtlCache
@@ -48,7 +56,12 @@ class PriceApi:
 
 def test_pass_asks_ten_times_and_a_later_one_for_the_rest() -> None:
     api = PriceApi(None, **{f"m{number:02d}": (1.0, "EUR") for number in range(25)})
-    assert [sum(price.price > 0 for price in api.read().values()) for _ in range(4)] == [10, 20, 25, 25]
+    assert [sum(price.price > 0 for price in api.read().values()) for _ in range(4)] == [
+        10,
+        20,
+        25,
+        25,
+    ]
     assert len(api.calls()) == 25
     assert PriceApi(NullCache(), a=(1.0, "EUR")).read()["a"].price == 1.0
 
@@ -67,9 +80,15 @@ def test_each_price_is_read_again_when_it_is_due() -> None:
 
 @pytest.mark.parametrize(
     ("error", "hours", "denied"),
-    [(Unauthorized("no"), 6.0, True), (Transient("down"), 1 / 6, False), (Throttled("slowly"), 1 / 6, False)],
+    [
+        (Unauthorized("no"), 6.0, True),
+        (Transient("down"), 1 / 6, False),
+        (Throttled("slowly"), 1 / 6, False),
+    ],
 )
-def test_failure_of_the_api_is_remembered_by_all_passes(error: ProviderError, hours: float, denied: bool) -> None:
+def test_failure_of_the_api_is_remembered_by_all_passes(
+    error: ProviderError, hours: float, denied: bool
+) -> None:
     api = PriceApi(a=error, b=(2.0, "EUR"))
     reader = api.reader()
     assert [price.price for price in reader.read(["a", "b"]).values()] == [0.0, 0.0]

@@ -53,7 +53,9 @@ def client(
     return Http("exoscale", services, lambda: NOW, **more)
 
 
-def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any) -> VendorRequest:
+def get(
+    server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any
+) -> VendorRequest:
     return VendorRequest("GET", server.url + path, safe=safe, **more)
 
 
@@ -63,10 +65,16 @@ def test_provider_http_answer_is_returned_completely() -> None:
         assert answer.read(Thing) == Thing("a")
         assert (answer.status, answer.headers["x-request-id"]) == (200, "r-1")
         [seen] = server.requests
-        assert (seen.path, dict(seen.query), seen.headers["x-key"]) == ("/things", {"zone": "z 1"}, "v")
+        assert (seen.path, dict(seen.query), seen.headers["x-key"]) == (
+            "/things",
+            {"zone": "z 1"},
+            "v",
+        )
 
 
-@each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+@each_row(
+    "trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)]
+)
 def test_provider_http_safe_call_is_retried_with_growing_delays(trouble: Reply) -> None:
     waits = Waits()
     with HttpScript([trouble, trouble, Reply(200, {"name": "a"})]) as server:
@@ -82,7 +90,9 @@ def test_provider_http_retries_of_a_safe_call_are_bounded() -> None:
         assert len(server.requests) == 4
 
 
-@each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+@each_row(
+    "trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)]
+)
 def test_provider_http_call_not_declared_safe_is_sent_once(trouble: Reply) -> None:
     with HttpScript(lambda _: trouble) as server:
         with pytest.raises((errors.Transient, errors.Throttled)):
@@ -169,7 +179,9 @@ def test_provider_http_error_class_by_status(status: int | None, cls: str) -> No
 
 def test_provider_http_vendor_code_takes_precedence_over_the_status() -> None:
     def explain(answer: VendorResponse) -> errors.ProviderError | None:
-        return errors.OutOfStock("none left", code="Sold.Out") if b"Sold.Out" in answer.body else None
+        return (
+            errors.OutOfStock("none left", code="Sold.Out") if b"Sold.Out" in answer.body else None
+        )
 
     with HttpScript([Reply(403, {"code": "Sold.Out"}), Reply(403, {"code": "Other"})]) as server:
         http = client(explain=explain)
@@ -183,7 +195,10 @@ def test_provider_http_vendor_code_takes_precedence_over_the_status() -> None:
 @each_row(
     ("reply", "cls"),
     [
-        (Reply(200, "<html>maintenance</html>", {"Content-Type": "text/html; charset=utf-8"}), errors.Transient),
+        (
+            Reply(200, "<html>maintenance</html>", {"Content-Type": "text/html; charset=utf-8"}),
+            errors.Transient,
+        ),
         (Reply(200, '{"name": "a'), errors.Transient),
         (Reply(200, ""), errors.Transient),
         (Reply(200, {"title": "a"}), errors.Unknown),
@@ -195,12 +210,17 @@ def test_provider_http_malformed_answers(reply: Reply, cls: type[errors.Provider
 
 
 def test_provider_http_endless_answer_is_cut_off() -> None:
-    with HttpScript(lambda _: Reply(200, b"x" * 5000)) as server, pytest.raises(errors.Transient, match="larger"):
+    with (
+        HttpScript(lambda _: Reply(200, b"x" * 5000)) as server,
+        pytest.raises(errors.Transient, match="larger"),
+    ):
         client(limits=Limits(bytes=1000)).send(get(server, safe=False))
 
 
 @each_row(
-    "part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"], ids=["headers", "body"]
+    "part",
+    [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"],
+    ids=["headers", "body"],
 )
 def test_provider_http_trickling_answer_is_cut_off(part: bytes) -> None:
     with ByteScript(lambda: [part, *drip(b"x" * 400, 0.01)]) as server:
@@ -211,23 +231,35 @@ def test_provider_http_trickling_answer_is_cut_off(part: bytes) -> None:
 
 @each_row("status", [200, 302, 403])
 def test_provider_http_unrequested_compression_is_refused(status: int) -> None:
-    packed = Reply(status, gzip.compress(b"\0" * 1_000_000), {"Content-Encoding": "gzip", "Location": "/elsewhere"})
+    packed = Reply(
+        status,
+        gzip.compress(b"\0" * 1_000_000),
+        {"Content-Encoding": "gzip", "Location": "/elsewhere"},
+    )
     with HttpScript([packed]) as server:
         with pytest.raises(errors.ProviderError) as raised:
             client().send(get(server, safe=False))
         assert server.requests[0].headers["accept-encoding"] == "identity"
-    assert type(raised.value).__name__ == {200: "Transient", 302: "Unknown", 403: "Unauthorized"}[status]
+    assert (
+        type(raised.value).__name__
+        == {200: "Transient", 302: "Unknown", 403: "Unauthorized"}[status]
+    )
 
 
 def test_provider_http_answer_with_two_lengths_is_a_vendor_error() -> None:
     odd = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"
-    with ByteScript(lambda: [odd]) as server, pytest.raises(errors.Transient, match="not proper HTTP"):
+    with (
+        ByteScript(lambda: [odd]) as server,
+        pytest.raises(errors.Transient, match="not proper HTTP"),
+    ):
         client().send(VendorRequest("POST", server.url))
 
 
 def test_provider_http_vendor_messages_are_short_and_on_one_line() -> None:
     def explain(_: VendorResponse) -> errors.ProviderError:
-        return errors.Unknown("a\x1b[2J\u202eb\n" + "c" * 400, code="d\x00" * 200, request_id="e\n" * 200)
+        return errors.Unknown(
+            "a\x1b[2J\u202eb\n" + "c" * 400, code="d\x00" * 200, request_id="e\n" * 200
+        )
 
     with HttpScript([Reply(400)]) as server, pytest.raises(errors.Unknown) as raised:
         client(explain=explain).send(get(server))
@@ -266,14 +298,25 @@ def echoed(answer: VendorResponse) -> errors.ProviderError:
 
 @each_row(
     ("script", "explain"),
-    [(vendor_echo, echoed), (lambda _: Reply(hang_up=True), lambda _: None), (lambda _: Reply(500), lambda _: None)],
+    [
+        (vendor_echo, echoed),
+        (lambda _: Reply(hang_up=True), lambda _: None),
+        (lambda _: Reply(500), lambda _: None),
+    ],
 )
 def test_provider_http_error_shows_no_secret(
-    script: Callable[[object], Reply], explain: Callable[[VendorResponse], errors.ProviderError | None]
+    script: Callable[[object], Reply],
+    explain: Callable[[VendorResponse], errors.ProviderError | None],
 ) -> None:
     with HttpScript(script) as server:
         http = client(secrets=lambda: (Secret(KEY),), explain=explain)
-        call = get(server, safe=False, params={"Signature": KEY}, headers={"Authorization": KEY}, body=KEY.encode())
+        call = get(
+            server,
+            safe=False,
+            params={"Signature": KEY},
+            headers={"Authorization": KEY},
+            body=KEY.encode(),
+        )
         with pytest.raises(errors.ProviderError) as raised:
             http.send(call)
     shown: list[BaseException] = [raised.value]
@@ -284,7 +327,9 @@ def test_provider_http_error_shows_no_secret(
     assert len(raised.value.message) <= 300
 
 
-@each_row("url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"])
+@each_row(
+    "url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"]
+)
 def test_provider_http_only_tls_leaves_this_machine(url: str) -> None:
     with pytest.raises(BadInput, match="https"):
         client().send(VendorRequest("GET", url))
@@ -312,7 +357,9 @@ def test_provider_http_untrusted_certificate_is_refused_in_any_environment(
         assert server.requests == []
 
 
-def test_provider_http_ignores_netrc_and_environment_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_http_ignores_netrc_and_environment_proxies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
     netrc.chmod(0o600)

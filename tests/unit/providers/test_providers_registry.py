@@ -25,7 +25,11 @@ ANY = new_operation("o", "prod", "p", "g", OperationKind.SCALE_UP, "plan", 0.0)
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}
 EXOSCALE = {"zone": "ch-gva-2", "credentialsSecret": "key"}
-HUAWEICLOUD = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba", "credentialsSecret": "key"}
+HUAWEICLOUD = {
+    "region": "cn-north-4",
+    "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba",
+    "credentialsSecret": "key",
+}
 
 
 def connection(kube: object | None = None, **settings: str) -> Connection:
@@ -61,12 +65,19 @@ def test_registry_checks_settings_and_connection_before_any_call() -> None:
         build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
 
 
-@each_row(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)])
-def test_registry_builds_a_vendors_provider_without_a_call(name: str, settings: dict[str, str]) -> None:
+@each_row(
+    ("name", "settings"),
+    [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)],
+)
+def test_registry_builds_a_vendors_provider_without_a_call(
+    name: str, settings: dict[str, str]
+) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
 
-    assert build(name, Connection("test", settings, (), read_secret, None, lambda: 0.0)).name == name
+    assert (
+        build(name, Connection("test", settings, (), read_secret, None, lambda: 0.0)).name == name
+    )
 
 
 @each_row("name", ["alicloud", "exoscale", "huaweicloud"])
@@ -74,10 +85,13 @@ def test_registry_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
         f"import sys, chalicelib.providers.{name}.provider; "
         "print([m for m in sys.modules"
-        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'huawei', 'chalicelib.providers.cherry', "
+        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'huawei', "
+        "'chalicelib.providers.cherry', "
         "'chalicelib.providers.clusterapi'))])"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "[]"
 
 
@@ -120,14 +134,19 @@ def test_registry_replaces_an_unbuildable_provider_by_one_that_says_why(
 def test_registry_itself_loads_no_provider_and_no_http() -> None:
     code = (
         "import sys, chalicelib.providers.registry; "
-        "packages = ('chalicelib.providers.alicloud', 'chalicelib.providers.clusterapi', 'requests', 'urllib3'); "
+        "packages = ('chalicelib.providers.alicloud', 'chalicelib.providers.clusterapi', "
+        "'requests', 'urllib3'); "
         "print([m for m in sys.modules if m.startswith(packages)])"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "[]"
 
 
 def test_registry_builds_cluster_api_without_a_separate_http_client() -> None:
     code = "import sys, chalicelib.providers.clusterapi.provider; print('requests' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "False"

@@ -45,7 +45,12 @@ def taken(budget: CallBudget, bucket: Bucket, calls: int) -> list[float]:
 def test_call_budget_never_exceeds_the_rate_in_any_second() -> None:
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=0.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
+        lambda: "a",
+        4.0,
+        WaitLimit(60.0),
+        burst=0.0,
+        lot=1,
     )
     budget.expect(30)
     assert most_in_a_second(taken(budget, bucket, 30)) == 4
@@ -57,15 +62,24 @@ def test_call_budget_with_a_burst_exceeds_the_rate_in_one_second() -> None:
     """Shows why a burst of one second's calls violates a limit on the calls in every second."""
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=1.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
+        lambda: "a",
+        4.0,
+        WaitLimit(60.0),
+        burst=1.0,
+        lot=1,
     )
     assert most_in_a_second(taken(budget, bucket, 30)) > 4
 
 
 @each_row(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
-def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(rate: float, burst: int) -> None:
+def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(
+    rate: float, burst: int
+) -> None:
     bucket = Bucket()
-    CallBudget(ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()).take()
+    CallBudget(
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()
+    ).take()
     assert {pace.burst for pace in bucket.paces} == {burst}
     assert bucket.arrival == pytest.approx(10 / rate)
 
@@ -73,7 +87,12 @@ def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(rate: flo
 def test_call_budget_wait_limit_ends_waiting() -> None:
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 1.0, WaitLimit(2.0), burst=0.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
+        lambda: "a",
+        1.0,
+        WaitLimit(2.0),
+        burst=0.0,
+        lot=1,
     )
     with pytest.raises(Throttled) as reported:
         taken(budget, bucket, 30)

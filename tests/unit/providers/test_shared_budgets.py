@@ -1,4 +1,6 @@
-"""Who shares a budget of calls: those who sign with the same long-lived credential; to know its id is not enough."""
+"""Who shares a budget of calls: those who sign with the same long-lived credential; to
+know its id is not enough.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def of_alicloud(name: str, secret: str, token: str = "") -> str:
     """The budget's key of a call with that credential. The vendor may refuse it."""
     limits = RecordedLimits()
     text = {"accessKeyId": name, "accessKeySecret": secret, "securityToken": token}
-    api = answering(lambda _: groups_page("asg-1")).api(limits=limits, read_secret=lambda _: json.dumps(text))
+    api = answering(lambda _: groups_page("asg-1")).api(
+        limits=limits, read_secret=lambda _: json.dumps(text)
+    )
     with suppress(ProviderError):
         api.groups(["asg-1"])
     return limits.granted[0][0]
@@ -60,7 +64,9 @@ VENDORS: list[Callable[[str, str], str]] = [of_alicloud, of_exoscale, of_huawei,
 
 
 @pytest.mark.parametrize("budget_of", VENDORS)
-def test_budget_of_a_key_is_not_shared_by_who_knows_its_id_only(budget_of: Callable[[str, str], str]) -> None:
+def test_budget_of_a_key_is_not_shared_by_who_knows_its_id_only(
+    budget_of: Callable[[str, str], str],
+) -> None:
     own, same = budget_of("EXOID", "a-long-secret"), budget_of("EXOID", "a-long-secret")
     stranger = budget_of("EXOID", "any-other-secret")
     assert own == same
@@ -70,8 +76,13 @@ def test_budget_of_a_key_is_not_shared_by_who_knows_its_id_only(budget_of: Calla
 
 
 @pytest.mark.parametrize("budget_of", [of_alicloud, of_huawei])
-def test_budget_of_a_temporary_key_in_a_secret_does_not_change_with_it(budget_of: Callable[..., str]) -> None:
-    first, renewed = budget_of("id-1", "secret-1", "token-1"), budget_of("id-2", "secret-2", "token-2")
+def test_budget_of_a_temporary_key_in_a_secret_does_not_change_with_it(
+    budget_of: Callable[..., str],
+) -> None:
+    first, renewed = (
+        budget_of("id-1", "secret-1", "token-1"),
+        budget_of("id-2", "secret-2", "token-2"),
+    )
     assert first == renewed
     assert first != budget_of("id-1", "secret-1")
 

@@ -1,4 +1,6 @@
-"""What the changes of groups with an absolute size share: sizes, polls, targets, and the check of the current nodes."""
+"""What the changes of groups with an absolute size share: sizes, polls, targets, and the
+check of the current nodes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,14 @@ POLLS = Polls("look", first=5.0, growth=2.0, longest=30.0)
 
 
 def change(
-    kind: OperationKind, from_size: int = 3, to_size: int = 5, targets: tuple[RemovalTarget, ...] = ()
+    kind: OperationKind,
+    from_size: int = 3,
+    to_size: int = 5,
+    targets: tuple[RemovalTarget, ...] = (),
 ) -> Operation:
-    operation = new_operation("change-1", "shop", "vendor", "g", kind, "plan", 0.0, from_size, to_size)
+    operation = new_operation(
+        "change-1", "shop", "vendor", "g", kind, "plan", 0.0, from_size, to_size
+    )
     return operation.with_spec(targets=targets)
 
 
@@ -40,7 +47,9 @@ def change(
         (OperationKind.DECREASE_TARGET, 3, -1, "g: -1 is not a valid size"),
     ],
 )
-def test_sizes_of_a_change_are_checked(kind: OperationKind, from_size: int, to_size: int, problem: str) -> None:
+def test_sizes_of_a_change_are_checked(
+    kind: OperationKind, from_size: int, to_size: int, problem: str
+) -> None:
     if not problem:
         check_sizes(change(kind, from_size, to_size))
         return
@@ -59,8 +68,15 @@ def test_sizes_of_a_change_are_checked(kind: OperationKind, from_size: int, to_s
         (0, 5, 0, None),
     ],
 )
-def test_placeholders_lower_the_planned_size(placeholders: int, size: int, least: int, lower: int | None) -> None:
-    assert size_without(change(OperationKind.DELETE_INSTANCES, 5, 3), placeholders, "pool g", size, least) == lower
+def test_placeholders_lower_the_planned_size(
+    placeholders: int, size: int, least: int, lower: int | None
+) -> None:
+    assert (
+        size_without(
+            change(OperationKind.DELETE_INSTANCES, 5, 3), placeholders, "pool g", size, least
+        )
+        == lower
+    )
 
 
 def test_size_that_was_increased_is_not_lowered() -> None:
@@ -70,10 +86,21 @@ def test_size_that_was_increased_is_not_lowered() -> None:
 
 @each_row(
     ("text", "number"),
-    [("", 0), ("7", 7), ("9999999", 9_999_999), ("10000000", 0), ("-1", 0), ("1.5", 0), ("²", 0), ("٣", 0)],
+    [
+        ("", 0),
+        ("7", 7),
+        ("9999999", 9_999_999),
+        ("10000000", 0),
+        ("-1", 0),
+        ("1.5", 0),
+        ("²", 0),
+        ("٣", 0),
+    ],
 )
 def test_number_in_the_data_of_an_operation(text: str, number: int) -> None:
-    assert counted(change(OperationKind.SCALE_UP).with_status(data={"polls": text}), "polls") == number
+    assert (
+        counted(change(OperationKind.SCALE_UP).with_status(data={"polls": text}), "polls") == number
+    )
 
 
 def test_pause_between_polls_grows_up_to_the_longest() -> None:
@@ -81,7 +108,12 @@ def test_pause_between_polls_grows_up_to_the_longest() -> None:
     for _ in range(5):
         pending = POLLS.later(operation, "note", data={"more": "b"})
         pauses.append(pending.after)
-        assert (pending.step, pending.note, pending.data["id"], pending.data["more"]) == ("look", "note", "a", "b")
+        assert (pending.step, pending.note, pending.data["id"], pending.data["more"]) == (
+            "look",
+            "note",
+            "a",
+            "b",
+        )
         operation = operation.with_status(data=pending.data)
     assert pauses == [5.0, 10.0, 20.0, 30.0, 30.0]
     assert operation.status.data["polls"] == "5"
@@ -139,7 +171,11 @@ def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
         (OperationKind.DELETE_NODES, (Seen("node-b", "x"),), ""),  # b is not deleted now
         (OperationKind.DELETE_INSTANCES, (), ""),
         (OperationKind.DELETE_INSTANCES, (Seen("node-b", "b"),), ""),
-        (OperationKind.DELETE_INSTANCES, (Seen("node-a", "a"),), "the machine a has joined the cluster"),
+        (
+            OperationKind.DELETE_INSTANCES,
+            (Seen("node-a", "a"),),
+            "the machine a has joined the cluster",
+        ),
     ],
 )
 def test_current_nodes_are_checked_for_the_machines_of_this_call(
@@ -148,7 +184,12 @@ def test_current_nodes_are_checked_for_the_machines_of_this_call(
     def check() -> None:
         order = change(kind, 3, 1, (target("a"), target("b")))
         check_nodes(
-            order, lambda: nodes, identify, ("a",), lambda each: each.handle, lambda name: f"the machine {name}"
+            order,
+            lambda: nodes,
+            identify,
+            ("a",),
+            lambda each: each.handle,
+            lambda name: f"the machine {name}",
         )
 
     if not problem:

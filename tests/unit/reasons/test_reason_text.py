@@ -1,4 +1,6 @@
-"""Checks that every reason code has a text, and that texts which scripts rely on are the scheduler's and upstream's."""
+"""Checks that every reason code has a text, and that texts which scripts rely on are the
+scheduler's and upstream's.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,27 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.record.views import pod_views
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
+from tests.builders import (
+    NOW,
+    ZONE,
+    ClusterBuilder,
+    cluster,
+    even,
+    having,
+    near,
+    node,
+    tally,
+    verdict,
+    words,
+)
 from tests.cases import each_row
 
 
 @each_row("code", list(ReasonCode))
 def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode) -> None:
-    params: dict[str, str | int | float] = {"rule": "NotReplicated"} if code is ReasonCode.BLOCKED_BY_POD else {}
+    params: dict[str, str | int | float] = (
+        {"rule": "NotReplicated"} if code is ReasonCode.BLOCKED_BY_POD else {}
+    )
     assert text(Reason(code, params)).strip()
     assert sentence(Reason(code, params)).startswith(text(Reason(code, params)))
 
@@ -60,7 +76,10 @@ def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode)
         (
             Reason.of(ReasonCode.SPOT_AVOIDED, until=1_795_744_800.0),
             "its vendor has announced to take back a node of it (avoidAfterInterruption)",
-            "its vendor has announced to take back a node of it (avoidAfterInterruption) (until 2026-11-27T02:00:00Z)",
+            (
+                "its vendor has announced to take back a node of it (avoidAfterInterruption) "
+                "(until 2026-11-27T02:00:00Z)"
+            ),
         ),
         (
             Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", needs=900.0),
@@ -68,15 +87,23 @@ def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode)
             "maintenance windows forbid removals too soon from now (night, needs 15m)",
         ),
         (
-            Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, condition="Ready=False", since=1_795_744_800.0, needs=600.0),
+            Reason.of(
+                ReasonCode.NOT_SICK_LONG_ENOUGH,
+                condition="Ready=False",
+                since=1_795_744_800.0,
+                needs=600.0,
+            ),
             "Ready=False has not lasted for long enough",
             "Ready=False has not lasted for long enough (since 2026-11-27T02:00:00Z, needs 10m)",
         ),
         (
-            Reason.of(ReasonCode.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"),
+            Reason.of(
+                ReasonCode.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"
+            ),
             "blocked by pod ns/a",
             (
-                "blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "
+                "blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); "
+                "name the volume in "
                 "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go)"
             ),
         ),
@@ -96,13 +123,17 @@ def _said(build: ClusterBuilder, **options: Any) -> dict[str, list[str]]:
 
 def test_every_short_resource_of_every_group_is_reported_with_both_numbers() -> None:
     build = cluster().daemonset("agent", "100m", "512Mi")
-    build.group("small", template=node("t", "4", "16Gi")).group("flat", template=node("t", "16", "4Gi"))
+    build.group("small", template=node("t", "4", "16Gi")).group(
+        "flat", template=node("t", "16", "4Gi")
+    )
     assert _said(build.pending(1, "8", "8Gi")) == {
         "small": ["Insufficient cpu (needs 8, template offers 3900m)"],
         "flat": ["Insufficient memory (needs 8Gi, template offers 3.5Gi)"],
     }
     assert _said(
-        cluster().group("g", template=node("t", "4", "4Gi")).pending(1, "8", "8Gi", extra={"nvidia.com/gpu": 2})
+        cluster()
+        .group("g", template=node("t", "4", "4Gi"))
+        .pending(1, "8", "8Gi", extra={"nvidia.com/gpu": 2})
     ) == {
         "g": [
             "Insufficient cpu (needs 8, template offers 4)",
@@ -165,7 +196,9 @@ def test_reason_against_a_group_whose_nodes_are_large_enough(
 ) -> None:
     build = cluster().node("full-a", "0", zone="a").node("full-b", "0", zone="b")
     build.running("full-a", 2, owner="x", pod_anti_affinity=(near(ZONE, having(app="hated")),))
-    assert _said(build.group("g", template=node("t", "8", **group)).pending(1, "1", **pod)) == {"g": [sentence_]}
+    assert _said(build.group("g", template=node("t", "8", **group)).pending(1, "1", **pod)) == {
+        "g": [sentence_]
+    }
 
 
 @each_row(
@@ -173,7 +206,10 @@ def test_reason_against_a_group_whose_nodes_are_large_enough(
     [
         pytest.param({"max": 0}, {}, "max node group size reached (max 0)", id="maximum"),
         pytest.param(
-            {"error": "403 Forbidden"}, {}, "not ready for scale-up (could not be read: 403 Forbidden)", id="unreadable"
+            {"error": "403 Forbidden"},
+            {},
+            "not ready for scale-up (could not be read: 403 Forbidden)",
+            id="unreadable",
         ),
         pytest.param(
             {"template": None, "template_error": "no machine type"},
@@ -181,29 +217,50 @@ def test_reason_against_a_group_whose_nodes_are_large_enough(
             "not ready for scale-up (no node template: no machine type)",
             id="no-template",
         ),
-        pytest.param({}, {"max_nodes_total": 1}, "max total nodes in cluster reached (maxNodesTotal 1)", id="nodes"),
+        pytest.param(
+            {},
+            {"max_nodes_total": 1},
+            "max total nodes in cluster reached (maxNodesTotal 1)",
+            id="nodes",
+        ),
         pytest.param(
             {},
             {"cores_total": (0, 7), "memory_total": (0, 2**30)},
-            'exceeded quota: "cluster-wide", resources: cpu, memory (cpu: 0 of 7 in use, a node counts 8)',
+            (
+                'exceeded quota: "cluster-wide", resources: cpu, memory (cpu: 0 of 7 in use, a '
+                "node counts 8)"
+            ),
             id="two-resources",
         ),
     ],
 )
-def test_reason_why_a_group_is_not_considered(group: dict[str, Any], options: dict[str, Any], sentence_: str) -> None:
-    build = cluster().node("full", "0").group("g", **{"template": node("t", "8"), **group}).pending(1, "1")
+def test_reason_why_a_group_is_not_considered(
+    group: dict[str, Any], options: dict[str, Any], sentence_: str
+) -> None:
+    build = (
+        cluster()
+        .node("full", "0")
+        .group("g", **{"template": node("t", "8"), **group})
+        .pending(1, "1")
+    )
     assert _said(build, **options) == {"g": [sentence_]}
 
 
 def test_reason_of_a_group_that_lacks_nodes_for_which_no_pass_waits_any_more() -> None:
-    build = cluster().node("full", "0").group("g", template=node("t", "8"), target=9).pending(1, "1")
+    build = (
+        cluster().node("full", "0").group("g", template=node("t", "8"), target=9).pending(1, "1")
+    )
     known = Memory(groups={"g": GroupMemory(target=9, first_seen=NOW - 3600.0)})
     [reason] = verdict(build.plan(known)).reasons["g"]
     assert sentence(reason) == "not ready for scale-up (9 nodes are missing)"
 
 
 def test_each_pod_class_has_its_own_reasons_for_every_group() -> None:
-    build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "4", labels={"disk": "ssd"}))
+    build = (
+        cluster()
+        .group("a", template=node("t", "2"))
+        .group("b", template=node("t", "4", labels={"disk": "ssd"}))
+    )
     build.pending(2, "8", name="big", owner="big").pending(
         1, "3", name="picky", owner="picky", node_selector={"disk": "hdd"}
     )
@@ -212,13 +269,17 @@ def test_each_pod_class_has_its_own_reasons_for_every_group() -> None:
         ("default/big-00000", "default/big-00001"),
         ("default/picky-00002",),
     ]
-    assert words(plan, "default/big-00000") == {"a": ["Insufficient cpu"], "b": ["Insufficient cpu"]}
+    assert words(plan, "default/big-00000") == {
+        "a": ["Insufficient cpu"],
+        "b": ["Insufficient cpu"],
+    }
     selector = "node(s) didn't match Pod's node affinity/selector"
     assert words(plan, "default/picky-00002") == {"a": [selector], "b": [selector]}
 
 
 def test_verdict_counts_existing_nodes_as_they_are_after_the_plan() -> None:
-    """The two pods that fit are already placed on n, so the third finds it full, as in the scheduler."""
+    """The two pods that fit are already placed on n, so the third finds it
+    full, as in the scheduler."""
     plan = cluster().node("n", "2").node("m", "1").pending(4, "1").plan()
     assert len(plan.fits_existing) == 3
     assert tally(plan) == {"Insufficient cpu": 2}

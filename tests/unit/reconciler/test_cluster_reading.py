@@ -71,7 +71,10 @@ def read(runtime: Runtime, reading: ClusterReading) -> tuple[Snapshot, ReadScope
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """Return the lines of the log."""
-    return [{**each.__dict__, "level": each.levelname, "message": each.getMessage()} for each in caplog.records]
+    return [
+        {**each.__dict__, "level": each.levelname, "message": each.getMessage()}
+        for each in caplog.records
+    ]
 
 
 class _FullPlace:
@@ -109,11 +112,16 @@ def relabelled(server: ApiServer, name: str = "n0") -> None:
 
 
 def test_second_pass_of_a_process_reads_changes(runtime: Runtime) -> None:
-    assert [read(runtime, ClusterReading.CHANGES)[1] for _ in range(2)] == [ReadScope.FULL, ReadScope.CHANGES]
+    assert [read(runtime, ClusterReading.CHANGES)[1] for _ in range(2)] == [
+        ReadScope.FULL,
+        ReadScope.CHANGES,
+    ]
 
 
 @pytest.mark.parametrize("reading", [ClusterReading.FULL, ClusterReading.VERIFY])
-def test_policy_decides_that_every_pass_reads_everything(runtime: Runtime, reading: ClusterReading) -> None:
+def test_policy_decides_that_every_pass_reads_everything(
+    runtime: Runtime, reading: ClusterReading
+) -> None:
     assert [read(runtime, reading)[1] for _ in range(2)] == [ReadScope.FULL, ReadScope.FULL]
 
 
@@ -145,7 +153,8 @@ def test_difference_between_both_reads_is_an_error_and_everything_is_read(
 def test_verification_of_a_busy_cluster_finds_no_difference(
     runtime: Runtime, server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pods, the classes among them, change between the read of the changes and that of the lists."""
+    """Pods, the classes among them, change between the read of the changes and that of the
+    lists."""
     for namespace in server.store.list("namespaces"):
         server.store.remove("namespaces", namespace["metadata"]["name"])
     history = ClusterHistory(server.store, 5)
@@ -187,7 +196,10 @@ def test_compacted_lists_are_not_compared_and_are_kept(
     snapshot, _ = observe(policy, connected(policy, runtime), compacted, runtime)
     assert snapshot.nodes[0].labels["zone"] == "elsewhere"
     *_, last = logged(caplog)
-    assert (last["message"], last["kinds"]) == ("lists not verified", {"Node": "not comparable: compacted"})
+    assert (last["message"], last["kinds"]) == (
+        "lists not verified",
+        {"Node": "not comparable: compacted"},
+    )
     assert runtime.kept_lists is not None
     assert runtime.kept_lists().clusters() == ("prod",)
 
@@ -201,10 +213,14 @@ def test_pass_goes_on_where_its_lists_cannot_be_verified(
     assert logged(caplog)[-1]["message"] == "changes not verified"
 
 
-def test_differences_name_the_objects(runtime: Runtime, server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_differences_name_the_objects(
+    runtime: Runtime, server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
     read(runtime, ClusterReading.VERIFY)
     relabelled(server)
     relabelled(server, "n1")
     server.faults.add(LOST)
     read(runtime, ClusterReading.VERIFY)
-    assert [each["differences"] for each in logged(caplog) if each["level"] == "ERROR"] == [("Node: n0",)]
+    assert [each["differences"] for each in logged(caplog) if each["level"] == "ERROR"] == [
+        ("Node: n0",)
+    ]

@@ -11,6 +11,8 @@ def test_CCE_A1_6_scan_interval_may_be_ten_seconds() -> None:
     passes = [
         instant - TICK
         for minute in range(3)
-        for instant in scan_slots(TICK + 60 * minute - 10 if minute else 0.0, 10.0, TICK + 60 * minute)
+        for instant in scan_slots(
+            TICK + 60 * minute - 10 if minute else 0.0, 10.0, TICK + 60 * minute
+        )
     ]
     assert passes == [float(at) for at in range(0, 180, 10)]

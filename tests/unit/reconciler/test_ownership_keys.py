@@ -1,4 +1,6 @@
-"""Keys by which policies claim node groups: the same group has one key, another group has another."""
+"""Keys by which policies claim node groups: the same group has one key,
+another group has another.
+"""
 
 from __future__ import annotations
 
@@ -35,23 +37,42 @@ def policy(settings: dict[str, str], **access: Any) -> Policy:
     [
         pytest.param({"region": "cn-hangzhou"}, "cn-hangzhou", id="region"),
         pytest.param({"zone": "ch-gva-2"}, "ch-gva-2", id="zone"),
-        pytest.param({"zone": "ch-gva-2", "region": "cn-hangzhou"}, "ch-gva-2", id="zone-before-region"),
-        pytest.param({"kubeconfigSecret": "outscaler/m", "zone": "z"}, "outscaler/m", id="management-cluster"),
+        pytest.param(
+            {"zone": "ch-gva-2", "region": "cn-hangzhou"}, "ch-gva-2", id="zone-before-region"
+        ),
+        pytest.param(
+            {"kubeconfigSecret": "outscaler/m", "zone": "z"}, "outscaler/m", id="management-cluster"
+        ),
         pytest.param({"kubeconfigFile": "m.yaml", "zone": "z"}, "m.yaml", id="management-file"),
-        pytest.param({"cloudConfigAuthoritative": "true"}, "outscaler/in", id="authoritative-cloud-config"),
+        pytest.param(
+            {"cloudConfigAuthoritative": "true"}, "outscaler/in", id="authoritative-cloud-config"
+        ),
         pytest.param({}, "outscaler/k", id="the-cluster-itself"),
     ],
 )
-def test_ownership_key_of_a_group_names_the_place_of_its_provider(settings: dict[str, str], place: str) -> None:
-    site = policy(settings, kubeconfig_secret="outscaler/k", in_cluster_kubeconfig_secret="outscaler/in")
+def test_ownership_key_of_a_group_names_the_place_of_its_provider(
+    settings: dict[str, str], place: str
+) -> None:
+    site = policy(
+        settings, kubeconfig_secret="outscaler/k", in_cluster_kubeconfig_secret="outscaler/in"
+    )
     assert ownership_keys(site, NONE, [GROW]) == {("test", f"{place}#pool-a"): "pool-a"}
 
 
 @pytest.mark.parametrize(
-    "access", [{"kubeconfig_file": "k.yaml"}, {"eks_cluster": "k.yaml"}, {"in_cluster_kubeconfig_secret": "k.yaml"}]
+    "access",
+    [
+        {"kubeconfig_file": "k.yaml"},
+        {"eks_cluster": "k.yaml"},
+        {"in_cluster_kubeconfig_secret": "k.yaml"},
+    ],
 )
-def test_ownership_key_without_a_place_of_the_provider_names_the_cluster(access: dict[str, str]) -> None:
-    assert ownership_keys(policy({}, **access), NONE, [GROW]) == {("test", "k.yaml#pool-a"): "pool-a"}
+def test_ownership_key_without_a_place_of_the_provider_names_the_cluster(
+    access: dict[str, str],
+) -> None:
+    assert ownership_keys(policy({}, **access), NONE, [GROW]) == {
+        ("test", "k.yaml#pool-a"): "pool-a"
+    }
 
 
 def test_groups_of_one_name_in_two_regions_have_two_ownership_keys() -> None:

@@ -37,7 +37,9 @@ def test_scan_slots_of_one_tick(last: float, interval: float, due: list[int]) ->
 
 @each_row("interval", [7.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 100.0])
 @each_row("jitter", [0.0, 0.4, 1.9])
-def test_scan_slots_keep_their_interval_over_an_hour_of_ticks(interval: float, jitter: float) -> None:
+def test_scan_slots_keep_their_interval_over_an_hour_of_ticks(
+    interval: float, jitter: float
+) -> None:
     """No slot is missing, doubled or far off, however the ticks fall."""
     last, passes = 0.0, []
     for tick in range(60):

@@ -1,5 +1,5 @@
-"""Test for an audit finding in the taint writer: removing hundreds of old taints must not exceed the function's
-time."""
+"""Test for an audit finding in the taint writer: removing hundreds of old taints must not
+exceed the function's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from chalicelib.plan.disruption.taint_updates import REMOVE_STALE_TAINT
 from chalicelib.reconciler import taint_writer
 
 
-def test_hundreds_of_old_taints_are_removed_over_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundreds_of_old_taints_are_removed_over_several_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(taint_writer, "remove_taint", lambda *_, **__: True)
     seconds = count(1_800_000_000)
     nowhere: Any = None

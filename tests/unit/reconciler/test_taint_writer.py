@@ -1,4 +1,6 @@
-"""Taints written outside of operations: in order, within limits, and with errors confined to one node."""
+"""Taints written outside of operations: in order, within limits, and with
+errors confined to one node.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class MarkingFixture:
             jitter=lambda: 0.5,
         )
 
-    def node(self, name: str, *taints: dict[str, str], cordoned: bool = False, **notes: str) -> None:
+    def node(
+        self, name: str, *taints: dict[str, str], cordoned: bool = False, **notes: str
+    ) -> None:
         spec: dict[str, Any] = {"taints": list(taints)} if taints else {}
         self.kube.create(
             "nodes",
@@ -50,7 +54,11 @@ class MarkingFixture:
         node = self.kube.peek("nodes", name)
         assert node is not None
         keys = [taint["key"] for taint in node["spec"].get("taints") or ()]
-        return keys, bool(node["spec"].get("unschedulable")), node["metadata"].get("annotations") or {}
+        return (
+            keys,
+            bool(node["spec"].get("unschedulable")),
+            node["metadata"].get("annotations") or {},
+        )
 
     def apply(self, *marks: TaintUpdate, **options: Any) -> list[str]:
         return [mark.node for mark in apply(marks, self.api, Options(**options), self.clock)]
@@ -70,7 +78,9 @@ def soften(name: str) -> TaintUpdate:
     return TaintUpdate(name, "soften")
 
 
-def test_taint_writer_removes_leftover_taint_annotation_and_cordon_at_once(scene: MarkingFixture) -> None:
+def test_taint_writer_removes_leftover_taint_annotation_and_cordon_at_once(
+    scene: MarkingFixture,
+) -> None:
     scene.node("n", HARD, SOFT, cordoned=True, **NOTE)
     assert scene.apply(TaintUpdate("n", "cleanup", cordoned=True)) == ["n"]
     assert scene.state("n") == ([DELETION_CANDIDATE], False, {})
@@ -94,7 +104,9 @@ def test_soft_taint_has_a_timestamp_and_effect_prefer_no_schedule(scene: Marking
     assert scene.apply(soften("n")) == ["n"]
     node = scene.kube.peek("nodes", "n")
     assert node is not None
-    assert node["spec"]["taints"] == [{"key": DELETION_CANDIDATE, "value": str(int(NOW)), "effect": "PreferNoSchedule"}]
+    assert node["spec"]["taints"] == [
+        {"key": DELETION_CANDIDATE, "value": str(int(NOW)), "effect": "PreferNoSchedule"}
+    ]
     assert not node["spec"].get("unschedulable")
 
 
@@ -116,7 +128,10 @@ def test_taint_writer_writes_nothing_that_is_already_correct(scene: MarkingFixtu
     scene.node("m")
     assert (
         scene.apply(
-            soften("n"), TaintUpdate("m", "unsoften"), TaintUpdate("m", "cleanup"), TaintUpdate("gone", "cleanup")
+            soften("n"),
+            TaintUpdate("m", "unsoften"),
+            TaintUpdate("m", "cleanup"),
+            TaintUpdate("gone", "cleanup"),
         )
         == []
     )
@@ -129,15 +144,25 @@ def test_taint_writer_without_updates_makes_no_calls(scene: MarkingFixture) -> N
     assert len(scene.server.requests) == before
 
 
-def test_taint_writer_limits_the_number_of_soft_taints_but_not_stale_ones(scene: MarkingFixture) -> None:
+def test_taint_writer_limits_the_number_of_soft_taints_but_not_stale_ones(
+    scene: MarkingFixture,
+) -> None:
     for number in range(6):
         scene.node(f"hard-{number}", HARD)
         scene.node(f"soft-{number}")
-    marks = [TaintUpdate(f"hard-{n}", "cleanup") for n in range(6)] + [soften(f"soft-{n}") for n in range(6)]
-    assert scene.apply(*marks, max_bulk_soft_taint_count=2) == [*(f"hard-{n}" for n in range(6)), "soft-0", "soft-1"]
+    marks = [TaintUpdate(f"hard-{n}", "cleanup") for n in range(6)] + [
+        soften(f"soft-{n}") for n in range(6)
+    ]
+    assert scene.apply(*marks, max_bulk_soft_taint_count=2) == [
+        *(f"hard-{n}" for n in range(6)),
+        "soft-0",
+        "soft-1",
+    ]
 
 
-def test_taint_writer_limits_the_time_for_soft_taints(scene: MarkingFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taint_writer_limits_the_time_for_soft_taints(
+    scene: MarkingFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(6):
         scene.node(f"n-{number}")
     read = scene.api.read
@@ -147,7 +172,11 @@ def test_taint_writer_limits_the_time_for_soft_taints(scene: MarkingFixture, mon
         return read(*args, **kwargs)
 
     monkeypatch.setattr(scene.api, "read", slow)
-    assert scene.apply(*(soften(f"n-{n}") for n in range(6)), max_bulk_soft_taint_time=3.0) == ["n-0", "n-1", "n-2"]
+    assert scene.apply(*(soften(f"n-{n}") for n in range(6)), max_bulk_soft_taint_time=3.0) == [
+        "n-0",
+        "n-1",
+        "n-2",
+    ]
 
 
 def test_disabled_soft_taints_are_removed_in_batches(scene: MarkingFixture) -> None:

@@ -29,8 +29,8 @@ STATUS = "cluster-autoscaler-status"
 
 
 class Pages:
-    """A journal in a list, and its ledger. tables: reads and writes. overtaken: how often a write finds a newer
-    ledger."""
+    """A journal in a list, and its ledger. tables: reads and writes. overtaken: how often a
+    write finds a newer ledger."""
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
@@ -55,25 +55,31 @@ class Pages:
         total = {name: self.book.counts.get(name, 0.0) + more for name, more in counts.items()}
         self.book = msgspec.structs.replace(self.book, counts=self.book.counts | total)
 
-    def tell(self, cluster: str, counts: Mapping[str, float], reported: bytes, *, expected: str) -> bool:
+    def tell(
+        self, cluster: str, counts: Mapping[str, float], reported: bytes, *, expected: str
+    ) -> bool:
         if self.overtaken:
             self.overtaken -= 1
             return False
         assert expected == self.book.version
         self.count(cluster, counts)
-        self.book = msgspec.structs.replace(self.book, state=reported, version=fingerprint(reported))
+        self.book = msgspec.structs.replace(
+            self.book, state=reported, version=fingerprint(reported)
+        )
         return True
 
 
 class Wall:
-    """A cluster to write to. gone: objects that do not exist; error: what the next posts raise, by object or for all;
-    maps: ConfigMaps by name; conflicts: how many writes of them conflict."""
+    """A cluster to write to. gone: objects that do not exist; error: what the next posts raise, by
+    object or for all; maps: ConfigMaps by name; conflicts: how many writes of them conflict."""
 
     def __init__(self) -> None:
         self.posted: list[Event] = []
         self.gone: set[str] = set()
         self.errors: dict[str, ClusterError] = {}
-        self.maps: dict[str, dict[str, Any]] = {STATUS: {"metadata": {"uid": "u", "resourceVersion": "1"}}}
+        self.maps: dict[str, dict[str, Any]] = {
+            STATUS: {"metadata": {"uid": "u", "resourceVersion": "1"}}
+        }
         self.calls: list[str] = []
         self.conflicts = 0
 
@@ -97,7 +103,12 @@ class Wall:
         return msgspec.convert(self.maps[name], ConfigMap)
 
     def change(
-        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+        self,
+        namespace: str,
+        name: str,
+        found: ConfigMap,
+        data: dict[str, str],
+        annotations: dict[str, str],
     ) -> None:
         self.calls.append("change")
         self._collide()
@@ -116,10 +127,17 @@ class Wall:
 
 
 class RecordFixture:
-    """A recorder, its output, and the state that the last pass left. now: the clock. metrics: the output for
-    CloudWatch."""
+    """A recorder, its output, and the state that the last pass left. now: the clock. metrics:
+    the output for CloudWatch."""
 
-    def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        wall: bool = True,
+        now: float = NOW,
+        metrics: Metrics = Metrics.FULL,
+        **options: Any,
+    ) -> None:
         self.journal, self.wall, self.now = Pages(), Wall(), now
         self.lines: list[dict[str, Any]] = []
         self.left, self.decision, self.trouble = CarryOver(), "", ""
@@ -144,9 +162,19 @@ class RecordFixture:
         seen = snapshot or Snapshot("c", decided.at)
         self.now = decided.at
         reported = record_plan(
-            decided, seen, self.recorder, self.left, self.decision, marks=marks, seconds=seconds or {"main": 0.1}
+            decided,
+            seen,
+            self.recorder,
+            self.left,
+            self.decision,
+            marks=marks,
+            seconds=seconds or {"main": 0.1},
         )
-        self.left, self.decision, self.trouble = reported.left, reported.decision, "; ".join(reported.trouble)
+        self.left, self.decision, self.trouble = (
+            reported.left,
+            reported.decision,
+            "; ".join(reported.trouble),
+        )
 
     def ends(self, operation: Operation, outcome: Succeeded | Failed, **values: Any) -> str:
         """Records the end of an operation."""
@@ -187,7 +215,9 @@ def refused(*pods: str, groups: int = 2) -> UnschedulablePods:
     return UnschedulablePods(tuple(pods), reasons)
 
 
-def ended(kind: OperationKind, state: OperationState = OperationState.SUCCEEDED, **parts: Any) -> Operation:
+def ended(
+    kind: OperationKind, state: OperationState = OperationState.SUCCEEDED, **parts: Any
+) -> Operation:
     given: dict[str, Any] = {
         "id": f"{kind}-1",
         "cluster": "c",

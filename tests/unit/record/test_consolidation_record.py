@@ -9,7 +9,14 @@ import msgspec
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.outcome import Succeeded
-from chalicelib.model.plan import ConsolidationReport, EndedReplacement, Move, MovePurchase, NodeVerdict, Plan
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    EndedReplacement,
+    Move,
+    MovePurchase,
+    NodeVerdict,
+    Plan,
+)
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption.replacement_rows import ended_rows
@@ -22,7 +29,9 @@ from tests.unit.plan.consolidation_fixture import decide, fixture, one_beside_a_
 from tests.unit.plan.replacement_story import GROW, replacement
 from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
-MOVE = Move(("a",), (MovePurchase("s", 1, 0.1),), 0.2, 0.1, 3.0, 0.05, 1.0, "buying", "pool", "r1", "EUR")
+MOVE = Move(
+    ("a",), (MovePurchase("s", 1, 0.1),), 0.2, 0.1, 3.0, 0.05, 1.0, "buying", "pool", "r1", "EUR"
+)
 BOUGHT = ended(OperationKind.SCALE_UP, id=GROW, group="s", from_size=0, to_size=1, replacement="r1")
 GONE = Reason.of(ReasonCode.UNEXPECTED, detail="the new node s-0 is gone")
 
@@ -42,7 +51,9 @@ def test_event_on_the_old_node_says_what_replaces_it_once_the_purchase_is_saved(
 
 def test_event_on_each_old_node_says_why_its_replacement_failed() -> None:
     scene = RecordFixture()
-    scene.passes(plan(ended_replacements=(EndedReplacement("r1", ("a", "b"), why=GONE, until=NOW + 3600),)))
+    scene.passes(
+        plan(ended_replacements=(EndedReplacement("r1", ("a", "b"), why=GONE, until=NOW + 3600),))
+    )
     reported = scene.reported("Node")
     assert [(name, reason, kind) for name, reason, kind, _ in reported] == [
         ("a", "NodeReplacementFailed", "Warning"),
@@ -72,7 +83,9 @@ def test_metrics_count_replacements_begun_succeeded_and_failed() -> None:
 def test_metrics_count_removed_nodes_by_reason_from_a_closed_list() -> None:
     reasons = []
     for reason in ("", "consolidation", "of a later release"):
-        operation = ended(OperationKind.DELETE_NODES, targets=(RemovalTarget("n", "i"),), reason=reason)
+        operation = ended(
+            OperationKind.DELETE_NODES, targets=(RemovalTarget("n", "i"),), reason=reason
+        )
         counts = end_counts(operation, Succeeded())
         reasons += [name for name in counts if name.startswith("disrupted_nodes_total")]
     assert reasons == [
@@ -84,9 +97,13 @@ def test_metrics_count_removed_nodes_by_reason_from_a_closed_list() -> None:
 
 def test_metrics_show_moves_by_state_only_while_consolidation_is_on() -> None:
     shown = pass_gauges(with_moves(MOVE), Options(), {})
-    moves = {name: value for name, value in shown.items() if name.startswith("consolidation_moves_count")}
+    moves = {
+        name: value for name, value in shown.items() if name.startswith("consolidation_moves_count")
+    }
     assert len(moves) == 7
-    assert {name for name, value in moves.items() if value} == {"consolidation_moves_count;state=buying"}
+    assert {name for name, value in moves.items() if value} == {
+        "consolidation_moves_count;state=buying"
+    }
     assert not any("consolidation_moves" in name for name in pass_gauges(plan(), Options(), {}))
 
 
@@ -144,7 +161,9 @@ def test_replacement_that_is_over_is_done_or_failed_and_one_not_begun_is_neither
 
 def test_replacements_under_way_are_listed_before_failed_ones_with_their_progress() -> None:
     rows = {
-        "r0": msgspec.structs.replace(replacement("z", state=ReplacementState.FAILED), id="r0", why=GONE),
+        "r0": msgspec.structs.replace(
+            replacement("z", state=ReplacementState.FAILED), id="r0", why=GONE
+        ),
         "r1": replacement("a", "b", state=ReplacementState.DRAINING, gone=("c",)),
     }
     first, second = replacement_views(Memory(replacements=rows))

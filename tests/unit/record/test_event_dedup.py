@@ -39,11 +39,21 @@ def test_event_dedup_storm_keeps_the_newest_and_the_row_small() -> None:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow on busy machines
-@given(st.binary(max_size=200), st.lists(st.binary(min_size=6, max_size=6), max_size=20), st.floats(0, 4e9))
-def test_event_dedup_unreadable_row_counts_as_empty(rubbish: bytes, keys: list[bytes], now: float) -> None:
+@given(
+    st.binary(max_size=200),
+    st.lists(st.binary(min_size=6, max_size=6), max_size=20),
+    st.floats(0, 4e9),
+)
+def test_event_dedup_unreadable_row_counts_as_empty(
+    rubbish: bytes, keys: list[bytes], now: float
+) -> None:
     new, reported = filter_new(rubbish, keys, now)
     assert new <= set(keys)
-    assert filter_new(reported, keys, now)[0] == set() or len(reported) == 10 * MOST or int(now) <= now - APART
+    assert (
+        filter_new(reported, keys, now)[0] == set()
+        or len(reported) == 10 * MOST
+        or int(now) <= now - APART
+    )
 
 
 def test_event_dedup_lasting_fact_is_known_for_a_day_and_hides_no_other() -> None:

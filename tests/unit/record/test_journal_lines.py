@@ -11,7 +11,15 @@ from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.record import journal_lines
 from chalicelib.record.journal import failing_entry, outcome_entry, plan_entry, recovered_entry
-from chalicelib.record.journal_lines import JournalLine, OtherLine, PlanLine, line_of, operation_of, sentence, spoken
+from chalicelib.record.journal_lines import (
+    JournalLine,
+    OtherLine,
+    PlanLine,
+    line_of,
+    operation_of,
+    sentence,
+    spoken,
+)
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import PassFailure
 from infra.emulators.memory_table import MemoryAccount
@@ -26,14 +34,24 @@ def entry(kind: str, group: str = "", /, **facts: str | float | bool) -> Journal
     return JournalEntry(at=NOW, kind=kind, group=group, facts=facts)
 
 
-GREW: Facts = {"kind": "grow", "provider": "exoscale", "state": "succeeded", "seconds": 265.2, "from": 1, "to": 5}
+GREW: Facts = {
+    "kind": "grow",
+    "provider": "exoscale",
+    "state": "succeeded",
+    "seconds": 265.2,
+    "from": 1,
+    "to": 5,
+}
 SENTENCES: dict[str, tuple[JournalEntry, str]] = {
     "grew": (entry("operation", "workers", **GREW), "workers grew from 1 to 5, in 4 min 25 s"),
     "grew for pods": (
         entry("operation", "workers", **GREW, pods=15),
         "workers grew from 1 to 5 for 15 pods, in 4 min 25 s",
     ),
-    "grew for a pod": (entry("operation", "w", kind="grow", state="succeeded", pods=1), "w grew for 1 pod"),
+    "grew for a pod": (
+        entry("operation", "w", kind="grow", state="succeeded", pods=1),
+        "w grew for 1 pod",
+    ),
     "grew for more pods than it names": (
         entry("operation", "w", kind="grow", state="succeeded", pods=50),
         "w grew for 50 or more pods",
@@ -43,11 +61,19 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         "workers grew from 1 to 5 for rules busy, night, in 4 min 25 s",
     ),
     "grew to replace a node": (
-        entry("operation", "workers", **(GREW | {"from": 3, "to": 4}), replacement="r1", replaces="a"),
+        entry(
+            "operation", "workers", **(GREW | {"from": 3, "to": 4}), replacement="r1", replaces="a"
+        ),
         "workers grew from 3 to 4 to replace a, in 4 min 25 s",
     ),
     "not grown to replace nodes": (
-        entry("operation", "w", **(GREW | {"state": "failed"}), replaces="a,b", **{"class": "OutOfStock"}),
+        entry(
+            "operation",
+            "w",
+            **(GREW | {"state": "failed"}),
+            replaces="a,b",
+            **{"class": "OutOfStock"},
+        ),
         "w could not grow from 1 to 5 to replace a, b: sold out, after 4 min 25 s",
     ),
     "replaced": (
@@ -67,7 +93,15 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         "a was removed from m, 2 pods moved, replaced by s-1, saves 0.10 EUR an hour",
     ),
     "consolidated": (
-        entry("operation", "m", kind="remove", state="succeeded", targets="a", reason="consolidation", saves=0.2),
+        entry(
+            "operation",
+            "m",
+            kind="remove",
+            state="succeeded",
+            targets="a",
+            reason="consolidation",
+            saves=0.2,
+        ),
         "a was removed from m for consolidation, saves 0.20 an hour",
     ),
     "noted": (
@@ -76,22 +110,43 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
     ),
     "not grown": (
         entry(
-            "operation", "w", **(GREW | {"state": "failed"}), **{"class": "OutOfStock", "code": "E1", "message": "none"}
+            "operation",
+            "w",
+            **(GREW | {"state": "failed"}),
+            **{"class": "OutOfStock", "code": "E1", "message": "none"},
         ),
         "w could not grow from 1 to 5: sold out (E1): none, after 4 min 25 s",
     ),
     "given up": (
         entry(
-            "operation", "w", kind="grow", state="abandoned", **{"class": "Abandoned", "message": "no longer needed"}
+            "operation",
+            "w",
+            kind="grow",
+            state="abandoned",
+            **{"class": "Abandoned", "message": "no longer needed"},
         ),
         "w did not grow: no longer needed",
     ),
     "removal given up": (
-        entry("operation", "w", kind="remove", state="abandoned", targets="n-1", message="its pods came back"),
+        entry(
+            "operation",
+            "w",
+            kind="remove",
+            state="abandoned",
+            targets="n-1",
+            message="its pods came back",
+        ),
         "n-1 was not removed from w: its pods came back",
     ),
     "not removed": (
-        entry("operation", "w", kind="remove", state="failed", targets="n-1,n-2", **{"class": "Peculiar"}),
+        entry(
+            "operation",
+            "w",
+            kind="remove",
+            state="failed",
+            targets="n-1,n-2",
+            **{"class": "Peculiar"},
+        ),
         "n-1, n-2 could not be removed from w: Peculiar",
     ),
     "removed with pods": (
@@ -111,7 +166,13 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         "n-1, n-3 were removed from w, in 1 min 1 s; n-2 stays: busy",
     ),
     "removed many": (
-        entry("operation", "w", kind="remove", state="succeeded", targets=",".join(f"n-{at}" for at in range(7))),
+        entry(
+            "operation",
+            "w",
+            kind="remove",
+            state="succeeded",
+            targets=",".join(f"n-{at}" for at in range(7)),
+        ),
         "n-0, n-1, n-2, n-3, n-4 and 2 more were removed from w",
     ),
     "lowered": (
@@ -122,8 +183,14 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         entry("operation", "w", kind="discard", state="succeeded", targets="i-1"),
         "i-1 was discarded from w",
     ),
-    "of an earlier release": (entry("operation", "w", kind="remove", state="succeeded"), "nodes were removed from w"),
-    "decided nothing": (entry("plan", nodes=5, healthy=True, scaleUps=0), "decided on no change for 5 nodes"),
+    "of an earlier release": (
+        entry("operation", "w", kind="remove", state="succeeded"),
+        "nodes were removed from w",
+    ),
+    "decided nothing": (
+        entry("plan", nodes=5, healthy=True, scaleUps=0),
+        "decided on no change for 5 nodes",
+    ),
     "decided": (
         entry(
             "plan",
@@ -138,7 +205,8 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
             rules="a,b",
         ),
         (
-            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) for 1 node; the cluster is unhealthy; "
+            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) for 1 node; the "
+            "cluster is unhealthy; "
             "3 pods without a place; 4 nodes not needed; 1 thing not read"
         ),
     ),
@@ -147,10 +215,20 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         "passes fail: the credentials are refused: refused",
     ),
     "recovered": (
-        entry("pass", state="recovered", failures=1, seconds=7500.0, since="x", **{"class": "Unavailable"}),
+        entry(
+            "pass",
+            state="recovered",
+            failures=1,
+            seconds=7500.0,
+            since="x",
+            **{"class": "Unavailable"},
+        ),
         "passes succeed again, after 1 failure (Unavailable) in 2 h 5 min",
     ),
-    "policy": (entry("policy", version=2, digest="ab", by=BY), "stored version 2 of the policy, by kim"),
+    "policy": (
+        entry("policy", version=2, digest="ab", by=BY),
+        "stored version 2 of the policy, by kim",
+    ),
     "policy accepted": (
         entry("policy", version=2, digest="ab", accepted="rights.nodes", reason="later", by=BY),
         "stored version 2 of the policy, in spite of rights.nodes: later, by kim",
@@ -175,7 +253,10 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         entry("release", until="T", was_on=True, by=BY),
         "released the circuit breaker until T, which was tripped, by kim",
     ),
-    "claim": (entry("claim-released", claim="k", provider="p", since="T", by=BY), "gave back the claim on k, by kim"),
+    "claim": (
+        entry("claim-released", claim="k", provider="p", since="T", by=BY),
+        "gave back the claim on k, by kim",
+    ),
     "uninstalled": (
         entry("uninstalled", objects=2, by=BY),
         "uninstalled, with 2 objects of the cluster cleaned, by kim",
@@ -192,7 +273,13 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
     "unreadable": (entry("unreadable", problem="cut off"), "this entry cannot be read"),
 }
 
-UNTYPED = ("unknown kind", "missing fact", "fact of another type", "fact that is called facts", "unreadable")
+UNTYPED = (
+    "unknown kind",
+    "missing fact",
+    "fact of another type",
+    "fact that is called facts",
+    "unreadable",
+)
 
 
 @pytest.mark.parametrize("case", SENTENCES)
@@ -209,13 +296,20 @@ def test_sentence_has_the_name_that_people_call_a_group() -> None:
 
 def test_no_fact_of_an_unknown_entry_is_shown_as_it_is_stored() -> None:
     for kind in ("plan", "operation", "pass", "release", "of a later release"):
-        text = sentence(entry(kind, gaps="0", healthy="True", was_on="False", nodes="x", failures="y"))
+        text = sentence(
+            entry(kind, gaps="0", healthy="True", was_on="False", nodes="x", failures="y")
+        )
         assert not {"gaps", "healthy", "True", "was_on", "False"} & set(text.split()), text
 
 
 @pytest.mark.parametrize(
     ("facts", "nothing"),
-    [({}, True), ({"unneeded": 2, "gaps": 1}, True), ({"scaleUps": 1}, False), ({"removals": 1}, False)],
+    [
+        ({}, True),
+        ({"unneeded": 2, "gaps": 1}, True),
+        ({"scaleUps": 1}, False),
+        ({"removals": 1}, False),
+    ],
 )
 def test_decision_says_whether_it_changes_anything(facts: Facts, nothing: bool) -> None:
     line = line_of(entry("plan", nodes=5, **facts))

@@ -1,4 +1,6 @@
-"""Interruptions, restarts, and replacements that are not for their saving: in events, metrics and the journal."""
+"""Interruptions, restarts, and replacements that are not for their saving: in events,
+metrics and the journal.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import InterruptionNotice, Memory, Replacement, ReplacementState
-from chalicelib.model.operation import REPLACES, Operation, OperationKind, OperationState, RemovalTarget
+from chalicelib.model.operation import (
+    REPLACES,
+    Operation,
+    OperationKind,
+    OperationState,
+    RemovalTarget,
+)
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Succeeded
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.policy import Mode, NodeLifecycle, Policy, Spot
@@ -25,7 +33,9 @@ from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
 TARGET = RemovalTarget("a", "i-a", evict=("d/p", "d/q"))
-REMOVAL = Removal("a", "g", "drain", ("d/p",), reason=DisruptionReason.INTERRUPTED, leaves_at=NOW + 90)
+REMOVAL = Removal(
+    "a", "g", "drain", ("d/p",), reason=DisruptionReason.INTERRUPTED, leaves_at=NOW + 90
+)
 RESTART = Restart("a", "g", "KernelDeadlock=True", ("d/p",))
 
 
@@ -35,7 +45,9 @@ def interrupted(state: OperationState = OperationState.SUCCEEDED, **fields: Any)
 
 
 def restarted(state: OperationState = OperationState.SUCCEEDED, **fields: Any) -> Operation:
-    return ended(OperationKind.RESTART_NODE, state, **{"targets": (TARGET,), "reason": "repair", **fields})
+    return ended(
+        OperationKind.RESTART_NODE, state, **{"targets": (TARGET,), "reason": "repair", **fields}
+    )
 
 
 # -- events
@@ -61,7 +73,13 @@ def test_restart_is_reported_on_the_node_with_its_condition_once_it_is_saved() -
 
 def test_replacement_for_age_is_reported_on_the_old_nodes() -> None:
     scene = RecordFixture()
-    bought = ended(OperationKind.SCALE_UP, OperationState.PLANNED, group="s", reason="expired", data={REPLACES: "a,b"})
+    bought = ended(
+        OperationKind.SCALE_UP,
+        OperationState.PLANNED,
+        group="s",
+        reason="expired",
+        data={REPLACES: "a,b"},
+    )
     scene.passes(plan(operations=(bought,)))
     message = "Replace {} by a node of s because of age"
     assert scene.reported("Node") == [
@@ -74,7 +92,10 @@ def test_steps_of_an_evacuation_have_a_reason_of_their_own() -> None:
     scene = RecordFixture()
     waiting = interrupted(OperationState.RUNNING)
     scene.steps(waiting.with_status(step="taint"), InProgress(0.0, "evict"))
-    scene.steps(waiting.with_status(step="evict"), InProgress(5.0, "evict", evicted=("d/p",), refused=("d/q",)))
+    scene.steps(
+        waiting.with_status(step="evict"),
+        InProgress(5.0, "evict", evicted=("d/p",), refused=("d/q",)),
+    )
     assert scene.reported() == [
         ("a", "NodeInterruption", "Normal", "marked the node as toBeDeleted/unschedulable"),
         ("p", "NodeInterruption", "Normal", "evicting pod, because the vendor takes its node back"),
@@ -96,7 +117,12 @@ def test_end_of_an_evacuation_is_no_scale_down() -> None:
     scene = RecordFixture()
     scene.ends(interrupted(), Succeeded({"removed": 1, "nodes": "a", "gone": "a"}))
     assert scene.reported() == [
-        ("cluster-autoscaler-status", "NodeInterruption", "Normal", "Node a is gone: its vendor has taken it back"),
+        (
+            "cluster-autoscaler-status",
+            "NodeInterruption",
+            "Normal",
+            "Node a is gone: its vendor has taken it back",
+        ),
         ("a", "NodeInterruption", "Normal", "the vendor has taken the node back"),
     ]
     assert scene.journal.book.counts == {"disrupted_nodes_total;reason=interrupted": 1.0}
@@ -112,7 +138,10 @@ def test_notice_that_is_taken_back_counts_nowhere_as_failure() -> None:
 def test_end_of_a_restart_is_reported_on_its_node_and_counted() -> None:
     scene = RecordFixture()
     scene.ends(restarted(), Succeeded({"restarted": 1}))
-    scene.ends(restarted(OperationState.FAILED, id="r2", targets=(RemovalTarget("b", "i"),)), Failed("NotFound", "no"))
+    scene.ends(
+        restarted(OperationState.FAILED, id="r2", targets=(RemovalTarget("b", "i"),)),
+        Failed("NotFound", "no"),
+    )
     assert scene.reported() == [
         ("a", "NodeRestart", "Normal", "the node was restarted"),
         ("b", "NodeRestartFailed", "Warning", "failed to restart the node: NotFound: no"),
@@ -142,15 +171,23 @@ def test_gauges_of_node_life_exist_only_where_the_policy_asks_for_it() -> None:
         )
     )
     names = {metric.name for metric in METRICS}
-    for policy, exists in (({}, False), ({"spot": Spot()}, True), ({"node_lifecycle": NodeLifecycle()}, True)):
+    for policy, exists in (
+        ({}, False),
+        ({"spot": Spot()}, True),
+        ({"node_lifecycle": NodeLifecycle()}, True),
+    ):
         state = build_cluster_state(
             build.snapshot(), Policy(name="test", mode=Mode.ACTIVE, **policy), Memory(), PLANNED
         )
-        state = msgspec.structs.replace(state, at_risk={"b": InterruptionNotice(PLANNED, PLANNED + 60)})
+        state = msgspec.structs.replace(
+            state, at_risk={"b": InterruptionNotice(PLANNED, PLANNED + 60)}
+        )
         gauges = lifecycle_gauges(due, state)
         assert {parts(name)[0] for name in gauges} <= names
         assert {parts(name)[1]["state"]: value for name, value in gauges.items()} == (
-            {"atRisk": 1.0, "expired": 0.0, "drifted": 2.0, "sick": 1.0, "restarting": 0.0} if exists else {}
+            {"atRisk": 1.0, "expired": 0.0, "drifted": 2.0, "sick": 1.0, "restarting": 0.0}
+            if exists
+            else {}
         )
 
 
@@ -175,7 +212,11 @@ def test_words_say_why_nodes_go(reason: str, words: str) -> None:
 
 
 def test_every_reason_of_a_disruption_has_words() -> None:
-    assert all(disruption_words(reason.value) for reason in DisruptionReason if reason is not DisruptionReason.UNNEEDED)
+    assert all(
+        disruption_words(reason.value)
+        for reason in DisruptionReason
+        if reason is not DisruptionReason.UNNEEDED
+    )
 
 
 @each_row(
@@ -228,7 +269,9 @@ def test_every_reason_of_a_disruption_has_words() -> None:
     ],
     ids=lambda row: str(row)[:20],
 )
-def test_journal_says_why_and_no_saving(operation: Operation, outcome: Succeeded | Failed, says: str) -> None:
+def test_journal_says_why_and_no_saving(
+    operation: Operation, outcome: Succeeded | Failed, says: str
+) -> None:
     assert sentence(outcome_entry(operation, outcome, NOW)) == says
 
 
@@ -240,10 +283,23 @@ def test_decision_with_a_restart_is_another_one_and_says_so() -> None:
 
 
 def test_view_of_a_replacement_says_why_its_nodes_go() -> None:
-    row = Replacement("r1", ReplacementState.BUYING, ("a",), (), 5, 1.0, 1.0, NOW, NOW, reason=DisruptionReason.EXPIRED)
+    row = Replacement(
+        "r1",
+        ReplacementState.BUYING,
+        ("a",),
+        (),
+        5,
+        1.0,
+        1.0,
+        NOW,
+        NOW,
+        reason=DisruptionReason.EXPIRED,
+    )
     (view,) = replacement_views(Memory(replacements={"r1": row}))
     assert replacement_action(view).endswith(" because of age")
     (cheaper,) = replacement_views(
-        Memory(replacements={"r1": msgspec.structs.replace(row, reason=DisruptionReason.CONSOLIDATION)})
+        Memory(
+            replacements={"r1": msgspec.structs.replace(row, reason=DisruptionReason.CONSOLIDATION)}
+        )
     )
     assert cheaper.purpose == ""

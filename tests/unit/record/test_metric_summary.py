@@ -28,7 +28,8 @@ spec:
 
 
 def busy(scene: RecordFixture) -> None:
-    """A pass with a value for each metric, a pass that fails, and an end of each kind of operation."""
+    """A pass with a value for each metric, a pass that fails, and an end of each kind of
+    operation."""
     scene.passes(crowded())
     record_failure("c", Forbidden("nodes is forbidden"), scene.recorder, scene.left, {"main": 1.0})
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3), Succeeded())
@@ -83,11 +84,15 @@ def test_metrics_summary_always_has_six_series_without_labels() -> None:
 
 def test_metrics_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
     scene, whole = RecordFixture(metrics=Metrics.SUMMARY), RecordFixture()
-    targets = tuple(RemovalTarget(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4))
+    targets = tuple(
+        RemovalTarget(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4)
+    )
     for each in (scene, whole):
         each.ends(ended(OperationKind.DELETE_NODES, targets=targets), Succeeded())
     assert len(whole.values("scaled_down_nodes_total")) > 1
-    assert scene.values("scaled_down_nodes_total") == {"": sum(whole.values("scaled_down_nodes_total").values())}
+    assert scene.values("scaled_down_nodes_total") == {
+        "": sum(whole.values("scaled_down_nodes_total").values())
+    }
 
 
 def test_metrics_off_writes_nothing_and_page_state_is_the_same_in_all_modes() -> None:
@@ -117,11 +122,15 @@ def test_metrics_summary_excludes_pods_not_yet_seen_by_the_scheduler() -> None:
         ("  metrics: full\n", Metrics.FULL),
     ],
 )
-def test_metrics_policy_setting_has_three_values_and_defaults_to_summary(written: str, meant: Metrics) -> None:
+def test_metrics_policy_setting_has_three_values_and_defaults_to_summary(
+    written: str, meant: Metrics
+) -> None:
     assert load(POLICY + written, place="p")[0].metrics is meant
 
 
 @each_row("written", ["some", "true", "[full]", "FULL", "none"])
 def test_metrics_policy_setting_with_another_value_is_refused_in_its_line(written: str) -> None:
-    with pytest.raises(InputErrors, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"):
+    with pytest.raises(
+        InputErrors, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"
+    ):
         load(f"{POLICY}  metrics: {written}\n", place="p")

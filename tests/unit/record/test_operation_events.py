@@ -59,7 +59,10 @@ def test_record_failed_scale_up_is_reported_to_its_pods_in_the_vendors_words() -
 def test_record_unknown_error_class_is_counted_as_other_without_its_own_series() -> None:
     scene = RecordFixture()
     for code in range(20):
-        scene.ends(ended(OperationKind.SCALE_UP, OperationState.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
+        scene.ends(
+            ended(OperationKind.SCALE_UP, OperationState.FAILED),
+            Failed(f"Odd{code}", "x", code=f"c{code}"),
+        )
     assert scene.journal.book.counts == {
         "failed_operations_total;kind=grow": 20,
         "failed_scale_ups_total;reason=Other": 20,
@@ -69,7 +72,8 @@ def test_record_unknown_error_class_is_counted_as_other_without_its_own_series()
 def test_record_cancelled_operation_is_not_counted_as_failure() -> None:
     scene = RecordFixture()
     scene.ends(
-        ended(OperationKind.SCALE_UP, OperationState.ABANDONED), Failed("Abandoned", "the cluster's mode is shadow")
+        ended(OperationKind.SCALE_UP, OperationState.ABANDONED),
+        Failed("Abandoned", "the cluster's mode is shadow"),
     )
     assert (scene.journal.book.counts, scene.lines) == ({}, [])
 
@@ -81,17 +85,23 @@ def test_record_cancelled_operation_is_not_counted_as_failure() -> None:
 def test_record_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words: str) -> None:
     scene = RecordFixture()
     operation = ended(
-        OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1", evict=evict),)
+        OperationKind.DELETE_NODES,
+        OperationState.FAILED,
+        targets=(RemovalTarget("n1", "i-1", evict=evict),),
     )
     scene.ends(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"))
-    assert scene.reported() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
+    assert scene.reported() == [
+        ("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")
+    ]
     assert scene.values("failed_operations_total") == {"remove": 1}
     assert len(scene.lines) == 1
 
 
 def test_record_removal_failing_again_within_five_minutes_is_not_repeated() -> None:
     scene = RecordFixture()
-    operation = ended(OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1"),))
+    operation = ended(
+        OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1"),)
+    )
     for later in (0.0, 200.0, APART):
         scene.now = NOW + later
         scene.ends(operation, Failed("EvictionBlocked", f"pod a/p, attempt at {later}"))
@@ -108,24 +118,36 @@ def test_record_each_of_several_nodes_gets_its_own_end() -> None:
         ("n1", "ScaleDown", "Normal", "nodes removed by cluster autoscaler"),
         ("n2", "ScaleDownFailed", "Warning", "failed to delete empty node: pod a/p holds it"),
     ]
-    assert scene.reported("ConfigMap") == [(STATUS, "ScaleDown", "Normal", "Scale-down: node n1 removed with drain")]
+    assert scene.reported("ConfigMap") == [
+        (STATUS, "ScaleDown", "Normal", "Scale-down: node n1 removed with drain")
+    ]
     assert scene.values("scaled_down_nodes_total") == {"underutilized": 1}
 
 
 @each_row(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
-def test_record_empty_and_unready_nodes_are_counted_separately(unready: tuple[str, ...], reason: str) -> None:
+def test_record_empty_and_unready_nodes_are_counted_separately(
+    unready: tuple[str, ...], reason: str
+) -> None:
     scene = RecordFixture()
     scene.ends(
-        ended(OperationKind.DELETE_NODES, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready)
+        ended(OperationKind.DELETE_NODES, targets=TARGETS[1:]),
+        Succeeded({"removed": 1}),
+        unready=frozenset(unready),
     )
-    assert scene.reported("ConfigMap") == [(STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")]
+    assert scene.reported("ConfigMap") == [
+        (STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")
+    ]
     assert scene.values("scaled_down_nodes_total") == {reason: 1}
 
 
 def test_record_deleted_unregistered_instances_are_named() -> None:
     scene = RecordFixture()
     scene.ends(
-        ended(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2"))), Succeeded()
+        ended(
+            OperationKind.DELETE_INSTANCES,
+            targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2")),
+        ),
+        Succeeded(),
     )
     assert scene.reported() == [
         (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
@@ -137,18 +159,28 @@ def test_record_deleted_unregistered_instances_are_named() -> None:
 @each_row(
     ("kind", "reason", "words"),
     [
-        (OperationKind.DELETE_INSTANCES, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
+        (
+            OperationKind.DELETE_INSTANCES,
+            "DeleteUnregisteredFailed",
+            "Failed to remove node i-1: Transient: no answer",
+        ),
         (
             OperationKind.DECREASE_TARGET,
             "FailedToRevertScaleUp",
-            "Failed to decrease target size for group g after scale-up timeout: Transient: no answer",
+            (
+                "Failed to decrease target size for group g after scale-up timeout: Transient: no "
+                "answer"
+            ),
         ),
     ],
 )
-def test_record_failed_repairs_are_warnings_on_the_status(kind: OperationKind, reason: str, words: str) -> None:
+def test_record_failed_repairs_are_warnings_on_the_status(
+    kind: OperationKind, reason: str, words: str
+) -> None:
     scene = RecordFixture()
     scene.ends(
-        ended(kind, OperationState.FAILED, targets=(RemovalTarget("", "i-1"),)), Failed("Transient", "no answer")
+        ended(kind, OperationState.FAILED, targets=(RemovalTarget("", "i-1"),)),
+        Failed("Transient", "no answer"),
     )
     assert scene.reported() == [(STATUS, reason, "Warning", words)]
     assert scene.values("errors_total") == {"cloudProviderError": 1}
@@ -156,16 +188,18 @@ def test_record_failed_repairs_are_warnings_on_the_status(kind: OperationKind, r
 
 def test_record_every_end_except_a_target_decrease_has_an_event() -> None:
     reported = {(kind, outcome) for _, kind, outcome, _ in ENDS}
-    assert {(kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)} - reported == {
-        (OperationKind.DECREASE_TARGET, Succeeded)
-    }
+    assert {
+        (kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)
+    } - reported == {(OperationKind.DECREASE_TARGET, Succeeded)}
 
 
 # -- steps
 
 
 def removal(step: str, **parts: Any) -> Any:
-    return ended(OperationKind.DELETE_NODES, OperationState.WAITING, step=step, targets=TARGETS, **parts)
+    return ended(
+        OperationKind.DELETE_NODES, OperationState.WAITING, step=step, targets=TARGETS, **parts
+    )
 
 
 def test_record_tainted_node_and_its_removal_are_separate_events() -> None:
@@ -191,7 +225,9 @@ def test_record_node_that_could_not_be_tainted_is_a_warning_with_the_reason() ->
 
 def test_record_evicted_pods_are_reported_and_counted() -> None:
     scene = RecordFixture()
-    scene.steps(removal("evict"), InProgress(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",)))
+    scene.steps(
+        removal("evict"), InProgress(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",))
+    )
     assert scene.reported() == [
         ("p", "ScaleDown", "Normal", "deleting pod for node scale down"),
         ("q", "ScaleDown", "Normal", "deleting pod for node scale down"),
@@ -203,7 +239,9 @@ def test_record_refused_evictions_are_reported_when_the_drain_fails() -> None:
     scene = RecordFixture()
     for step in ("evict", "evict", "undo"):
         scene.steps(removal("evict"), InProgress(10.0, step, refused=("a/r",)))
-    assert scene.reported() == [("r", "ScaleDownFailed", "Warning", "failed to delete pod for ScaleDown")]
+    assert scene.reported() == [
+        ("r", "ScaleDownFailed", "Warning", "failed to delete pod for ScaleDown")
+    ]
     assert scene.values("evicted_pods_total") == {"failed": 1}
 
 
@@ -211,7 +249,12 @@ def test_record_refused_evictions_are_reported_when_the_drain_fails() -> None:
 def test_record_step_without_events_neither_reads_nor_writes(step: str) -> None:
     scene = RecordFixture()
     scene.steps(removal(step), InProgress(5.0, "poll"))
-    assert (scene.journal.reads, scene.journal.writes, scene.wall.calls, scene.lines) == (0, 0, [], [])
+    assert (scene.journal.reads, scene.journal.writes, scene.wall.calls, scene.lines) == (
+        0,
+        0,
+        [],
+        [],
+    )
 
 
 # -- the ledger
@@ -236,7 +279,9 @@ def test_record_failed_ledger_loses_counts_but_no_event() -> None:
     entries = scene.journal.entries
     scene.journal.append = lambda cluster, entry: entries.append(entry)  # type: ignore[method-assign]
     scene.journal.error = StoreUnavailable("down")
-    answer = scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
+    answer = scene.ends(
+        ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded()
+    )
     assert answer == "ledger: StoreUnavailable: down"
     assert len(scene.reported()) == 2
 
@@ -244,7 +289,10 @@ def test_record_failed_ledger_loses_counts_but_no_event() -> None:
 def test_record_silent_api_loses_only_the_event() -> None:
     scene = RecordFixture()
     scene.wall.errors["*"] = Unavailable("no answer")
-    assert scene.ends(ended(OperationKind.SCALE_UP, pods=("a/p",)), Succeeded()) == "events: Unavailable: no answer"
+    assert (
+        scene.ends(ended(OperationKind.SCALE_UP, pods=("a/p",)), Succeeded())
+        == "events: Unavailable: no answer"
+    )
     assert len(scene.journal.entries) == 1
 
 

@@ -28,7 +28,8 @@ NAME = "c"
 
 
 class BilledPasses:
-    """Passes of one cluster with one priced node, and what they leave. reads: how often ended operations were read."""
+    """Passes of one cluster with one priced node, and what they leave. reads: how often
+    ended operations were read."""
 
     def __init__(self, price: float = 0.5, **options: Any) -> None:
         self.now, self.price, self.options = START, price, Options(**options)
@@ -47,18 +48,30 @@ class BilledPasses:
 
     def state(self) -> ClusterState:
         builder = ClusterBuilder().node("n", "4", "16Gi", group="g")
-        builder.group("g", price=self.price, currency="EUR").running("n", 1, "2", "8Gi", namespace="shop")
+        builder.group("g", price=self.price, currency="EUR").running(
+            "n", 1, "2", "8Gi", namespace="shop"
+        )
         snapshot = msgspec.structs.replace(builder.snapshot(), cluster=NAME, taken_at=self.now)
-        return build_cluster_state(snapshot, Policy(NAME, options=self.options), self.memory, self.now)
+        return build_cluster_state(
+            snapshot, Policy(NAME, options=self.options), self.memory, self.now
+        )
 
     def make(self, after: float = 0.0) -> BilledPasses:
         """Makes a pass after so many seconds."""
         self.now += after
         recorder = Recorder(
-            Pages(), None, lambda: self.now, self.options, lambda _: None, ring=self.store.gauge_rings, ended=self.ended
+            Pages(),
+            None,
+            lambda: self.now,
+            self.options,
+            lambda _: None,
+            ring=self.store.gauge_rings,
+            ended=self.ended,
         )
         state = self.state()
-        result = record_plan(plan(self.now), state.snapshot, recorder, self.left, "", seconds={}, state=state)
+        result = record_plan(
+            plan(self.now), state.snapshot, recorder, self.left, "", seconds={}, state=state
+        )
         self.left, self.trouble = result.left, "; ".join(result.trouble)
         return self
 
@@ -66,7 +79,12 @@ class BilledPasses:
         """Ends a removal of a node of 0.5."""
         at = self.now - minutes_ago * MINUTE
         targets = (RemovalTarget("old", "old"),)
-        made = ended(OperationKind.DELETE_NODES, id=f"op-{len(self.operations)}", updated_at=at, targets=targets)
+        made = ended(
+            OperationKind.DELETE_NODES,
+            id=f"op-{len(self.operations)}",
+            updated_at=at,
+            targets=targets,
+        )
         self.operations.append(made.with_spec(price=500_000, currency="EUR"))
         self.memory = Memory(groups={"g": GroupMemory(last_delete=at)})
         return self
@@ -121,7 +139,9 @@ def test_savings_are_counted_once_an_hour_from_the_ended_operations() -> None:
     assert passes.left.counts[SAVED] == 1.0
     bill = passes.bill
     assert bill is not None
-    assert [(sums.rate, sums.today, sums.total) for sums in bill.savings] == [(500_000, 1_000_000, 1_000_000)]
+    assert [(sums.rate, sums.today, sums.total) for sums in bill.savings] == [
+        (500_000, 1_000_000, 1_000_000)
+    ]
 
 
 def test_savings_of_before_the_first_pass_are_shown_and_not_counted() -> None:

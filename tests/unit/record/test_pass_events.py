@@ -25,7 +25,9 @@ STATUS = "cluster-autoscaler-status"
         (Health(registered=2, ready=1), False, ""),
     ],
 )
-def test_pass_events_unscalable_cluster_is_posted_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
+def test_pass_events_unscalable_cluster_is_posted_on_the_status(
+    health: Health, *, from_zero: bool, words: str
+) -> None:
     scene = RecordFixture(scale_up_from_zero=from_zero)
     scene.passes(plan(health=health))
     assert scene.reported() == ([(STATUS, "ClusterUnhealthy", "Warning", words)] if words else [])
@@ -43,7 +45,10 @@ def test_pass_events_started_operation_is_reported_once_saved() -> None:
         operations=(
             ended(OperationKind.SCALE_UP, from_size=1, to_size=3),
             ended(OperationKind.DELETE_NODES, targets=(RemovalTarget("n1", "i"),)),
-            ended(OperationKind.DELETE_NODES, targets=(RemovalTarget("n2", "i", evict=("a/p", "a/q")),)),
+            ended(
+                OperationKind.DELETE_NODES,
+                targets=(RemovalTarget("n2", "i", evict=("a/p", "a/q")),),
+            ),
         ),
     )
     room = {"cpu": 4000, "memory": 8 * 2**30}
@@ -62,21 +67,31 @@ def test_pass_events_started_operation_is_reported_once_saved() -> None:
         (
             "ScaleDown",
             "Normal",
-            "Scale-down: removing node n2, utilization: {cpu 50%, memory 25%}, pods to reschedule: a/p,a/q",
+            (
+                "Scale-down: removing node n2, utilization: {cpu 50%, memory 25%}, pods to "
+                "reschedule: a/p,a/q"
+            ),
         ),
     ]
 
 
 def repaired(code: ReasonCode, kind: str, **params: str | float) -> Plan:
     reason = Reason.of(code, **params)
-    return plan(repairs=(Repair("g", kind, 5, 3, reason, ("i-1", "i-2") if kind == "discard" else ()),))
+    return plan(
+        repairs=(Repair("g", kind, 5, 3, reason, ("i-1", "i-2") if kind == "discard" else ()),)
+    )
 
 
 def test_pass_events_nodes_that_never_came_are_reported_with_the_wait() -> None:
     scene = RecordFixture()
     scene.passes(repaired(ReasonCode.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
     assert scene.reported() == [
-        (STATUS, "ScaleUpTimedOut", "Warning", "Nodes added to group g failed to register within 15m30s")
+        (
+            STATUS,
+            "ScaleUpTimedOut",
+            "Warning",
+            "Nodes added to group g failed to register within 15m30s",
+        )
     ]
     assert scene.left.counts["failed_scale_ups_total;reason=timeout"] == 1
 
@@ -84,7 +99,13 @@ def test_pass_events_nodes_that_never_came_are_reported_with_the_wait() -> None:
 def test_pass_events_failed_instances_are_reported_with_class_and_code() -> None:
     scene = RecordFixture()
     scene.passes(
-        repaired(ReasonCode.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry")
+        repaired(
+            ReasonCode.CREATION_FAILED,
+            "discard",
+            instance="i-1",
+            error="OutOfStock.NoHosts",
+            detail="sorry",
+        )
     )
     assert scene.reported() == [
         (
@@ -100,10 +121,20 @@ def test_pass_events_failed_instances_are_reported_with_class_and_code() -> None
 def test_pass_events_removed_taint_is_reported_on_the_node() -> None:
     scene = RecordFixture()
     scene.passes(
-        plan(), marks=(TaintUpdate("n1", "cleanup"), TaintUpdate("n2", "soften"), TaintUpdate("n3", "unsoften"))
+        plan(),
+        marks=(
+            TaintUpdate("n1", "cleanup"),
+            TaintUpdate("n2", "soften"),
+            TaintUpdate("n3", "unsoften"),
+        ),
     )
     assert scene.reported() == [
-        ("n1", "ClusterAutoscalerCleanup", "Normal", "removed ToBeDeletedByClusterAutoscaler taint from node n1")
+        (
+            "n1",
+            "ClusterAutoscalerCleanup",
+            "Normal",
+            "removed ToBeDeletedByClusterAutoscaler taint from node n1",
+        )
     ]
 
 
@@ -144,7 +175,9 @@ def test_pass_events_each_rest_of_a_group_is_reported_once_a_day() -> None:
     for shown in (rest(NOW + 60), rest(NOW + 60), rest(NOW + 60, "expired"), rest(NOW + 120)):
         scene.passes(shown)
     reported = scene.reported()
-    assert [(name, reason, kind) for name, reason, kind, _ in reported] == [(STATUS, "RenewalRests", "Warning")] * 3
+    assert [(name, reason, kind) for name, reason, kind, _ in reported] == [
+        (STATUS, "RenewalRests", "Warning")
+    ] * 3
     assert all("n2" in words and "differs in the same: type" in words for *_, words in reported)
 
 

@@ -9,7 +9,13 @@ from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory, InterruptionRisk, Memory
 from chalicelib.model.node import Node
-from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview, SpotOverview
+from chalicelib.model.overview import (
+    MOST_NODES,
+    ClusterOverview,
+    GroupOverview,
+    NodeOverview,
+    SpotOverview,
+)
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import NodePrices, Policy, Spot
 from chalicelib.plan.bill import cluster_bill
@@ -23,8 +29,12 @@ GIB = 2**30
 
 def cluster() -> ClusterBuilder:
     builder = ClusterBuilder()
-    builder.node("w-1", "4", "8Gi", group="workers", zone="z-1", labels={TYPE: "large"}, created=NOW - 60)
-    builder.node("w-2", "4", "8Gi", group="workers", zone="z-2", labels={TYPE: "large"}, ready=False)
+    builder.node(
+        "w-1", "4", "8Gi", group="workers", zone="z-1", labels={TYPE: "large"}, created=NOW - 60
+    )
+    builder.node(
+        "w-2", "4", "8Gi", group="workers", zone="z-2", labels={TYPE: "large"}, ready=False
+    )
     builder.node("alone", "2", "4Gi")
     builder.group("workers", target=3, price=0.5, aliases=("w", "pool/w"))
     builder.groups[0] = msgspec.structs.replace(builder.groups[0], name="Workers")
@@ -92,7 +102,9 @@ def test_price_of_the_policy_comes_before_the_providers() -> None:
 def test_price_has_its_currency_its_source_and_its_date() -> None:
     dated = NodePrices({"huge": 2.0}, currency="EUR", as_of="2026-11-01")
     builder = cluster()
-    builder.groups[0] = msgspec.structs.replace(builder.groups[0], currency="EUR", priced_at=1_795_737_600.0)
+    builder.groups[0] = msgspec.structs.replace(
+        builder.groups[0], currency="EUR", priced_at=1_795_737_600.0
+    )
     overview, point = both(builder, dated)
     workers, empty = overview.groups
     assert (workers.price, workers.currency, workers.price_source, workers.price_date) == (
@@ -101,7 +113,12 @@ def test_price_has_its_currency_its_source_and_its_date() -> None:
         "provider",
         "2026-11-27",
     )
-    assert (empty.price, empty.currency, empty.price_source, empty.price_date) == (2.0, "EUR", "policy", "2026-11-01")
+    assert (empty.price, empty.currency, empty.price_source, empty.price_date) == (
+        2.0,
+        "EUR",
+        "policy",
+        "2026-11-01",
+    )
     assert (overview.currency, point.cost) == ("EUR", 1.0)
 
 
@@ -166,7 +183,9 @@ def test_groups_that_were_not_read_stay_as_they_were() -> None:
     assert after.groups[1] == before.groups[0]
     assert [member.group for member in after.nodes] == [-1, 1, 1]
     gone = completed(seen(builder), before, [])
-    assert [group.group for group in gone.groups] == ["empty"], "its provider was read, and does not have it"
+    assert [group.group for group in gone.groups] == ["empty"], (
+        "its provider was read, and does not have it"
+    )
     assert [member.group for member in gone.nodes] == [-1, -1, -1]
 
 
@@ -176,7 +195,9 @@ def test_empty_cluster_has_an_empty_overview_and_a_point() -> None:
     assert point == GaugePoint(NOW, 0, 0, 0, -1, -1, -1.0)
 
 
-def spot_groups_of(policy: Policy, risk: InterruptionRisk | None = None) -> tuple[GroupOverview, ...]:
+def spot_groups_of(
+    policy: Policy, risk: InterruptionRisk | None = None
+) -> tuple[GroupOverview, ...]:
     builder = cluster()
     builder.groups[0] = msgspec.structs.replace(builder.groups[0], spot=True, interruption_rate=0.1)
     memory = Memory(groups={"workers": GroupMemory(risk=risk)})
@@ -195,4 +216,6 @@ def test_spot_group_has_the_vendors_rate_and_what_an_interruption_costs() -> Non
 def test_overview_of_a_spot_group_stays_the_same_while_only_its_hours_grow() -> None:
     policy = Policy("test", spot=Spot())
     first = spot_groups_of(policy, InterruptionRisk(hours=10.0, counted_at=NOW - 3600, nodes=2))
-    assert first == spot_groups_of(policy, InterruptionRisk(hours=80.0, counted_at=NOW - 60, nodes=2))
+    assert first == spot_groups_of(
+        policy, InterruptionRisk(hours=80.0, counted_at=NOW - 60, nodes=2)
+    )

@@ -3,7 +3,15 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.plan import Health, NodeVerdict, Plan, Removal, Repair, ScaleUp, UnschedulablePods
+from chalicelib.model.plan import (
+    Health,
+    NodeVerdict,
+    Plan,
+    Removal,
+    Repair,
+    ScaleUp,
+    UnschedulablePods,
+)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.events import APART, PODS_TOLD
 from chalicelib.store.errors import StoreUnavailable
@@ -44,7 +52,10 @@ def test_record_pass_dying_before_releasing_the_lease_adds_at_most_one_entry() -
         plan(NOW + 10, health=Health(healthy=False)),
         plan(NOW + 10, notes=(Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=1.0),)),
         plan(NOW + 10, paused=Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=1.0)),
-        plan(NOW + 10, repairs=(Repair("g", "shrink", 3, 2, Reason.of(ReasonCode.SIZE_ABOVE_REALITY)),)),
+        plan(
+            NOW + 10,
+            repairs=(Repair("g", "shrink", 3, 2, Reason.of(ReasonCode.SIZE_ABOVE_REALITY)),),
+        ),
     ],
 )
 def test_record_each_changed_decision_and_its_reversal_is_a_new_entry(other: Plan) -> None:
@@ -60,7 +71,12 @@ def test_record_entry_contains_counts_and_the_complete_plan() -> None:
     decided = plan(unschedulable=(refused("a/p", "a/q"),), health=Health(registered=7))
     scene.passes(decided)
     entry = scene.journal.entries[0]
-    assert (entry.kind, entry.plan, entry.facts["unschedulable"], entry.facts["nodes"]) == ("plan", decided.id, 2, 7)
+    assert (entry.kind, entry.plan, entry.facts["unschedulable"], entry.facts["nodes"]) == (
+        "plan",
+        decided.id,
+        2,
+        7,
+    )
     assert msgspec.json.decode(entry.body, type=Plan) == decided
 
 
@@ -82,8 +98,16 @@ def test_record_unschedulable_pod_event_counts_groups_by_reason() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
     [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
-    assert (event.namespace, event.name, event.uid, event.reason) == ("a", "p", "uid-p", "NotTriggerScaleUp")
-    assert event.message == "pod didn't trigger scale-up: 3 max node group size reached, 1 Insufficient cpu"
+    assert (event.namespace, event.name, event.uid, event.reason) == (
+        "a",
+        "p",
+        "uid-p",
+        "NotTriggerScaleUp",
+    )
+    assert (
+        event.message
+        == "pod didn't trigger scale-up: 3 max node group size reached, 1 Insufficient cpu"
+    )
 
 
 def test_record_full_cluster_is_reported_in_upstreams_words_and_on_the_status() -> None:
@@ -92,9 +116,16 @@ def test_record_full_cluster_is_reported_in_upstreams_words_and_on_the_status() 
         group: (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")
     }
     scene.passes(plan(unschedulable=(UnschedulablePods(("a/p",), full),)))
-    assert scene.reported("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
+    assert scene.reported("Pod") == [
+        ("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")
+    ]
     assert scene.reported("ConfigMap") == [
-        ("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning", "Max total nodes in cluster reached: 9")
+        (
+            "cluster-autoscaler-status",
+            "MaxNodesTotalReached",
+            "Warning",
+            "Max total nodes in cluster reached: 9",
+        )
     ]
 
 
@@ -176,4 +207,7 @@ def test_record_plan_without_cluster_writes_still_emits_metrics() -> None:
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     assert scene.wall.calls == []
     assert len(scene.journal.entries) == 1
-    assert scene.values("unschedulable_pods_count") == {"unschedulable": 1, "scheduler_unprocessed": 0}
+    assert scene.values("unschedulable_pods_count") == {
+        "unschedulable": 1,
+        "scheduler_unprocessed": 0,
+    }

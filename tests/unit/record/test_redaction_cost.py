@@ -1,4 +1,6 @@
-"""Removing the names of secrets takes time in proportion to the text, whoever has written the text."""
+"""Removing the names of secrets takes time in proportion to the text,
+whoever has written the text.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from chalicelib.record.redaction import MOST_NAMES, policy_without_secrets, with
 from tests.unit.policy.policy_documents import GOOD
 
 SHAPES: dict[str, Callable[[int], str]] = {
-    "comments with names": lambda n: "".join(f"# aSecret: outscaler/name-{number}\n" for number in range(n)),
+    "comments with names": lambda n: "".join(
+        f"# aSecret: outscaler/name-{number}\n" for number in range(n)
+    ),
     "slashes and dots after secret": lambda n: "# secret " + "/." * n,
     "secret repeated": lambda n: "secret " * n,
     "secret and white space": lambda n: ("secret:" + "\n" * 30) * n,

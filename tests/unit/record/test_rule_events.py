@@ -42,12 +42,15 @@ def growing(rule: RuleVerdict) -> dict[str, Any]:
 
 def test_CCE_A2_refused_object_gets_an_event_with_every_error() -> None:
     scene = RecordFixture()
-    bad = msgspec.structs.replace(OBJECT, problems=("spec.a: is wrong; mend it", "spec.b: too"), warnings=("w",))
+    bad = msgspec.structs.replace(
+        OBJECT, problems=("spec.a: is wrong; mend it", "spec.b: too"), warnings=("w",)
+    )
     scene.passes(plan(), snapshot=seen(bad))
     [(*head, words)] = reported(scene)
     assert head == ["night", "HorizontalNodeAutoscalerInvalid", "Warning"]
     assert words == (
-        "refused as a whole (a good version before it stays in force): spec.a: is wrong; mend it; spec.b: too"
+        "refused as a whole (a good version before it stays in force): spec.a: is wrong; mend it; "
+        "spec.b: too"
     )
     [event] = scene.wall.posted
     assert (event.kind, event.namespace, event.uid) == (KIND, "kube-system", "uid-night")
@@ -56,7 +59,9 @@ def test_CCE_A2_refused_object_gets_an_event_with_every_error() -> None:
 
 def test_CCE_2_object_without_room_for_its_rules_gets_an_event() -> None:
     scene, other = RecordFixture(), RuleObject("kube-system", "first", uid="uid-first")
-    note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already")
+    note = Reason.of(
+        ReasonCode.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already"
+    )
     scene.passes(plan(notes=(note,)), snapshot=seen(other, OBJECT))
     [(name, reason, _, words)] = reported(scene)
     assert (name, reason) == ("night", "HorizontalNodeAutoscalerInvalid")
@@ -66,14 +71,19 @@ def test_CCE_2_object_without_room_for_its_rules_gets_an_event() -> None:
 def test_rule_events_new_error_is_posted_at_once_and_same_one_after_five_minutes() -> None:
     scene = RecordFixture()
     for at, problem in ((0.0, "a"), (60.0, "a"), (120.0, "b"), (APART + 1, "a")):
-        scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, problems=(problem,))))
+        scene.passes(
+            plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, problems=(problem,)))
+        )
     assert [words[-1] for *_, words in reported(scene)] == ["a", "b", "a"]
 
 
 def test_rule_events_ignored_fields_of_an_object_are_reported_once_a_day() -> None:
     scene = RecordFixture()
     for at in (0.0, APART + 1, LASTING - 1, LASTING + 1):
-        scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))))
+        scene.passes(
+            plan(NOW + at),
+            snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))),
+        )
     assert [(reason, words) for _, reason, _, words in reported(scene)] == [
         ("HorizontalNodeAutoscalerWarning", "spec.x: no field")
     ] * 2
@@ -87,7 +97,12 @@ def test_rule_events_rule_adding_nodes_is_reported_on_its_object_once_saved() ->
     assert reported(scene) == []
     scene.passes(plan(**growing(rule)), snapshot=seen())
     assert [each for each in reported(scene) if each[1] == "RuleScaledUp"] == [
-        ("night", "RuleScaledUp", "Normal", "Rule evening: adding 2 nodes to pool pool, due at 2026-11-21T07:20:00Z")
+        (
+            "night",
+            "RuleScaledUp",
+            "Normal",
+            "Rule evening: adding 2 nodes to pool pool, due at 2026-11-21T07:20:00Z",
+        )
     ]
 
 
@@ -104,8 +119,12 @@ def test_rule_events_rule_of_the_policy_is_reported_on_the_status() -> None:
 
 def test_rule_events_rule_of_a_deleted_object_is_reported_on_the_status() -> None:
     scene = RecordFixture()
-    scene.passes(plan(**growing(RuleVerdict("busy", "pool", "kube-system/gone", nodes=1))), snapshot=seen())
-    assert [name for name, reason, *_ in reported(scene) if reason == "RuleScaledUp"] == ["cluster-autoscaler-status"]
+    scene.passes(
+        plan(**growing(RuleVerdict("busy", "pool", "kube-system/gone", nodes=1))), snapshot=seen()
+    )
+    assert [name for name, reason, *_ in reported(scene) if reason == "RuleScaledUp"] == [
+        "cluster-autoscaler-status"
+    ]
 
 
 def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None:
@@ -113,12 +132,28 @@ def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None
     scene.passes(
         plan(
             rules=(
-                RuleVerdict("late", "p", KEY, due=1.0, reason=Reason.of(ReasonCode.RULE_EXPIRED, due=1795245600.0)),
                 RuleVerdict(
-                    "low", "p", KEY, reason=Reason.of(ReasonCode.RULE_INVALID, rule="low", detail="40% is too low")
+                    "late",
+                    "p",
+                    KEY,
+                    due=1.0,
+                    reason=Reason.of(ReasonCode.RULE_EXPIRED, due=1795245600.0),
                 ),
-                RuleVerdict("lost", "q", KEY, reason=Reason.of(ReasonCode.RULE_NO_GROUP, rule="lost", group="q")),
-                RuleVerdict("quiet", "p", KEY, reason=Reason.of(ReasonCode.RULE_NOT_DUE, until=NOW)),
+                RuleVerdict(
+                    "low",
+                    "p",
+                    KEY,
+                    reason=Reason.of(ReasonCode.RULE_INVALID, rule="low", detail="40% is too low"),
+                ),
+                RuleVerdict(
+                    "lost",
+                    "q",
+                    KEY,
+                    reason=Reason.of(ReasonCode.RULE_NO_GROUP, rule="lost", group="q"),
+                ),
+                RuleVerdict(
+                    "quiet", "p", KEY, reason=Reason.of(ReasonCode.RULE_NOT_DUE, until=NOW)
+                ),
             )
         ),
         snapshot=seen(),
@@ -129,7 +164,8 @@ def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None
         ("RuleGroupUnknown", "Warning"),
     ]
     assert reported(scene)[0][3] == (
-        "Rule late, pool p: its time is over by more than half an hour; dropped (was due at 2026-11-21T07:20:00Z)"
+        "Rule late, pool p: its time is over by more than half an hour; dropped (was due at "
+        "2026-11-21T07:20:00Z)"
     )
 
 
@@ -163,10 +199,18 @@ def test_rule_events_journal_names_the_rules_of_a_pass_and_of_a_scale_up() -> No
 
 
 def test_rule_events_changed_rule_result_is_a_new_decision() -> None:
-    verdict = RuleVerdict("busy", "p", reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=30.0, above=40))
-    other = msgspec.structs.replace(
-        verdict, rate=31.0, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=31.0, above=40)
+    verdict = RuleVerdict(
+        "busy", "p", reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=30.0, above=40)
     )
-    scaling = msgspec.structs.replace(verdict, reason=Reason.of(ReasonCode.RULE_SCALING, pool="p", detail="x"))
-    entries = [plan_entry(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)]
+    other = msgspec.structs.replace(
+        verdict,
+        rate=31.0,
+        reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=31.0, above=40),
+    )
+    scaling = msgspec.structs.replace(
+        verdict, reason=Reason.of(ReasonCode.RULE_SCALING, pool="p", detail="x")
+    )
+    entries = [
+        plan_entry(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)
+    ]
     assert entries[0] == entries[1] != entries[2]

@@ -8,7 +8,17 @@ import pytest
 
 from chalicelib.model.bill import Savings
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.record.savings import DAY, FAILED, HOUR, OVERLAP, REMOVAL, REPLACEMENT, counted, entries, savings
+from chalicelib.record.savings import (
+    DAY,
+    FAILED,
+    HOUR,
+    OVERLAP,
+    REMOVAL,
+    REPLACEMENT,
+    counted,
+    entries,
+    savings,
+)
 from tests.operations import new_operation
 
 NOW = 1_799_971_200.0 + 12 * HOUR  # noon of a day in UTC
@@ -17,18 +27,31 @@ MINUTE = 60.0
 
 def removal(name: str, at: float, price: int = 200_000, **fields: Any) -> Operation:
     """A removal of one node that ended at this instant."""
-    return _operation(name, OperationKind.DELETE_NODES, at, price, {"targets": (RemovalTarget(name, name),), **fields})
-
-
-def growth(name: str, at: float, nodes: int = 1, price: int = 200_000, **fields: Any) -> Operation:
-    """A scale-up that was planned and ended at this instant, for pods unless it is a replacement's."""
-    pods = () if "replacement" in fields else ("shop/web",)
     return _operation(
-        name, OperationKind.SCALE_UP, at, price, {"pods": pods, "from_size": 1, "to_size": 1 + nodes, **fields}
+        name,
+        OperationKind.DELETE_NODES,
+        at,
+        price,
+        {"targets": (RemovalTarget(name, name),), **fields},
     )
 
 
-def _operation(name: str, kind: OperationKind, at: float, price: int, fields: dict[str, Any]) -> Operation:
+def growth(name: str, at: float, nodes: int = 1, price: int = 200_000, **fields: Any) -> Operation:
+    """A scale-up that was planned and ended at this instant, for pods
+    unless it is a replacement's."""
+    pods = () if "replacement" in fields else ("shop/web",)
+    return _operation(
+        name,
+        OperationKind.SCALE_UP,
+        at,
+        price,
+        {"pods": pods, "from_size": 1, "to_size": 1 + nodes, **fields},
+    )
+
+
+def _operation(
+    name: str, kind: OperationKind, at: float, price: int, fields: dict[str, Any]
+) -> Operation:
     return new_operation(
         **{
             "id": name,
@@ -47,7 +70,9 @@ def _operation(name: str, kind: OperationKind, at: float, price: int, fields: di
     )
 
 
-def money(operations: list[Operation], hours: float = 48, under_way: tuple[str, ...] = ()) -> dict[str, Any]:
+def money(
+    operations: list[Operation], hours: float = 48, under_way: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """What is saved by NOW + 2 days, by kind, in hours of 0.1."""
     until = NOW + hours * HOUR
     sums: dict[str, float] = {}
@@ -59,7 +84,10 @@ def money(operations: list[Operation], hours: float = 48, under_way: tuple[str, 
 MOVE: dict[str, Any] = {"replacement": "r-1"}
 LEDGER: dict[str, tuple[list[Operation], dict[str, float]]] = {
     "a removal counts for a day": ([removal("a", NOW)], {REMOVAL: 48}),
-    "a removal by consolidation counts like it": ([removal("a", NOW, reason="consolidation")], {REMOVAL: 48}),
+    "a removal by consolidation counts like it": (
+        [removal("a", NOW, reason="consolidation")],
+        {REMOVAL: 48},
+    ),
     "a removal that is bought back after 4 minutes saved 4 minutes": (
         [removal("a", NOW), growth("b", NOW + 4 * MINUTE)],
         {REMOVAL: 2 * 4 / 60},
@@ -84,8 +112,14 @@ LEDGER: dict[str, tuple[list[Operation], dict[str, float]]] = {
         [removal("a", NOW, pool="p"), growth("b", NOW + HOUR, group="other", pool="p")],
         {REMOVAL: 2},
     ),
-    "a purchase for no pods buys nothing back": ([removal("a", NOW), growth("b", NOW + HOUR, pods=())], {REMOVAL: 48}),
-    "a purchase before the removal buys nothing back": ([growth("b", NOW - HOUR), removal("a", NOW)], {REMOVAL: 48}),
+    "a purchase for no pods buys nothing back": (
+        [removal("a", NOW), growth("b", NOW + HOUR, pods=())],
+        {REMOVAL: 48},
+    ),
+    "a purchase before the removal buys nothing back": (
+        [growth("b", NOW - HOUR), removal("a", NOW)],
+        {REMOVAL: 48},
+    ),
     "a removal that failed saves nothing": ([removal("a", NOW, state=OperationState.FAILED)], {}),
     "a removal without a price saves nothing": ([removal("a", NOW, 0)], {}),
     "expiry, drift and repair save nothing": (
@@ -101,11 +135,18 @@ LEDGER: dict[str, tuple[list[Operation], dict[str, float]]] = {
         {OVERLAP: -2, REPLACEMENT: 24 * (2 + 2 - 1)},
     ),
     "a replacement for another reason saves nothing": (
-        [growth("new", NOW, price=100_000, **MOVE), removal("a", NOW + HOUR, reason="drifted", **MOVE)],
+        [
+            growth("new", NOW, price=100_000, **MOVE),
+            removal("a", NOW + HOUR, reason="drifted", **MOVE),
+        ],
         {},
     ),
     "a replacement does not buy a removal back": (
-        [removal("a", NOW), growth("new", NOW + HOUR, price=100_000, **MOVE), removal("b", NOW + 2 * HOUR, **MOVE)],
+        [
+            removal("a", NOW),
+            growth("new", NOW + HOUR, price=100_000, **MOVE),
+            removal("b", NOW + 2 * HOUR, **MOVE),
+        ],
         {REMOVAL: 48, OVERLAP: -1, REPLACEMENT: 24},
     ),
     "a failed replacement costs its nodes until they are removed, which saves nothing": (
@@ -116,7 +157,10 @@ LEDGER: dict[str, tuple[list[Operation], dict[str, float]]] = {
         [growth("new", NOW, price=100_000, **MOVE)],
         {FAILED: -24},
     ),
-    "a removal of a replacement whose purchase is not known saves nothing": ([removal("a", NOW, **MOVE)], {}),
+    "a removal of a replacement whose purchase is not known saves nothing": (
+        [removal("a", NOW, **MOVE)],
+        {},
+    ),
 }
 
 
@@ -124,7 +168,9 @@ LEDGER: dict[str, tuple[list[Operation], dict[str, float]]] = {
 def test_ledger(name: str) -> None:
     operations, expected = LEDGER[name]
     assert money(operations) == expected
-    assert money([*operations, *reversed(operations)]) == expected, "an operation that is read twice counts once"
+    assert money([*operations, *reversed(operations)]) == expected, (
+        "an operation that is read twice counts once"
+    )
 
 
 def test_replacement_that_is_not_over_costs_its_new_nodes_until_now() -> None:
@@ -138,16 +184,24 @@ def test_savings_are_summed_by_day_week_and_month() -> None:
     (sums,) = savings(all_entries, NOW)
     hour, (_, month_day) = 200_000, (0, 15)  # NOW is the 15th
     assert (sums.currency, sums.rate) == ("EUR", 0)
-    assert (sums.today, sums.week, sums.month) == (12 * hour, 7 * 24 * hour, ((month_day - 1) * 24 + 12) * hour)
+    assert (sums.today, sums.week, sums.month) == (
+        12 * hour,
+        7 * 24 * hour,
+        ((month_day - 1) * 24 + 12) * hour,
+    )
 
 
 def test_currencies_of_savings_stay_apart() -> None:
     all_entries = entries([removal("a", NOW - HOUR), removal("b", NOW - HOUR, currency="CHF")], NOW)
-    assert [(sums.currency, sums.today) for sums in savings(all_entries, NOW)] == [("CHF", 200_000), ("EUR", 200_000)]
+    assert [(sums.currency, sums.today) for sums in savings(all_entries, NOW)] == [
+        ("CHF", 200_000),
+        ("EUR", 200_000),
+    ]
 
 
 def test_counter_of_savings_never_falls() -> None:
-    """An overlap costs 0.1 for an hour, then 0.1 is saved per hour: the counter waits until the cost is made up for."""
+    """An overlap costs 0.1 for an hour, then 0.1 is saved per hour: the counter waits until
+    the cost is made up for."""
     operations = [growth("new", NOW, price=100_000, **MOVE), removal("a", NOW + HOUR, **MOVE)]
     state: tuple[Savings, ...] = ()
     grown, total = [], 0.0

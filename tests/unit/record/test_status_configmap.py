@@ -10,12 +10,22 @@ import yaml
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.record.status_configmap import ANNOTATION, EVERY, document, long_time, parse, render, shortened
+from chalicelib.record.status_configmap import (
+    ANNOTATION,
+    EVERY,
+    document,
+    long_time,
+    parse,
+    render,
+    shortened,
+)
 from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, plan
 
 NAME = "cluster-autoscaler-status"
-BACKOFF = Reason(ReasonCode.GROUP_BACKOFF, {"until": NOW + 60, "error": "no machines left", "code": "NoStock"})
+BACKOFF = Reason(
+    ReasonCode.GROUP_BACKOFF, {"until": NOW + 60, "error": "no machines left", "code": "NoStock"}
+)
 COUNTS = {"ready": 3, "unready": 1, "notStarted": 1, "suspended": 0, "beingDeleted": 2}
 
 
@@ -69,7 +79,9 @@ def test_status_complete_document_equals_upstreams() -> None:
         "longUnregistered": "2",
         "unregistered": "1",
     }
-    everywhere = counts | {"registered": counts["registered"] | {"unready": {"total": "1", "resourceUnready": "1"}}}  # type: ignore[operator]
+    everywhere = counts | {
+        "registered": counts["registered"] | {"unready": {"total": "1", "resourceUnready": "1"}}  # type: ignore[operator]
+    }
     assert stored(scene) == {
         "time": "2026-11-21 07:20:54.000000000 +0000 UTC",
         "autoscalerStatus": "Running",
@@ -98,12 +110,19 @@ def test_status_complete_document_equals_upstreams() -> None:
             }
         ],
     }
-    assert scene.wall.maps[NAME]["metadata"]["annotations"] == {ANNOTATION: "2026-11-21 07:20:54.000000000 +0000 UTC"}
+    assert scene.wall.maps[NAME]["metadata"]["annotations"] == {
+        ANNOTATION: "2026-11-21 07:20:54.000000000 +0000 UTC"
+    }
 
 
 def test_status_keys_are_in_upstreams_order_and_empty_ones_omitted() -> None:
     text = render(document(plan(groups=(group(counts={}),)), {}))
-    assert re.findall(r"^(\w+):", text, re.MULTILINE) == ["time", "autoscalerStatus", "clusterWide", "nodeGroups"]
+    assert re.findall(r"^(\w+):", text, re.MULTILINE) == [
+        "time",
+        "autoscalerStatus",
+        "clusterWide",
+        "nodeGroups",
+    ]
     assert re.search(r"^- name: g$", text, re.MULTILINE)
     assert "beingDeleted" not in text
     assert "candidates" not in text
@@ -123,7 +142,9 @@ def test_status_of_a_group_has_an_order_of_precedence(parts: dict[str, Any], sta
     found = document(decided(groups=(group(**parts), group("h"))), {})
     assert found["nodeGroups"][0]["scaleUp"]["status"] == status
     assert ("backoffInfo" in found["nodeGroups"][0]["scaleUp"]) is (status == "Backoff")
-    assert found["clusterWide"]["scaleUp"]["status"] == ("InProgress" if status == "InProgress" else "NoActivity")
+    assert found["clusterWide"]["scaleUp"]["status"] == (
+        "InProgress" if status == "InProgress" else "NoActivity"
+    )
 
 
 def test_status_truncates_a_long_vendor_message_and_says_so() -> None:
@@ -157,7 +178,10 @@ def test_status_unchanged_is_written_once_a_minute_and_not_read_in_between() -> 
     scene = RecordFixture()
     for at in range(0, 121, 10):
         scene.passes(decided(NOW + at))
-    assert [call for call in scene.wall.calls if call in ("find", "change")] == ["find", "change"] * 3
+    assert [call for call in scene.wall.calls if call in ("find", "change")] == [
+        "find",
+        "change",
+    ] * 3
 
 
 def test_status_change_is_written_at_once() -> None:
@@ -234,8 +258,10 @@ def test_status_missing_config_map_is_reported_once_and_filled_when_present() ->
         scene.passes(decided(NOW + minute * EVERY))
         said.append(scene.trouble)
     reported = (
-        "status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
-        "what outscaler manifests rbac prints, with that name in it, or set writeStatusConfigmap: false in "
+        "status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is "
+        "written: apply "
+        "what outscaler manifests rbac prints, with that name in it, or set writeStatusConfigmap: "
+        "false in "
         "the policy"
     )
     assert said == [reported, "", "", ""]

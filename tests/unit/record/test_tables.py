@@ -1,4 +1,6 @@
-"""Rows of the tables of groups and nodes: names, statuses in their order, and what a person may type."""
+"""Rows of the tables of groups and nodes: names, statuses in their order,
+and what a person may type.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from chalicelib.model.memory import (
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause, PausedPart
-from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, NodeVerdict, Plan, Removal, Restart, UnschedulablePods
+from chalicelib.model.plan import (
+    GroupVerdict,
+    LifecycleVerdict,
+    NodeVerdict,
+    Plan,
+    Removal,
+    Restart,
+    UnschedulablePods,
+)
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.record.tables import (
@@ -41,7 +51,9 @@ GROUP = "MachineDeployment/shop/workers"
 OVERVIEW = ClusterOverview(
     NOW,
     (
-        GroupOverview(GROUP, "workers", "clusterapi", "eu-1", "m5", 0.25, 10.0, 7.5, 100.0, 61.0, ("all",)),
+        GroupOverview(
+            GROUP, "workers", "clusterapi", "eu-1", "m5", 0.25, 10.0, 7.5, 100.0, 61.0, ("all",)
+        ),
         GroupOverview("p-1", "burst", "exoscale", "ch-gva-2", "standard.large"),
     ),
     (NodeOverview("n-1", 0, "eu-1", "m5", NOW - 60, 75, 61, 4), NodeOverview("alone")),
@@ -51,7 +63,12 @@ FULL = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5)
 
 
 def stands(
-    word: str, tone: Tone, detail: str = "", since: float = 0.0, until: float = 0.0, usually: float = 0.0
+    word: str,
+    tone: Tone,
+    detail: str = "",
+    since: float = 0.0,
+    until: float = 0.0,
+    usually: float = 0.0,
 ) -> GroupStatus:
     return GroupStatus(word, tone, detail, Instant(since), Instant(until), usually)
 
@@ -64,9 +81,15 @@ def plan(*groups: GroupVerdict, **changes: Any) -> Plan:
     return Plan(id="plan-1", cluster="shop", at=NOW - 30, groups=groups, **changes)
 
 
-def operation(kind: OperationKind, since: float, sizes: tuple[int, int] = (3, 5), *targets: str) -> Operation:
+def operation(
+    kind: OperationKind, since: float, sizes: tuple[int, int] = (3, 5), *targets: str
+) -> Operation:
     removed = tuple(RemovalTarget(name, f"i-{name}") for name in targets)
-    return Operation(OperationSpec("o", "shop", "clusterapi", GROUP, kind, "plan-1", since, *sizes, targets=removed))
+    return Operation(
+        OperationSpec(
+            "o", "shop", "clusterapi", GROUP, kind, "plan-1", since, *sizes, targets=removed
+        )
+    )
 
 
 def ended(ago: float, state: str = "succeeded", **facts: str | float) -> JournalEntry:
@@ -74,7 +97,9 @@ def ended(ago: float, state: str = "succeeded", **facts: str | float) -> Journal
     return JournalEntry(NOW - ago, "operation", group=GROUP, facts=facts)
 
 
-def rows(decision: Plan | None, memory: GroupMemory | None = None, **more: Any) -> tuple[GroupRow, ...]:
+def rows(
+    decision: Plan | None, memory: GroupMemory | None = None, **more: Any
+) -> tuple[GroupRow, ...]:
     operations = more.pop("operations", ())
     remembered = Memory(groups={GROUP: memory or GroupMemory()}, operations=operations)
     return group_rows(decision, remembered, more.pop("overview", OVERVIEW), NOW, **more)
@@ -94,10 +119,20 @@ def test_row_has_what_decision_and_overview_say() -> None:
 
 def test_row_has_the_currency_the_source_and_the_date_of_its_price() -> None:
     group = GroupOverview(
-        GROUP, price=0.24, currency="EUR", price_source="provider", price_date="2026-11-27", no_price=""
+        GROUP,
+        price=0.24,
+        currency="EUR",
+        price_source="provider",
+        price_date="2026-11-27",
+        no_price="",
     )
     (row,) = rows(plan(verdict()), overview=ClusterOverview(NOW, (group,), currency="USD"))
-    assert (row.price, row.currency, row.price_source, row.price_date) == (0.24, "EUR", "provider", "2026-11-27")
+    assert (row.price, row.currency, row.price_source, row.price_date) == (
+        0.24,
+        "EUR",
+        "provider",
+        "2026-11-27",
+    )
     missing = GroupOverview(GROUP, no_price="no list names it")
     (row,) = rows(plan(verdict()), overview=ClusterOverview(NOW, (missing,)))
     assert (row.price, row.no_price) == (None, "no list names it")
@@ -109,18 +144,29 @@ def test_row_has_the_currency_the_source_and_the_date_of_its_price() -> None:
         ((0.24, "EUR", "provider", "2026-11-27", ""), "0.24 EUR (provider, 2026-11-27)"),
         ((0.24, "", "policy", "", ""), "0.24 (policy)"),
         ((0.24, "", "", "", ""), "0.24"),
-        ((0.24, "CNY", "provider", "", "others are in EUR"), "0.24 CNY (provider); not compared: others are in EUR"),
+        (
+            (0.24, "CNY", "provider", "", "others are in EUR"),
+            "0.24 CNY (provider); not compared: others are in EUR",
+        ),
         ((None, "", "", "", "no list names it"), "no price: no list names it"),
         ((None, "", "", "", ""), ""),
     ],
 )
-def test_price_is_said_with_all_that_is_known_of_it(price: tuple[float | None, str, str, str, str], words: str) -> None:
+def test_price_is_said_with_all_that_is_known_of_it(
+    price: tuple[float | None, str, str, str, str], words: str
+) -> None:
     assert price_words(*price) == words
 
 
 def test_group_without_overview_has_the_short_name_of_its_id_and_nothing_invented() -> None:
     (row,) = rows(plan(verdict()), overview=ClusterOverview())
-    assert (row.name, row.provider, row.price, row.cpu, row.memory) == ("workers", "clusterapi", None, None, None)
+    assert (row.name, row.provider, row.price, row.cpu, row.memory) == (
+        "workers",
+        "clusterapi",
+        None,
+        None,
+        None,
+    )
 
 
 def test_groups_that_no_pass_has_decided_on_have_rows() -> None:
@@ -133,7 +179,14 @@ def test_groups_that_no_pass_has_decided_on_have_rows() -> None:
 
 @pytest.mark.parametrize(
     ("group", "name"),
-    [(GROUP, "workers"), ("0f-uid/default", "0f-uid"), ("0f-uid/az2", "az2"), ("asg-1", "asg-1"), ("", ""), ("/", "")],
+    [
+        (GROUP, "workers"),
+        ("0f-uid/default", "0f-uid"),
+        ("0f-uid/az2", "az2"),
+        ("asg-1", "asg-1"),
+        ("", ""),
+        ("/", ""),
+    ],
 )
 def test_short_name_is_the_part_of_an_id_that_says_most(group: str, name: str) -> None:
     assert short_name(group) == (name or group)
@@ -151,7 +204,11 @@ def test_statuses_come_in_their_order() -> None:
     leaving = (operation(OperationKind.DELETE_NODES, NOW - 50, (3, 2), "n-1"),)
     pauses = (Pause(NOW + 600, NOW - 5, reason="test", by="kim"),)
     words = [status(decision, memory, operations=leaving, pauses=pauses).word]
-    sick = verdict(healthy=False, upcoming=2, skipped=Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="2 nodes missing"))
+    sick = verdict(
+        healthy=False,
+        upcoming=2,
+        skipped=Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="2 nodes missing"),
+    )
     decision = msgspec.structs.replace(decision, groups=(sick,))
     words.append(status(decision, memory, operations=leaving, pauses=pauses).word)
     decision = msgspec.structs.replace(decision, groups=(verdict(upcoming=2),))
@@ -159,7 +216,11 @@ def test_statuses_come_in_their_order() -> None:
     words.append(status(decision, memory, operations=leaving).word)
     words.append(status(decision, operations=leaving).word)
     decision = msgspec.structs.replace(decision, groups=(verdict(),))
-    words += [status(decision, operations=leaving).word, status(decision).word, status(plan(verdict())).word]
+    words += [
+        status(decision, operations=leaving).word,
+        status(decision).word,
+        status(plan(verdict())).word,
+    ]
     expected = "not read, unhealthy, paused, backing off, growing, leaving, at its maximum, steady"
     assert ", ".join(words) == expected
 
@@ -193,9 +254,16 @@ def test_group_is_paused_by_a_pause_of_its_own_or_of_the_cluster(
     part: PausedPart, group: str, detail: str | None
 ) -> None:
     pause = Pause(NOW + 600, NOW - 5, part, group, "test", "kim")
-    expected = stands("paused", Tone.WARN, detail, NOW - 5, NOW + 600) if detail else stands("steady", Tone.OK)
+    expected = (
+        stands("paused", Tone.WARN, detail, NOW - 5, NOW + 600)
+        if detail
+        else stands("steady", Tone.OK)
+    )
     assert status(plan(verdict()), pauses=[pause]) == expected
-    assert status(plan(verdict()), pauses=[msgspec.structs.replace(pause, until=NOW - 1)]).word == "steady"
+    assert (
+        status(plan(verdict()), pauses=[msgspec.structs.replace(pause, until=NOW - 1)]).word
+        == "steady"
+    )
 
 
 def test_growth_says_since_when_and_how_long_the_latest_ones_took() -> None:
@@ -211,14 +279,23 @@ def test_growth_says_since_when_and_how_long_the_latest_ones_took() -> None:
 def test_growth_that_the_decision_has_just_requested_counts_as_coming() -> None:
     new = (operation(OperationKind.SCALE_UP, NOW - 30),)
     (row,) = rows(plan(verdict()), operations=new)
-    assert (row.ready, row.coming, row.target, row.status.detail) == (3, 2, 5, "2 nodes on their way")
+    assert (row.ready, row.coming, row.target, row.status.detail) == (
+        3,
+        2,
+        5,
+        "2 nodes on their way",
+    )
     older = (operation(OperationKind.SCALE_UP, NOW - 300),)
-    assert rows(plan(verdict(upcoming=1)), operations=older)[0].coming == 1, "one of the two has arrived"
+    assert rows(plan(verdict(upcoming=1)), operations=older)[0].coming == 1, (
+        "one of the two has arrived"
+    )
 
 
 def test_removal_says_how_many_nodes_leave() -> None:
     leaving = (operation(OperationKind.DELETE_NODES, NOW - 50, (3, 2), "n-1"),)
-    assert status(plan(verdict()), operations=leaving) == stands("leaving", Tone.INFO, "1 node leaves", NOW - 50)
+    assert status(plan(verdict()), operations=leaving) == stands(
+        "leaving", Tone.INFO, "1 node leaves", NOW - 50
+    )
 
 
 def test_full_group_is_at_its_maximum_only_for_pods_that_it_refuses() -> None:
@@ -240,12 +317,17 @@ def test_steady_group_says_what_it_could_not_do_until_it_did_or_a_day_has_passed
         "steady", Tone.OK, "could not grow: sold out in eu-1", NOW - 600
     )
     assert status(plan(verdict()), entries=[ended(10.0), failed]) == stands("steady", Tone.OK)
-    assert status(plan(verdict()), entries=[ended(90_000.0, "failed", **{"class": "Unknown"})]).detail == ""
+    assert (
+        status(plan(verdict()), entries=[ended(90_000.0, "failed", **{"class": "Unknown"})]).detail
+        == ""
+    )
 
 
 def test_group_of_a_provider_that_was_not_read_keeps_its_row() -> None:
     gap = MissingData("provider/exoscale", "Transient: no answer")
-    workers, burst = rows(plan(verdict(), gaps=(gap, MissingData("NodeGroup", "a warning", name=GROUP))))
+    workers, burst = rows(
+        plan(verdict(), gaps=(gap, MissingData("NodeGroup", "a warning", name=GROUP)))
+    )
     assert (workers.status.word, burst.name) == ("steady", "burst")
     assert burst.status == stands("not read", Tone.BAD, "Transient: no answer")
     assert len(rows(plan(verdict()))) == 1, "a group that is gone has none"
@@ -266,7 +348,9 @@ ALIKE = (
 def test_names_of_groups_are_unique() -> None:
     overview = ClusterOverview(NOW, ALIKE)
     names = [row.name for row in group_rows(None, Memory(), overview, NOW)]
-    assert sorted(names) == sorted(["exoscale/web", "alicloud/web", "gpu/z1", "gpu/z2", "d", "e", "own", "Other"])
+    assert sorted(names) == sorted(
+        ["exoscale/web", "alicloud/web", "gpu/z1", "gpu/z2", "d", "e", "own", "Other"]
+    )
 
 
 def test_qualified_name_is_not_the_name_of_another_group() -> None:
@@ -292,19 +376,34 @@ def test_qualified_name_is_not_the_name_of_another_group() -> None:
 )
 def test_person_may_type_an_id_a_name_or_an_alias(text: str, match: GroupMatch) -> None:
     overview = ClusterOverview(NOW, ALIKE)
-    in_order = tuple(sorted(group_rows(None, Memory(), overview, NOW), key=lambda row: row.group[0]))
+    in_order = tuple(
+        sorted(group_rows(None, Memory(), overview, NOW), key=lambda row: row.group[0])
+    )
     assert group_named(overview, text).group == match.group == group_named(in_order, text).group
     assert sorted(group_named(overview, text).candidates) == sorted(match.candidates)
 
 
 def test_node_row_joins_decision_and_overview() -> None:
     stays = NodeVerdict("n-1", Reason.of(ReasonCode.BLOCKED_BY_POD, pod="a/b"), "a/b")
-    decision = plan(verdict(), unremovable=(stays,), removals=(Removal("n-9", GROUP, "drain", ("a/c",)),))
+    decision = plan(
+        verdict(), unremovable=(stays,), removals=(Removal("n-9", GROUP, "drain", ("a/c",)),)
+    )
     gone, kept, alone = node_rows(decision, OVERVIEW, rows(decision), Memory())
-    assert (gone.node, gone.decision, gone.group_name, gone.evict) == ("n-9", "removed", "workers", ("a/c",))
+    assert (gone.node, gone.decision, gone.group_name, gone.evict) == (
+        "n-9",
+        "removed",
+        "workers",
+        ("a/c",),
+    )
     assert (gone.cpu, gone.pods, gone.created) == (None, None, 0.0)
     assert (kept.node, kept.group, kept.group_name, kept.pod) == ("n-1", GROUP, "workers", "a/b")
-    assert (kept.cpu, kept.memory, kept.pods, kept.zone, kept.created) == (75, 61, 4, "eu-1", NOW - 60)
+    assert (kept.cpu, kept.memory, kept.pods, kept.zone, kept.created) == (
+        75,
+        61,
+        4,
+        "eu-1",
+        NOW - 60,
+    )
     assert (alone.node, alone.group, alone.group_name, alone.decision) == ("alone", "", "", "")
 
 
@@ -326,8 +425,12 @@ def spot_overview(**fields: float) -> ClusterOverview:
 def test_spot_group_has_its_risk_and_what_follows_from_it() -> None:
     known = spot_overview(price=2.4, avoided_for=1800.0)
     (row,) = rows(plan(verdict()), GroupMemory(risk=RISK), overview=known)
-    assert row.spot == SpotView(3.0, 500.0, 2.3607, 0.007869, Instant(NOW - 600), Instant(NOW + 1200), 1)
-    line = "3 interruptions in 500 node hours, halved every 7 days; 2.4 a month is expected of a node"
+    assert row.spot == SpotView(
+        3.0, 500.0, 2.3607, 0.007869, Instant(NOW - 600), Instant(NOW + 1200), 1
+    )
+    line = (
+        "3 interruptions in 500 node hours, halved every 7 days; 2.4 a month is expected of a node"
+    )
     assert row.spot.risk_line == line
     assert rows(plan(verdict()))[0].spot is None
 
@@ -340,17 +443,25 @@ def test_spot_group_of_which_nothing_is_known_has_the_prior_and_no_price_of_the_
     assert (rated.spot.per_month, rated.spot.premium) == (0.1, 0.000139)
 
 
-@pytest.mark.parametrize(("ago", "until"), [(1799.0, NOW + 1.0), (1800.0, 0.0), (-50.0, NOW + 1800.0)])
+@pytest.mark.parametrize(
+    ("ago", "until"), [(1799.0, NOW + 1.0), (1800.0, 0.0), (-50.0, NOW + 1800.0)]
+)
 def test_group_is_avoided_for_its_time_after_the_last_notice(ago: float, until: float) -> None:
     risk = msgspec.structs.replace(RISK, last_notice=NOW - ago)
-    (row,) = rows(plan(verdict()), GroupMemory(risk=risk), overview=spot_overview(avoided_for=1800.0))
+    (row,) = rows(
+        plan(verdict()), GroupMemory(risk=risk), overview=spot_overview(avoided_for=1800.0)
+    )
     assert row.spot is not None
     assert row.spot.avoided_until == until
 
 
 def test_notices_of_a_group_on_demand_do_not_make_it_spot() -> None:
     notices = GroupMemory(risk=InterruptionRisk(notices=RISK.notices))
-    (row,) = rows(plan(verdict()), notices, overview=msgspec.structs.replace(OVERVIEW, groups=OVERVIEW.groups[:1]))
+    (row,) = rows(
+        plan(verdict()),
+        notices,
+        overview=msgspec.structs.replace(OVERVIEW, groups=OVERVIEW.groups[:1]),
+    )
     assert row.spot is None
 
 
@@ -360,7 +471,11 @@ def test_node_row_has_the_notice_of_its_vendor_and_why_it_should_go() -> None:
     memory = Memory(groups={GROUP: GroupMemory(risk=RISK)})
     groups = group_rows(decision, memory, spot_overview(), NOW)
     own, alone = node_rows(decision, spot_overview(), groups, memory)
-    assert (own.spot, own.notice, own.lifecycle) == (True, NoticeView(Instant(NOW - 20), Instant(NOW + 100)), sick)
+    assert (own.spot, own.notice, own.lifecycle) == (
+        True,
+        NoticeView(Instant(NOW - 20), Instant(NOW + 100)),
+        sick,
+    )
     assert own.due_line == "It is sick, and goes now."
     assert (alone.spot, alone.notice, alone.due_line) == (False, None, "")
     restarting = msgspec.structs.replace(decision, restarts=(Restart("n-1", GROUP, "Ready=False"),))

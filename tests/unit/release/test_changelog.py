@@ -41,7 +41,14 @@ def test_changelog_section_ends_where_the_next_release_begins(version: str, writ
 @pytest.mark.parametrize(
     ("text", "version", "says"),
     [
-        (TEXT, "1.3.0", r"CHANGELOG\.md has no section of 1\.3\.0; write one below `## \[1\.3\.0\] - YYYY-MM-DD`"),
+        (
+            TEXT,
+            "1.3.0",
+            (
+                r"CHANGELOG\.md has no section of 1\.3\.0; write one below `## \[1\.3\.0\] - "
+                r"YYYY-MM-DD`"
+            ),
+        ),
         (TEXT, "1.2", r"has no section of 1\.2;"),
         (TEXT, "1.0.0", r"the section of 1\.0\.0 is empty"),
         (TEXT + TEXT, "1.2.0", r"has 2 sections of 1\.2\.0"),

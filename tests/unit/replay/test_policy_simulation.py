@@ -1,4 +1,6 @@
-"""What another policy would have cost: nodes are simulated, pods are recorded (docs/bill.md "Another policy")."""
+"""What another policy would have cost: nodes are simulated, pods are recorded
+(docs/bill.md "Another policy").
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import pytest
 from chalicelib.model.group import Instance, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodeLimit, Options, Policy
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    Mode,
+    NodeLimit,
+    Options,
+    Policy,
+)
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.policy_simulation import Comparison, Inputs, PolicyCost, ReadyTimes, compare
@@ -20,7 +29,9 @@ MINUTE = 60.0
 
 def policy(**options: object) -> Policy:
     usual = {"scale_down_unneeded_time": 240.0, "scale_down_delay_after_add": 0.0}
-    return Policy("test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **{**usual, **options}))
+    return Policy(
+        "test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **{**usual, **options})
+    )
 
 
 REMOVES, STAYS = policy(), policy(scale_down_enabled=False)
@@ -39,7 +50,9 @@ def busy(nodes: int, pods: int) -> ClusterBuilder:
     builder = ClusterBuilder().daemonset("agent", "100m", "100Mi")
     for at in range(nodes):
         builder.node(f"n-{at}", "4", "16Gi", group="g")
-        builder.running(f"n-{at}", 1, "100m", "100Mi", owner="agent", kind="DaemonSet", namespace="kube-system")
+        builder.running(
+            f"n-{at}", 1, "100m", "100Mi", owner="agent", kind="DaemonSet", namespace="kube-system"
+        )
     builder.group("g", max=10, price=0.6, currency="EUR", template=node("t", "4", "16Gi"))
     for at in range(pods):
         builder.running(f"n-{at}", 1, "2", "8Gi", name=f"p{at}")
@@ -64,18 +77,24 @@ def alone(decisions: list[RecordedDecision], own: Policy = REMOVES) -> PolicyCos
 
 
 def test_cost_of_policies_is_compared_over_the_same_pods() -> None:
-    """Two nodes at 0.6 of which one is empty; one policy removes it after 5 minutes, the other one never does."""
+    """Two nodes at 0.6 of which one is empty; one policy removes it after 5 minutes,
+    the other one never does."""
     decisions = [record(at, busy(2, 1)) for at in (0, 10, 20)]
     comparison = outcome(decisions, REMOVES, STAYS)
     removes, stays = comparison.policies
-    assert (comparison.hours, comparison.left_out, comparison.decisions) == (round(20 / 60, 4), 0.0, 3)
+    assert (comparison.hours, comparison.left_out, comparison.decisions) == (
+        round(20 / 60, 4),
+        0.0,
+        3,
+    )
     assert stays.cost == {"EUR": pytest.approx(0.4)}
     assert removes.cost == {"EUR": pytest.approx(0.25)}, "two nodes for 5 minutes, then one"
     assert (removes.nodes_removed, removes.pods_moved, stays.nodes_removed) == (1, 0, 0)
 
 
 def test_nodes_come_from_the_simulation_and_not_from_the_record() -> None:
-    """The recorded node goes away and another one comes; the simulation keeps the first one, with the pods on it."""
+    """The recorded node goes away and another one comes; the simulation keeps the first
+    one, with the pods on it."""
     other = busy(1, 0)
     other.node("new", "4", "16Gi", group="other").group("other", price=5.0, currency="EUR")
     other.running("new", 1, "2", "8Gi", name="p0")
@@ -93,7 +112,9 @@ def _renamed(decision: RecordedDecision) -> RecordedDecision:
         msgspec.structs.replace(pod, name=first.name) if pod.namespace == "default" else pod
         for pod in decision.snapshot.pods
     )
-    return msgspec.structs.replace(decision, snapshot=msgspec.structs.replace(decision.snapshot, pods=pods))
+    return msgspec.structs.replace(
+        decision, snapshot=msgspec.structs.replace(decision.snapshot, pods=pods)
+    )
 
 
 def test_new_node_is_paid_from_its_purchase_and_its_pods_wait_until_it_is_ready() -> None:
@@ -109,7 +130,9 @@ def test_new_nodes_are_ready_after_the_median_time_of_the_record() -> None:
     builder = busy(3, 0)
     took = dict(zip(("n-0", "n-1", "n-2"), (60.0, 240.0, 90_000.0), strict=True))
     group = builder.groups[0]
-    instances = tuple(Instance(i.id, node=i.node, created=NOW - 7200.0 - took[i.node]) for i in group.instances)
+    instances = tuple(
+        Instance(i.id, node=i.node, created=NOW - 7200.0 - took[i.node]) for i in group.instances
+    )
     builder.groups[0] = msgspec.structs.replace(group, instances=instances)
     times.learn(builder.snapshot())
     assert times.seconds == 150.0, "of what is credible"
@@ -124,11 +147,17 @@ def test_pods_of_a_removed_node_move_to_where_the_plan_puts_them() -> None:
     moves = busy(2, 0)
     moves.running("n-0", 1, "1", "1Gi", name="a").running("n-1", 1, "2", "8Gi", name="b")
     cost = alone([record(at, moves) for at in (0, 10, 20)])
-    assert (cost.nodes_removed, cost.pods_moved, cost.disruption, cost.pending_minutes) == (1, 1, 2.0, 0.0)
+    assert (cost.nodes_removed, cost.pods_moved, cost.disruption, cost.pending_minutes) == (
+        1,
+        1,
+        2.0,
+        0.0,
+    )
 
 
 def test_replacement_is_bought_waited_for_and_drained_in_the_simulation() -> None:
-    """A half-empty node of 0.2 is replaced by one of 0.1: proposed at 0, bought at 5 minutes, drained at 10."""
+    """A half-empty node of 0.2 is replaced by one of 0.1: proposed at 0, bought at
+    5 minutes, drained at 10."""
     builder = ClusterBuilder()
     for name, cpu, memory, price in (("s", "2", "8Gi", 0.1), ("m", "4", "16Gi", 0.2)):
         for at in range(2 if name == "m" else 0):
@@ -139,7 +168,12 @@ def test_replacement_is_bought_waited_for_and_drained_in_the_simulation() -> Non
     surge = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(share=1.0))
     consolidates = msgspec.structs.replace(REMOVES, consolidation=surge)
     cost = alone([record(at, builder) for at in range(0, 61, 10)], consolidates)
-    assert (cost.nodes_bought, cost.nodes_removed, cost.pods_moved, cost.pending_minutes) == (1, 1, 2, 0.0)
+    assert (cost.nodes_bought, cost.nodes_removed, cost.pods_moved, cost.pending_minutes) == (
+        1,
+        1,
+        2,
+        0.0,
+    )
     assert cost.cost == {"EUR": pytest.approx((5 * 0.4 + 5 * 0.5 + 50 * 0.3) / 60, abs=1e-6)}
 
 

@@ -38,7 +38,9 @@ def connected(environment: dict[str, str], server: str, monkeypatch: pytest.Monk
 
     with HttpScript(secrets) as aws:
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
-        policy = Policy(name="shop", kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/shop/kubeconfig"))
+        policy = Policy(
+            name="shop", kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/shop/kubeconfig")
+        )
         try:
             cluster = from_environment(environment).kube_client(policy)
             return cluster.get("/api/v1/nodes/a").decode()
@@ -46,13 +48,17 @@ def connected(environment: dict[str, str], server: str, monkeypatch: pytest.Monk
             return str(error)
 
 
-def test_function_reaches_no_loopback_address(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_reaches_no_loopback_address(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with HttpScript([Reply(200, {"kind": "Node"})]) as runtime_api:
         said = connected({**environment, LAMBDA: "reconcile"}, runtime_api.url, monkeypatch)
     assert "is a loopback address" in said
     assert runtime_api.requests == []
 
 
-def test_command_may_reach_loopback_addresses(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_may_reach_loopback_addresses(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with HttpScript([Reply(200, {"kind": "Node"})]) as server:
         assert json.loads(connected(environment, server.url, monkeypatch)) == {"kind": "Node"}

@@ -1,4 +1,6 @@
-"""Peak memory of one reconcile pass, measured in this process and read from files that imitate another kernel."""
+"""Peak memory of one reconcile pass, measured in this process and read from files
+that imitate another kernel.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ LINUX = Path("/proc/self/status").exists()
 
 
 def says(folder: Path, *, now: int, peak: int) -> None:
-    (folder / "status").write_text(f"Name:\tpython\nVmHWM:\t{peak * 1024} kB\nVmRSS:\t{now * 1024} kB\nThreads:\t1\n")
+    (folder / "status").write_text(
+        f"Name:\tpython\nVmHWM:\t{peak * 1024} kB\nVmRSS:\t{now * 1024} kB\nThreads:\t1\n"
+    )
 
 
 @pytest.mark.skipif(not LINUX, reason="reads Linux's /proc")

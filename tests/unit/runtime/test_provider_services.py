@@ -1,5 +1,5 @@
-"""The services that a provider receives in addition to its settings: rate limiter, cache, wait limit, and other
-clusters."""
+"""The services that a provider receives in addition to its settings: rate limiter, cache, wait
+limit, and other clusters."""
 
 from __future__ import annotations
 
@@ -47,14 +47,21 @@ def _store(clock: ManualClock) -> Store:
 
 
 def _asked(rt: Runtime) -> None:
-    rt.providers(Policy(name="c", providers={"clusterapi": {}}), cast(KubeClient, None), rt.read_secret)
+    rt.providers(
+        Policy(name="c", providers={"clusterapi": {}}), cast(KubeClient, None), rt.read_secret
+    )
 
 
 def test_providers_share_the_tables_rate_limits_and_cache(given: list[ProviderServices]) -> None:
     clock, slept = ManualClock(1000.0), list[float]()
     store = _store(clock)
     made = build(
-        clock=clock, store=store, sender=cast(Any, None), read_secret=str, sleep=slept.append, chance=lambda: 0.25
+        clock=clock,
+        store=store,
+        sender=cast(Any, None),
+        read_secret=str,
+        sleep=slept.append,
+        chance=lambda: 0.25,
     )
     _asked(made)
     (means,) = given
@@ -64,7 +71,9 @@ def test_providers_share_the_tables_rate_limits_and_cache(given: list[ProviderSe
     assert (slept, means.chance()) == ([2.0], 0.25)
 
 
-def test_management_cluster_uses_the_same_secrets_and_wait_limit(given: list[ProviderServices]) -> None:
+def test_management_cluster_uses_the_same_secrets_and_wait_limit(
+    given: list[ProviderServices],
+) -> None:
     clock = ManualClock(1000.0)
     with ApiServer(ObjectStore(clock)) as server:
         made = build(
@@ -81,7 +90,9 @@ def test_management_cluster_uses_the_same_secrets_and_wait_limit(given: list[Pro
             given[0].connect(KubernetesAccess())
 
 
-def test_emulated_account_waits_virtually_and_only_as_long_as_the_function(given: list[ProviderServices]) -> None:
+def test_emulated_account_waits_virtually_and_only_as_long_as_the_function(
+    given: list[ProviderServices],
+) -> None:
     clock, lines = ManualClock(1000.0), list[str]()
     account, life = Account(QuickServices(), clock), Life(lambda place: place == "here")
     account.create()
@@ -92,7 +103,9 @@ def test_emulated_account_waits_virtually_and_only_as_long_as_the_function(given
         means = given[0]
         means.sleep(30.0)
         assert (clock.now(), means.chance()) == (1030.0, 0.5)
-        assert b'"Namespace' in cast(KubeClient, means.connect(WAY)).request("GET", "/api/v1/namespaces")
+        assert b'"Namespace' in cast(KubeClient, means.connect(WAY)).request(
+            "GET", "/api/v1/namespaces"
+        )
         with pytest.raises(FunctionKilled):
             made.checkpoint("here")
         with pytest.raises(FunctionKilled):

@@ -1,4 +1,6 @@
-"""Traces: one document per message in the sender's trace, and nothing at all where Lambda does not trace."""
+"""Traces: one document per message in the sender's trace, and nothing at all
+where Lambda does not trace.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from chalicelib.runtime.tracing import CURRENT, MOST_PARTS, Tracing, parsed
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row
 
-ROOT, PARENT, OTHER = "1-67a4d9d0-0123456789abcdef01234567", "00f067aa0ba902b7", "1-67a4d9d1-0123456789abcdef01234567"
+ROOT, PARENT, OTHER = (
+    "1-67a4d9d0-0123456789abcdef01234567",
+    "00f067aa0ba902b7",
+    "1-67a4d9d1-0123456789abcdef01234567",
+)
 HEADER = f"Root={ROOT};Parent={PARENT};Sampled=1"
 
 
@@ -98,7 +104,11 @@ def test_message_without_a_trace_continues_that_of_the_invocation() -> None:
 
 def test_failure_is_marked_and_raised() -> None:
     process = TracedProcess()
-    with pytest.raises(ValueError, match="broken"), process.tracing.message(HEADER), process.tracing.part("read"):
+    with (
+        pytest.raises(ValueError, match="broken"),
+        process.tracing.message(HEADER),
+        process.tracing.part("read"),
+    ):
         raise ValueError("broken")
     assert (process.sent[0]["fault"], process.sent[0]["subsegments"][0]["fault"]) == (True, True)
     assert process.tracing.header() == ""
@@ -131,7 +141,16 @@ def test_daemon_receives_a_document_with_its_header() -> None:
 
 
 @each_row(
-    "address", ["", "localhost:2000", "127.0.0.1", "127.0.0.1:99999", "999.0.0.1:2000", "127.0.0.1:1;rm", "::1:2000"]
+    "address",
+    [
+        "",
+        "localhost:2000",
+        "127.0.0.1",
+        "127.0.0.1:99999",
+        "999.0.0.1:2000",
+        "127.0.0.1:1;rm",
+        "::1:2000",
+    ],
 )
 def test_daemon_that_cannot_be_reached_raises_nothing(address: str) -> None:
     xray_daemon.send(address, b"{}")

@@ -10,7 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, WebhookCredentials
-from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, read_keys, sign, sign_body, verify
+from chalicelib.runtime.webhook_signature import (
+    AuthResult,
+    WebhookKeys,
+    read_keys,
+    sign,
+    sign_body,
+    verify,
+)
 from chalicelib.store.policies import StoredPolicy, StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row
@@ -155,7 +162,11 @@ def test_webhook_cache_memory_is_bounded_for_many_clusters() -> None:
         world.webhooks[name] = StoredWebhook(1, "outscaler/shop/webhook")
         world.policies[name] = StoredPolicy(name, 1, TEXT, "", 0.0)
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda name: (world.doors.for_cluster(name), world.doors.policy(name)), names))
+        list(
+            callers.map(
+                lambda name: (world.doors.for_cluster(name), world.doors.policy(name)), names
+            )
+        )
     assert _remembered(world.doors) == len(names) + 1 + MAX_DOORS + MAX_POLICIES
     assert world.asked.count("webhooks") == 1
 
@@ -187,11 +198,19 @@ _SHUT = '{"hmac": "key-value-for-tests"}'
         (KEY, AuthResult.OLDER),
     ],
 )
-def test_webhook_body_only_signature_counts_only_if_the_secret_allows_it(secret: str, verdict: AuthResult) -> None:
+def test_webhook_body_only_signature_counts_only_if_the_secret_allows_it(
+    secret: str, verdict: AuthResult
+) -> None:
     keys = read_keys(secret, "secret")
-    headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
+    headers = {
+        "x-outscaler-timestamp": "100",
+        "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body"),
+    }
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is verdict
-    newer = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign(KEY.encode(), "shop", "100", b"body")}
+    newer = {
+        "x-outscaler-timestamp": "100",
+        "x-outscaler-signature": sign(KEY.encode(), "shop", "100", b"body"),
+    }
     assert verify("shop", newer, b"body", keys, b"decoy", 100.0).verdict is AuthResult.ACCEPTED
     assert verify("other", newer, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG
 
@@ -199,7 +218,10 @@ def test_webhook_body_only_signature_counts_only_if_the_secret_allows_it(secret:
 @each_row("relabelled", ["v2", "sha256"])
 def test_webhook_digest_of_one_signature_format_is_invalid_in_another(relabelled: str) -> None:
     keys = read_keys(_OPEN, "secret")
-    digests = {"sha256": sign(KEY.encode(), "shop", "100", b"body"), "v2": sign_body(KEY.encode(), "100", b"body")}
+    digests = {
+        "sha256": sign(KEY.encode(), "shop", "100", b"body"),
+        "v2": sign_body(KEY.encode(), "100", b"body"),
+    }
     given = f"{relabelled}={digests[relabelled].partition('=')[2]}"
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": given}
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG

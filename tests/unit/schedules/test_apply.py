@@ -33,7 +33,13 @@ EVENING = instant("2027-01-18T20:00:00+01:00")  # a Monday
 def night(**fields: Any) -> Schedule:
     """Every weekday at eight in the evening in Zurich, for eleven hours."""
     return Schedule(
-        **{"name": "night", "cron": "0 20 * * 1-5", "duration": 11 * HOUR, "time_zone": "Europe/Zurich", **fields}
+        **{
+            "name": "night",
+            "cron": "0 20 * * 1-5",
+            "duration": 11 * HOUR,
+            "time_zone": "Europe/Zurich",
+            **fields,
+        }
     )
 
 
@@ -63,28 +69,62 @@ def test_schedule_applies_from_its_opening_until_its_end(now: float, mode: str) 
 @pytest.mark.parametrize(
     ("cron", "zone", "opens"),
     [
-        pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-29T01:00:00+00:00", id="skipped-by-the-clock-in-spring"),
-        pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-30T00:30:00+00:00", id="the-day-after"),
-        pytest.param("30 2 * * *", "Europe/Zurich", "2026-10-25T00:30:00+00:00", id="shown-twice-in-autumn-the-first"),
-        pytest.param("30 2 * * *", "Asia/Shanghai", "2026-10-24T18:30:00+00:00", id="a-zone-that-never-changes"),
-        pytest.param("0 2 * * *", "Australia/Lord_Howe", "2026-10-03T15:30:00+00:00", id="half-an-hour-of-summer-time"),
+        pytest.param(
+            "30 2 * * *",
+            "Europe/Zurich",
+            "2026-03-29T01:00:00+00:00",
+            id="skipped-by-the-clock-in-spring",
+        ),
+        pytest.param(
+            "30 2 * * *", "Europe/Zurich", "2026-03-30T00:30:00+00:00", id="the-day-after"
+        ),
+        pytest.param(
+            "30 2 * * *",
+            "Europe/Zurich",
+            "2026-10-25T00:30:00+00:00",
+            id="shown-twice-in-autumn-the-first",
+        ),
+        pytest.param(
+            "30 2 * * *",
+            "Asia/Shanghai",
+            "2026-10-24T18:30:00+00:00",
+            id="a-zone-that-never-changes",
+        ),
+        pytest.param(
+            "0 2 * * *",
+            "Australia/Lord_Howe",
+            "2026-10-03T15:30:00+00:00",
+            id="half-an-hour-of-summer-time",
+        ),
         pytest.param("30 2 * * *", "UTC", "2026-10-25T02:30:00+00:00", id="utc"),
     ],
 )
-def test_schedule_uses_the_hour_of_its_zone_across_clock_changes(cron: str, zone: str, opens: str) -> None:
+def test_schedule_uses_the_hour_of_its_zone_across_clock_changes(
+    cron: str, zone: str, opens: str
+) -> None:
     at, spring = instant(opens), (Schedule("s", cron, HOUR, time_zone=zone, mode="off"),)
-    assert [word(spring, at + late) for late in (-1, 0, HOUR - 1, HOUR)] == ["active", "off", "off", "active"]
+    assert [word(spring, at + late) for late in (-1, 0, HOUR - 1, HOUR)] == [
+        "active",
+        "off",
+        "off",
+        "active",
+    ]
 
 
 def test_schedule_lasts_its_real_duration_in_a_night_with_an_extra_hour() -> None:
     opens = instant("2026-10-24T22:00:00+02:00")
     late = (Schedule("s", "0 22 * * *", 10 * HOUR, time_zone="Europe/Zurich", mode="off"),)
     assert [word(late, opens + 10 * HOUR + step) for step in (-1, 0)] == ["off", "active"]
-    assert opens + 10 * HOUR == instant("2026-10-25T07:00:00+01:00"), "seven by the clock, and not eight"
+    assert opens + 10 * HOUR == instant("2026-10-25T07:00:00+01:00"), (
+        "seven by the clock, and not eight"
+    )
 
 
 def test_schedule_may_switch_on_a_cluster_that_is_off() -> None:
-    assert [word((night(mode="active"),), EVENING + step, Mode.OFF) for step in (-1, 0)] == ["off", "active"]
+    assert [word((night(mode="active"),), EVENING + step, Mode.OFF) for step in (-1, 0)] == [
+        "off",
+        "active",
+    ]
 
 
 def test_applying_schedules_twice_equals_once_and_no_schedules_change_nothing() -> None:
@@ -110,15 +150,25 @@ def test_applying_schedules_twice_equals_once_and_no_schedules_change_nothing() 
         pytest.param({}, {"all": 10, "g": 30, "pair": 5}, id="says-nothing"),
         pytest.param({"headroom": 0}, {"all": 0, "g": 30, "pair": 5}, id="cluster-wide"),
         pytest.param(
-            {"headroom": 50, "groups": ("g",)}, {"all": 10, "g": 50, "pair": 50}, id="all-that-have-the-group"
+            {"headroom": 50, "groups": ("g",)},
+            {"all": 10, "g": 50, "pair": 50},
+            id="all-that-have-the-group",
         ),
         pytest.param(
-            {"headroom": 50, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5, "night": 50}, id="of-its-own"
+            {"headroom": 50, "groups": ("other",)},
+            {"all": 10, "g": 30, "pair": 5, "night": 50},
+            id="of-its-own",
         ),
-        pytest.param({"headroom": 0, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5}, id="none-of-its-own"),
+        pytest.param(
+            {"headroom": 0, "groups": ("other",)},
+            {"all": 10, "g": 30, "pair": 5},
+            id="none-of-its-own",
+        ),
     ],
 )
-def test_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any], expected: dict[str, int]) -> None:
+def test_schedule_replaces_the_headroom_of_its_scope(
+    schedule: dict[str, Any], expected: dict[str, int]
+) -> None:
     entries = (
         Headroom("all", percent=10),
         Headroom("g", groups=("g",), percent=30),
@@ -129,7 +179,9 @@ def test_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any], e
 
 
 def test_scheduled_percentage_replaces_headroom_of_fixed_pods() -> None:
-    found = apply_schedules(policy(night(headroom=20), headroom=(Headroom("all", pods=3, cpu=500),)), EVENING).headroom
+    found = apply_schedules(
+        policy(night(headroom=20), headroom=(Headroom("all", pods=3, cpu=500),)), EVENING
+    ).headroom
     assert found == (Headroom("all", percent=20),)
 
 
@@ -139,7 +191,9 @@ def test_scheduled_percentage_replaces_headroom_of_fixed_pods() -> None:
 def bounds(
     group: NodeGroup, *schedules: Schedule, now: float = EVENING, others: tuple[NodeGroup, ...] = ()
 ) -> tuple[int, int, bool]:
-    found = apply_scheduled_bounds(Snapshot("test", now, groups=(group, *others)), policy(*schedules), now).groups[0]
+    found = apply_scheduled_bounds(
+        Snapshot("test", now, groups=(group, *others)), policy(*schedules), now
+    ).groups[0]
     return found.min, found.max, found.options.enforce_min
 
 
@@ -159,7 +213,9 @@ GROUP = NodeGroup("g", "test", min=1, max=5, aliases=("workers",))
         pytest.param({"min": 7, "max": 8}, (7, 8, True), id="both"),
     ],
 )
-def test_schedule_sets_the_bounds_of_a_group(schedule: dict[str, Any], expected: tuple[int, int, bool]) -> None:
+def test_schedule_sets_the_bounds_of_a_group(
+    schedule: dict[str, Any], expected: tuple[int, int, bool]
+) -> None:
     assert bounds(GROUP, night(**schedule)) == expected
     assert bounds(GROUP, night(**schedule), now=EVENING - 1) == (1, 5, False)
 
@@ -168,17 +224,25 @@ def test_schedule_sets_the_bounds_of_a_group(schedule: dict[str, Any], expected:
     ("entry", "schedule", "expected"),
     [
         pytest.param((0, 5), {"max": 9}, (0, 9), id="a-larger-maximum"),
-        pytest.param((3, 3), {"max": 1}, (1, 3), id="a-smaller-one-which-only-the-planner-keeps-to"),
+        pytest.param(
+            (3, 3), {"max": 1}, (1, 3), id="a-smaller-one-which-only-the-planner-keeps-to"
+        ),
         pytest.param((2, 5), {"min": 0}, (0, 5), id="a-lower-minimum"),
-        pytest.param((1, None), {"min": 6}, (1, None), id="a-higher-one-may-be-above-the-providers-maximum"),
+        pytest.param(
+            (1, None), {"min": 6}, (1, None), id="a-higher-one-may-be-above-the-providers-maximum"
+        ),
         pytest.param((1, None), {"max": 9}, (1, 9), id="a-maximum-beside-a-known-minimum"),
-        pytest.param((None, 5), {"max": 0}, (None, 5), id="none-at-all-may-be-below-the-providers-minimum"),
+        pytest.param(
+            (None, 5), {"max": 0}, (None, 5), id="none-at-all-may-be-below-the-providers-minimum"
+        ),
         pytest.param((None, None), {"max": 0}, (None, None), id="nothing-to-pair-it-with"),
         pytest.param((None, None), {"min": 6, "max": 8}, (6, 8), id="both-of-the-schedule"),
     ],
 )
 def test_providers_receive_wider_bounds_and_never_narrower_ones(
-    entry: tuple[int | None, int | None], schedule: dict[str, Any], expected: tuple[int | None, int | None]
+    entry: tuple[int | None, int | None],
+    schedule: dict[str, Any],
+    expected: tuple[int | None, int | None],
 ) -> None:
     full = policy(night(groups=("g",), **schedule), node_groups=(GroupPolicy("test", "g", *entry),))
     once = apply_schedules(full, EVENING)
@@ -194,9 +258,13 @@ def test_providers_receive_wider_bounds_and_never_narrower_ones(
         pytest.param({"min": 2, "max": 4}, (2, 4), id="within"),
     ],
 )
-def test_size_that_a_provider_would_reject_is_not_planned(schedule: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_size_that_a_provider_would_reject_is_not_planned(
+    schedule: dict[str, Any], expected: tuple[int, int]
+) -> None:
     found = apply_scheduled_bounds(
-        Snapshot("test", EVENING, groups=(GROUP,)), policy(night(**schedule), providers={"test": {}}), EVENING
+        Snapshot("test", EVENING, groups=(GROUP,)),
+        policy(night(**schedule), providers={"test": {}}),
+        EVENING,
     ).groups[0]
     assert (found.min, found.max) == expected
 
@@ -212,7 +280,14 @@ def flavours(**pool: Any) -> tuple[NodeGroup, NodeGroup]:
     """Two groups of one pool; the second is preferred."""
     shared = Pool("uid", "pool", **pool)
     made = [
-        NodeGroup(f"uid/{name}", "test", max=8, rank=rank, pool=shared, aliases=("uid", "pool", f"pool/{name}"))
+        NodeGroup(
+            f"uid/{name}",
+            "test",
+            max=8,
+            rank=rank,
+            pool=shared,
+            aliases=("uid", "pool", f"pool/{name}"),
+        )
         for rank, name in enumerate(("small", "large"))
     ]
     return made[0], made[1]
@@ -243,7 +318,9 @@ def test_schedule_bounds_a_pools_only_group_like_the_pool() -> None:
     only = flavours(min=1, max=9)[0]
     for name in ("pool", "uid/small"):
         found = apply_scheduled_bounds(
-            Snapshot("test", EVENING, groups=(only,)), policy(night(min=2, max=4, groups=(name,))), EVENING
+            Snapshot("test", EVENING, groups=(only,)),
+            policy(night(min=2, max=4, groups=(name,))),
+            EVENING,
         ).groups[0]
         assert found.pool is not None
         assert (found.min, found.max, found.pool.min, found.pool.max) == (2, 4, 2, 4)
@@ -267,23 +344,35 @@ def test_scheduled_minimum_is_reached_at_its_opening_even_from_zero_nodes() -> N
     morning = night(min=3, groups=("g",))
     assert growth(plan(empty_group(), morning)) == {"g": (3, 0)}
     assert growth(plan(empty_group(), morning, now=EVENING - 1)) == {}
-    assert growth(plan(empty_group(), morning, max_nodes_total=2)) == {"g": (1, 0)}, "as far as limits allow"
+    assert growth(plan(empty_group(), morning, max_nodes_total=2)) == {"g": (1, 0)}, (
+        "as far as limits allow"
+    )
 
 
 def test_scheduled_minimum_of_a_pool_is_raised_in_its_best_group_first() -> None:
     build = cluster().node("anchor")
     template = node("t", "4")
     build.groups = [
-        msgspec.structs.replace(each, template=template, max=2 if each.rank else 8) for each in flavours(max=9)
+        msgspec.structs.replace(each, template=template, max=2 if each.rank else 8)
+        for each in flavours(max=9)
     ]
-    assert growth(plan(build, night(min=3, groups=("pool",)))) == {"uid/large": (2, 0), "uid/small": (1, 0)}
-    build.groups = [msgspec.structs.replace(each, error="403") if each.rank else each for each in build.groups]
-    assert growth(plan(build, night(min=3, groups=("pool",)))) == {}, "how large it is cannot be known"
+    assert growth(plan(build, night(min=3, groups=("pool",)))) == {
+        "uid/large": (2, 0),
+        "uid/small": (1, 0),
+    }
+    build.groups = [
+        msgspec.structs.replace(each, error="403") if each.rank else each for each in build.groups
+    ]
+    assert growth(plan(build, night(min=3, groups=("pool",)))) == {}, (
+        "how large it is cannot be known"
+    )
 
 
 def test_pool_without_a_schedule_keeps_its_size() -> None:
     build = cluster().node("anchor")
-    build.groups = [msgspec.structs.replace(each, template=node("t", "4")) for each in flavours(min=3, max=9)]
+    build.groups = [
+        msgspec.structs.replace(each, template=node("t", "4")) for each in flavours(min=3, max=9)
+    ]
     assert growth(plan(build, night(min=1, groups=("uid/small",)))) == {"uid/small": (1, 0)}
     assert growth(plan(build)) == {}
     assert growth(plan(build, enforce_node_group_min_size=True)) == {"uid/large": (3, 0)}
@@ -305,7 +394,13 @@ def test_scheduled_maximum_below_the_size_removes_nothing_and_adds_nothing() -> 
 
 
 def test_larger_scheduled_maximum_lets_a_full_group_scale_up() -> None:
-    build = cluster().node("g-0", "1", group="g").group("g", max=1).running("g-0", 1, "900m").pending(2, "900m")
+    build = (
+        cluster()
+        .node("g-0", "1", group="g")
+        .group("g", max=1)
+        .running("g-0", 1, "900m")
+        .pending(2, "900m")
+    )
     assert (growth(plan(build)), growth(plan(build, night(max=2)))) == ({}, {"g": (1, 1)})
 
 

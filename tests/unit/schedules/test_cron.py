@@ -29,9 +29,20 @@ STEP = 300.0
 
 @each_row(("zone", "change"), CHANGES)
 @each_row(
-    "cron", ["0 * * * *", "*/20 * * * *", "30 2 * * *", "5,50 1-3 * * *", "59 1 * * *", "*/30 * * * 0", "0 3 * * *"]
+    "cron",
+    [
+        "0 * * * *",
+        "*/20 * * * *",
+        "30 2 * * *",
+        "5,50 1-3 * * *",
+        "59 1 * * *",
+        "*/30 * * * 0",
+        "0 3 * * *",
+    ],
 )
-def test_CCE_A4_each_occurrence_is_found_once_and_in_time(zone: str, change: str, cron: str) -> None:
+def test_CCE_A4_each_occurrence_is_found_once_and_in_time(
+    zone: str, change: str, cron: str
+) -> None:
     start = at(change) - 2 * 3600.0
     handled = LocalClock(start).times(cron, zone).last
     foretold = LocalClock(start).times(cron, zone).following
@@ -75,5 +86,7 @@ def test_CCE_A4_cron_expressions_have_five_fields(cron: str, last: str, followin
         ("x", "Nowhere/X"),
     ],
 )
-def test_invalid_cron_expression_is_an_error_value_and_not_an_exception(cron: str, zone: str) -> None:
+def test_invalid_cron_expression_is_an_error_value_and_not_an_exception(
+    cron: str, zone: str
+) -> None:
     assert LocalClock(at("2026-03-09 12:00")).times(cron, zone).problem

@@ -1,4 +1,6 @@
-"""Maintenance windows: openings, also across clock changes, and the next time at which removals are allowed."""
+"""Maintenance windows: openings, also across clock changes, and the next time at
+which removals are allowed.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_window_is_open_from_its_beginning_until_before_its_end(now: str, expect
         ("2026-06-02T03:50", 601.0, False),
     ],
 )
-def test_window_allows_removals_for_as_long_as_it_stays_open(now: str, seconds: float, expected: bool) -> None:
+def test_window_allows_removals_for_as_long_as_it_stays_open(
+    now: str, seconds: float, expected: bool
+) -> None:
     assert allowed_for((NIGHTS,), at(now), seconds) is expected
 
 
@@ -77,13 +81,17 @@ def test_windows_that_follow_each_other_allow_removals_for_as_long_as_all_of_the
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(1800.0, True), (1801.0, False)])
-def test_removals_are_allowed_until_a_window_that_forbids_them(seconds: float, expected: bool) -> None:
+def test_removals_are_allowed_until_a_window_that_forbids_them(
+    seconds: float, expected: bool
+) -> None:
     office = Window("0 8 * * 1-5", 9 * HOUR, removals=False, time_zone=ZURICH)
     assert allowed_for((office,), at("2026-06-01T07:30"), seconds) is expected
     assert not allowed_for((office,), at("2026-06-01T08:00"), 1.0)
 
 
-@pytest.mark.parametrize("now", [at("2026-06-01T10:59:59.5"), at("2026-06-01T11:00"), at("2026-06-01T11:00:00.5")])
+@pytest.mark.parametrize(
+    "now", [at("2026-06-01T10:59:59.5"), at("2026-06-01T11:00"), at("2026-06-01T11:00:00.5")]
+)
 def test_adjacent_windows_leave_no_gap(now: float) -> None:
     assert is_open(Window("0 * * * *", HOUR), now)
 
@@ -93,25 +101,59 @@ def test_adjacent_windows_leave_no_gap(now: float) -> None:
     [
         # Spring 2026: 02:00 becomes 03:00 on 29 March.
         pytest.param(
-            Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:00", True, id="skipped-time-is-after-it"
+            Window("30 2 * * *", HOUR, time_zone=ZURICH),
+            "2026-03-29T03:00",
+            True,
+            id="skipped-time-is-after-it",
         ),
         pytest.param(
-            Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:59", True, id="skipped-lasts-as-long"
+            Window("30 2 * * *", HOUR, time_zone=ZURICH),
+            "2026-03-29T03:59",
+            True,
+            id="skipped-lasts-as-long",
         ),
-        pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T04:00", False, id="skipped-and-over"),
-        pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T01:59", False, id="not-before-the-gap"),
         pytest.param(
-            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T04:59", True, id="real-hours-spring"
+            Window("30 2 * * *", HOUR, time_zone=ZURICH),
+            "2026-03-29T04:00",
+            False,
+            id="skipped-and-over",
         ),
-        pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T05:00", False, id="spring-end"),
+        pytest.param(
+            Window("30 2 * * *", HOUR, time_zone=ZURICH),
+            "2026-03-29T01:59",
+            False,
+            id="not-before-the-gap",
+        ),
+        pytest.param(
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH),
+            "2026-03-29T04:59",
+            True,
+            id="real-hours-spring",
+        ),
+        pytest.param(
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH),
+            "2026-03-29T05:00",
+            False,
+            id="spring-end",
+        ),
         # Autumn 2026: 03:00 becomes 02:00 on 25 October.
         pytest.param(
-            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T02:59", True, id="real-hours-autumn"
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH),
+            "2026-10-25T02:59",
+            True,
+            id="real-hours-autumn",
         ),
-        pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T03:00", False, id="autumn-end"),
+        pytest.param(
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH),
+            "2026-10-25T03:00",
+            False,
+            id="autumn-end",
+        ),
     ],
 )
-def test_window_openings_across_clock_changes_in_zurich(window: Window, now: str, expected: bool) -> None:
+def test_window_openings_across_clock_changes_in_zurich(
+    window: Window, now: str, expected: bool
+) -> None:
     assert is_open(window, at(now)) is expected
 
 
@@ -122,7 +164,9 @@ def test_repeated_local_time_opens_a_window_once() -> None:
     assert is_open(window, first)
     assert is_open(window, first + 1799)
     assert not is_open(window, second)
-    assert is_open(Window("30 2 * * *", 2 * HOUR, time_zone=ZURICH), at("2026-10-25T02:10", second=True))
+    assert is_open(
+        Window("30 2 * * *", 2 * HOUR, time_zone=ZURICH), at("2026-10-25T02:10", second=True)
+    )
 
 
 def test_window_with_a_star_for_the_hour_opens_in_the_repeated_hour_too() -> None:
@@ -133,9 +177,13 @@ def test_window_with_a_star_for_the_hour_opens_in_the_repeated_hour_too() -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(["30 2 * * *", "0 2,3 * * *", "59 1 * * *", "15 3 * * 0", "0 */3 * * *", "*/20 * * * *"]),
+    st.sampled_from(
+        ["30 2 * * *", "0 2,3 * * *", "59 1 * * *", "15 3 * * 0", "0 */3 * * *", "*/20 * * * *"]
+    ),
     st.sampled_from([ZURICH, "Australia/Sydney", "America/New_York", "UTC"]),
-    st.sampled_from(["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]),
+    st.sampled_from(
+        ["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]
+    ),
     st.integers(-12 * 60, 36 * 60),
     st.integers(1, 180),
 )
@@ -155,10 +203,11 @@ def test_window_is_open_if_it_opened_less_than_its_duration_ago(
 
 
 def test_half_hour_clock_change_shifts_window_openings_by_half_an_hour() -> None:
-    """Lord Howe changes from UTC+11 to UTC+10:30; cronsim, iterating forwards over the change, is half an hour off
-    there."""
+    """Lord Howe changes from UTC+11 to UTC+10:30; cronsim, iterating forwards over the change,
+    is half an hour off there."""
     window = Window("0 */3 * * *", 3 * HOUR, time_zone="Australia/Lord_Howe")
-    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()  # three o'clock, after the clock change
+    # three o'clock, after the clock change
+    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()
     assert is_open(window, opened + 3 * HOUR - 60)
     assert is_open(Window("0 3 * * *", HOUR, time_zone="Australia/Lord_Howe"), opened + 60)
 
@@ -180,13 +229,20 @@ OFFICE = Window("0 8 * * 1-5", 10 * HOUR, removals=False, time_zone=ZURICH)
         ((FROZEN,), "2026-12-25T12:00", "holidays", "2026-12-27T00:00"),
         ((NIGHTS, FROZEN), "2026-12-24T23:00", "holidays", "2026-12-28T22:00"),
         ((OFFICE,), "2026-06-01T09:00", "0 8 * * 1-5", "2026-06-01T18:00"),
-        ((OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)), "2026-06-01T09:30", "0 8 * * 1-5", "2026-06-06T09:00"),
+        (
+            (OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)),
+            "2026-06-01T09:30",
+            "0 8 * * 1-5",
+            "2026-06-06T09:00",
+        ),
     ],
 )
 def test_reason_and_end_of_a_removal_block_by_windows(
     windows: tuple[Window, ...], now: str, name: str, until: str
 ) -> None:
-    assert outside(windows, at(now)) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, until=at(until))
+    assert outside(windows, at(now)) == Reason.of(
+        ReasonCode.OUTSIDE_WINDOW, window=name, until=at(until)
+    )
     assert outside(windows, at(until)) is None
     assert outside(windows, at(until) - 1) is not None
 
@@ -202,11 +258,15 @@ def test_closed_forbidding_window_blocks_nothing() -> None:
 
 def test_window_block_has_no_end_time_if_none_can_be_computed() -> None:
     never = (OFFICE, Window("0 9 * * 1-5", HOUR, time_zone=ZURICH, name="mornings"))
-    assert outside(never, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 8 * * 1-5")
+    assert outside(never, at("2026-06-01T12:00")) == Reason.of(
+        ReasonCode.OUTSIDE_WINDOW, window="0 8 * * 1-5"
+    )
     assert never_allowed(never)
     assert not never_allowed((NIGHTS, FROZEN, OFFICE))
     leap = (Window("0 0 29 2 *", HOUR),)
-    assert outside(leap, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 0 29 2 *")
+    assert outside(leap, at("2026-06-01T12:00")) == Reason.of(
+        ReasonCode.OUTSIDE_WINDOW, window="0 0 29 2 *"
+    )
 
 
 def test_timers_continue_outside_a_window_while_nothing_is_removed() -> None:
@@ -219,7 +279,9 @@ def test_timers_continue_outside_a_window_while_nothing_is_removed() -> None:
         == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="nights", until=at("2027-06-01T22:00"))
     )
     assert goes(pool.pick(now=inside, windows=[NIGHTS])) == ["g-e00"]
-    assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
+    assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH
+    }
 
 
 def test_window_reason_precedes_cooldowns_and_follows_minimums() -> None:
@@ -228,12 +290,15 @@ def test_window_reason_precedes_cooldowns_and_follows_minimums() -> None:
     assert why(SelectionBuilderPool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {
         ReasonCode.OUTSIDE_WINDOW
     }
-    assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {
-        ReasonCode.GROUP_MIN_SIZE
-    }
+    assert why(
+        SelectionBuilderPool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])
+    ) == {ReasonCode.GROUP_MIN_SIZE}
 
 
-@given(st.text(max_size=20) | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True))
+@given(
+    st.text(max_size=20)
+    | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True)
+)
 @settings(max_examples=200, deadline=None)
 def test_invalid_window_crons_are_rejected_and_accepted_ones_are_usable(cron: str) -> None:
     try:
@@ -244,7 +309,10 @@ def test_invalid_window_crons_are_rejected_and_accepted_ones_are_usable(cron: st
     outside((Window(cron, 60.0, time_zone=ZURICH),), at("2026-10-25T02:30"))
 
 
-@given(st.text(max_size=30) | st.sampled_from(["America", "/etc/passwd", "../UTC", "zone.tab", "", "\0"]))
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(["America", "/etc/passwd", "../UTC", "zone.tab", "", "\0"])
+)
 @settings(deadline=None)
 def test_invalid_window_time_zone_is_rejected(name: str) -> None:
     try:

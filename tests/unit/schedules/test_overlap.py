@@ -31,10 +31,17 @@ def at(text: str) -> float:
         (Span("* * * * *", "UTC", 60.0), Span("0 0 24 12 *", "UTC", HOUR), "2023-12-24T00:00"),
         (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 120.0), ""),
         (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 181.0), "2024-01-01T03:05"),
-        (Span("30 2 * * *", "Europe/Zurich", HOUR), Span("0 1 31 3 *", "UTC", 60.0), "2024-03-31T01:00"),  # the gap
+        # the gap
+        (
+            Span("30 2 * * *", "Europe/Zurich", HOUR),
+            Span("0 1 31 3 *", "UTC", 60.0),
+            "2024-03-31T01:00",
+        ),
     ],
 )
-def test_overlap_is_the_instant_at_which_both_windows_are_open(one: Span, other: Span, meet: str) -> None:
+def test_overlap_is_the_instant_at_which_both_windows_are_open(
+    one: Span, other: Span, meet: str
+) -> None:
     expected = at(meet) if meet else None
     assert both_open(one, other) == both_open(other, one) == expected
 
@@ -102,5 +109,8 @@ def minute_of(at: float) -> Span:
 
 def test_overlap_of_always_open_crons_is_found_quickly() -> None:
     began = time.process_time()
-    assert both_open(Span("*/2 * * * *", "UTC", 60.0), Span("1-59/2 * * * *", "Asia/Tokyo", 60.0)) is None
+    assert (
+        both_open(Span("*/2 * * * *", "UTC", 60.0), Span("1-59/2 * * * *", "Asia/Tokyo", 60.0))
+        is None
+    )
     assert time.process_time() - began < 1.0

@@ -1,4 +1,6 @@
-"""A shadow cluster whose passes follow each other: what changed in between is told as a new cluster."""
+"""A shadow cluster whose passes follow each other: what changed in between
+is told as a new cluster.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.foreign_growths import after_pass, with_others
-from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, worth_writing
+from chalicelib.shadow.comparison import (
+    advance,
+    answered,
+    answered_early,
+    open_question,
+    worth_writing,
+)
 from chalicelib.shadow.cooldowns import NO_PLAN, with_cooldowns
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import GroupStatus, OtherStatus
@@ -29,7 +37,9 @@ class ShadowPasses:
     """ledger: the row after the last pass. writes: how often it had to be written."""
 
     def __init__(self, **options: Any) -> None:
-        self.policy = Policy(name="test", mode=Mode.SHADOW, options=msgspec.structs.replace(Options(), **options))
+        self.policy = Policy(
+            name="test", mode=Mode.SHADOW, options=msgspec.structs.replace(Options(), **options)
+        )
         self.ledger: Ledger | None = None
         self.memory = Memory()
         self.token = 0
@@ -49,7 +59,9 @@ class ShadowPasses:
         snapshot = msgspec.structs.replace(snapshot, taken_at=at)
         self.token += 1
         loaded = with_others(self.memory, 0.0, MINUTE, at, act=False)
-        before = with_cooldowns(self.ledger, Pass(snapshot, self.policy, loaded, NO_PLAN, status, missing=missing))
+        before = with_cooldowns(
+            self.ledger, Pass(snapshot, self.policy, loaded, NO_PLAN, status, missing=missing)
+        )
         plan, after = plan_cluster(snapshot, self.policy, before, at, self.token)
         now = Pass(snapshot, self.policy, before, plan, status, self.token, missing)
         step = advance(self.ledger, now)
@@ -62,7 +74,8 @@ class ShadowPasses:
                 ledger = answered(ledger, question, answer, past, now, ask)
             else:
                 ledger = answered_early(ledger, answer, past, now, ask)
-        if worth_writing(self.ledger, ledger):  # what is not written is lost: the next pass is another process
+        # what is not written is lost: the next pass is another process
+        if worth_writing(self.ledger, ledger):
             self.writes += 1
             self.ledger = decode(encode(ledger), Ledger)
         self.memory = after_pass(after, snapshot.groups, act=False)
@@ -91,14 +104,23 @@ class ShadowPasses:
 
 
 def ask(rebuilt: Rebuilt, policy: Policy, seed: int) -> Plan:
-    return plan_cluster(rebuilt.snapshot, policy, rebuilt.memory, rebuilt.snapshot.taken_at, seed, wait=False)[0]
+    return plan_cluster(
+        rebuilt.snapshot, policy, rebuilt.memory, rebuilt.snapshot.taken_at, seed, wait=False
+    )[0]
 
 
-def status(minutes: float, *growing: str, changed: float | None = None, candidates: int | None = None) -> OtherStatus:
+def status(
+    minutes: float, *growing: str, changed: float | None = None, candidates: int | None = None
+) -> OtherStatus:
     """The status of that minute; these groups grow, or did so at `changed` (minutes)."""
     at = NOW + minutes * MINUTE
     word, since = ("InProgress", at) if changed is None else ("NoActivity", NOW + changed * MINUTE)
-    return OtherStatus(at, GroupStatus("NoActivity"), {name: GroupStatus(word, since) for name in growing}, candidates)
+    return OtherStatus(
+        at,
+        GroupStatus("NoActivity"),
+        {name: GroupStatus(word, since) for name in growing},
+        candidates,
+    )
 
 
 def hard(minutes: float) -> Taint:

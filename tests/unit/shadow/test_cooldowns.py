@@ -1,4 +1,6 @@
-"""The other autoscaler's acts start the cool-downs that ours would have started, and removals that it gives up."""
+"""The other autoscaler's acts start the cool-downs that ours would have started, and
+removals that it gives up.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,31 @@ from tests.unit.shadow.passes import MINUTE, ShadowPasses, hard, status
 
 
 def fleet(
-    *, grown: int = 0, grown_at: float = 5.0, gone: bool = False, taint: Taint | None = None, extra: int = 0
+    *,
+    grown: int = 0,
+    grown_at: float = 5.0,
+    gone: bool = False,
+    taint: Taint | None = None,
+    extra: int = 0,
 ) -> ClusterBuilder:
-    """Group `w` with a full node and an empty one, w-1; group `other` with a full node and `grown` further full ones.
-    extra: further empty nodes of `w`."""
+    """Group `w` with a full node and an empty one, w-1; group `other` with a full node and `grown`
+    further full ones. extra: further empty nodes of `w`."""
     built = cluster().node("w-0", "2", group="w").running("w-0", 1, "1500m", name="keeps")
     if not gone:
         built.node("w-1", "2", group="w", taints=(taint,) if taint else ())
     for number in range(extra):
         built.node(f"w-{number + 2}", "2", group="w")
     for number in range(grown + 1):
-        built.node(f"o-{number}", "2", group="other", created=NOW + grown_at * MINUTE if number else 0.0)
-        built.running(f"o-{number}", 1, "1800m", name=f"full-{number}", created=NOW + (grown_at - 0.5) * MINUTE)
+        built.node(
+            f"o-{number}", "2", group="other", created=NOW + grown_at * MINUTE if number else 0.0
+        )
+        built.running(
+            f"o-{number}",
+            1,
+            "1800m",
+            name=f"full-{number}",
+            created=NOW + (grown_at - 0.5) * MINUTE,
+        )
     built.group("w", template=node("template-w", "2"))
     return built.group("other", template=node("template-o", "2"))
 
@@ -41,8 +56,8 @@ def removals(shadow: ShadowPasses) -> list[ShadowVerdict]:
 @pytest.mark.parametrize("local", [False, True])
 def test_removal_after_the_cool_down_of_a_growth_is_the_same(local: bool) -> None:
     shadow = ShadowPasses(scale_down_delay_type_local=local)
-    # The node is unneeded for 10 minutes at minute 10. The cool-down after the growth ends at minute 15; with local
-    # ones the growth of the other group holds no node of this one.
+    # The node is unneeded for 10 minutes at minute 10. The cool-down after the growth ends at
+    # minute 15; with local ones the growth of the other group holds no node of this one.
     end = 11 if local else 15
     for minute in range(end):
         shadow.look(fleet(grown=minute >= 5), minute, growth_status(minute, grown=minute >= 5))
@@ -60,7 +75,13 @@ def test_node_that_both_keep_in_their_cool_downs_is_not_only_ours() -> None:
         built = fleet()
         for number in range(1, grown + 1):
             built.node(f"o-{number}", "2", group="other2", created=NOW + 8 * number * MINUTE)
-            built.running(f"o-{number}", 1, "1800m", name=f"f-{number}", created=NOW + (8 * number - 0.5) * MINUTE)
+            built.running(
+                f"o-{number}",
+                1,
+                "1800m",
+                name=f"f-{number}",
+                created=NOW + (8 * number - 0.5) * MINUTE,
+            )
         built.group("other2", template=node("template-2", "2"))
         shadow.look(built, minute, status(minute, "other2", changed=changed, candidates=1))
     assert removals(shadow) == []
@@ -122,7 +143,11 @@ def test_removal_that_the_other_autoscaler_gave_up_does_not_count() -> None:
     for minute in range(12, 24):
         shadow.look(fleet(), minute, status(minute, candidates=1))
     assert shadow.matches == ()
-    assert shadow.memory.last_scale_down_failure == shadow.memory.groups["w"].last_failure == NOW + 12 * MINUTE
+    assert (
+        shadow.memory.last_scale_down_failure
+        == shadow.memory.groups["w"].last_failure
+        == NOW + 12 * MINUTE
+    )
     shadow.look(fleet(taint=hard(23.5)), 24, status(24))
     assert shadow.matches == ()
     shadow.look(fleet(gone=True), 25, status(25))
@@ -142,8 +167,18 @@ def test_node_that_is_removed_for_long_is_not_only_ours_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("options", "minutes", "verdict", "detail"),
     [
-        ({}, 18, ShadowVerdict.EARLIER, "Outscaler's plan removed it 7m before, at 2027-01-15T08:11:00Z"),
-        ({}, 4, ShadowVerdict.LATER, "Outscaler removes it 6m later: it was unneeded for 4m of 10m"),
+        (
+            {},
+            18,
+            ShadowVerdict.EARLIER,
+            "Outscaler's plan removed it 7m before, at 2027-01-15T08:11:00Z",
+        ),
+        (
+            {},
+            4,
+            ShadowVerdict.LATER,
+            "Outscaler removes it 6m later: it was unneeded for 4m of 10m",
+        ),
         (
             {"scale_down_unneeded_time": 360.0, "scale_down_delay_after_add": 1200.0},
             10,

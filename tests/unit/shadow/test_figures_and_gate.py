@@ -38,7 +38,13 @@ def grew(verdict: ShadowVerdict, ours: int, theirs: int, ago: float = 1.0, **mor
     groups = {"web": ours} if ours else {}
     other = {"job" if verdict is ShadowVerdict.SAME_SIZE else "web": theirs}
     known = {"ours": groups, "theirs": other, **more}
-    return Match(match_id(GROWTH, at, f"{verdict}{ours}{theirs}{ago}"), GROWTH, at, verdict, **known)  # type: ignore[arg-type]
+    return Match(
+        match_id(GROWTH, at, f"{verdict}{ours}{theirs}{ago}"),
+        GROWTH,
+        at,
+        verdict,
+        **known,  # type: ignore[arg-type]
+    )
 
 
 def removed(verdict: ShadowVerdict, node: str = "w", ago: float = 1.0) -> Match:
@@ -46,7 +52,9 @@ def removed(verdict: ShadowVerdict, node: str = "w", ago: float = 1.0) -> Match:
     return Match(match_id(REMOVAL, at, node), REMOVAL, at, verdict, node)
 
 
-def figures_of(found: Ledger, accepted: dict[str, float] | None = None, since: float = 30.0) -> Figures:
+def figures_of(
+    found: Ledger, accepted: dict[str, float] | None = None, since: float = 30.0
+) -> Figures:
     return figures(found, accepted or {}, NOW - since * DAY, NOW)
 
 
@@ -112,7 +120,10 @@ def test_figures_begin_on_the_day_of_since() -> None:
 
 
 def test_acceptance_covers_a_node_until_then_and_a_match_by_its_id() -> None:
-    old, new = removed(ShadowVerdict.ONLY_OURS, "a", ago=3), removed(ShadowVerdict.ONLY_OURS, "a", ago=1)
+    old, new = (
+        removed(ShadowVerdict.ONLY_OURS, "a", ago=3),
+        removed(ShadowVerdict.ONLY_OURS, "a", ago=1),
+    )
     found = ledger(old, new)
     assert figures_of(found).only_ours_open == 2
     assert figures_of(found, {"a": NOW - 2 * DAY}).only_ours_open == 1
@@ -140,7 +151,10 @@ def test_gate_opens_when_all_conditions_are_met() -> None:
     [
         ([removed(ShadowVerdict.ONLY_OURS)], ["only ours, not accepted"]),
         ([grew(ShadowVerdict.MISSED, 0, 1, cause=UNKNOWN)], ["missed without a known cause"]),
-        ([grew(ShadowVerdict.MISSED, 0, 1, cause=f"{OWN_PLAN}TooManyPods")], ["missed without a known cause"]),
+        (
+            [grew(ShadowVerdict.MISSED, 0, 1, cause=f"{OWN_PLAN}TooManyPods")],
+            ["missed without a known cause"],
+        ),
         ([grew(ShadowVerdict.MISSED, 0, 1, cause="options differ: x")], []),
         ([grew(ShadowVerdict.FEWER, 1, 9)], ["growth agreement"]),
         ([grew(ShadowVerdict.MORE, 2, 2, ago=3, costs=(4.0, 2.0))], ["cost ratio"]),
@@ -164,10 +178,16 @@ def test_gate_of_a_new_comparison_lacks_acts_and_days() -> None:
     ("situation", "words"),
     [
         (Situation(random=True, apart=1.0), "expander random"),
-        (Situation(restarted=NOW, apart=1.0), "Cluster Autoscaler restarted at 2027-01-15T08:00:00Z"),
+        (
+            Situation(restarted=NOW, apart=1.0),
+            "Cluster Autoscaler restarted at 2027-01-15T08:00:00Z",
+        ),
         (Situation(apart=-59.0, gaps=("Pod",)), "timing: under one interval apart"),
         (Situation(apart=60.0, gaps=("Pod", "Job")), "this pass could not read Pod, Job"),
-        (Situation(known="docs/differences.md", reserved=True), "known difference: docs/differences.md"),
+        (
+            Situation(known="docs/differences.md", reserved=True),
+            "known difference: docs/differences.md",
+        ),
         (Situation(reserved=True), "the node reserves more than its template"),
         (Situation(), UNKNOWN),
     ],
@@ -177,19 +197,30 @@ def test_first_cause_that_applies_is_named(situation: Situation, words: str) -> 
 
 
 def test_SHA_11_row_of_30_days_and_5000_nodes_is_far_below_a_megabyte() -> None:
-    nodes = tuple(f"ip-10-{number // 250}-{number * 7919 % 251}-{number * 104729 % 253}" for number in range(5000))
+    nodes = tuple(
+        f"ip-10-{number // 250}-{number * 7919 % 251}-{number * 104729 % 253}"
+        for number in range(5000)
+    )
     found = Ledger(
         NOW - 40 * DAY,
         Observation(NOW, {"web": 5000}, {"web": nodes}, dict.fromkeys(nodes[:1000], 1_800_000_000)),
     )
     for hour in range(40 * 24):
         ago = 40 - hour / 24
-        detail = f"default/pod-{match_id('', hour, 'x')}: no group fits, because its memory is too small"
+        detail = (
+            f"default/pod-{match_id('', hour, 'x')}: no group fits, because its memory is too small"
+        )
         found = trimmed(
             add(
                 found,
-                *(grew(ShadowVerdict.FEWER, 2, 3 + n, ago=ago, detail=detail, cause=UNKNOWN) for n in range(10)),
-                *(removed(ShadowVerdict.SAME, nodes[(hour * 20 + n) % 5000], ago=ago) for n in range(20)),
+                *(
+                    grew(ShadowVerdict.FEWER, 2, 3 + n, ago=ago, detail=detail, cause=UNKNOWN)
+                    for n in range(10)
+                ),
+                *(
+                    removed(ShadowVerdict.SAME, nodes[(hour * 20 + n) % 5000], ago=ago)
+                    for n in range(20)
+                ),
             ),
             NOW - ago * DAY,
         )

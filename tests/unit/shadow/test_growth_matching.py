@@ -8,8 +8,11 @@ from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.unit.shadow.passes import MINUTE, ShadowPasses, status
 
 
-def base(grown: dict[str, int] | None = None, at: float = 0.0, target: int | None = None) -> ClusterBuilder:
-    """Two groups of 2-core nodes with one full node each; `grown`: further nodes that were created at that minute."""
+def base(
+    grown: dict[str, int] | None = None, at: float = 0.0, target: int | None = None
+) -> ClusterBuilder:
+    """Two groups of 2-core nodes with one full node each; `grown`: further nodes that
+    were created at that minute."""
     built = cluster()
     for name in ("web", "job"):
         built.node(f"{name}-0", "2", group=name)
@@ -71,7 +74,9 @@ def test_SHA_2_pods_created_after_the_episode_are_left_out() -> None:
     after = bound(one_group(1, at=1 / 3), "web-1", 1, created=0.1)
     after.pending(6, "900m", created=NOW + 1.5 * MINUTE)
     for minute in (1, 2, 3, 4):
-        shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
+        shadow.look(
+            web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5)
+        )
     assert [(match.verdict, match.ours) for match in shadow.matches if match.theirs] == [
         (ShadowVerdict.SAME, {"web": 1})
     ]
@@ -134,15 +139,20 @@ def test_growth_that_our_plan_would_not_make_is_missed_with_the_pods_reason() ->
     shadow.look(web(one_group()), 0, status(0))
     after = one_group(1, at=1 / 3)
     for minute in (1, 2, 3, 4):
-        shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
+        shadow.look(
+            web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5)
+        )
     [match] = shadow.matches
     assert (match.verdict, match.cause) == (ShadowVerdict.MISSED, "unknown")
 
 
 def limited(waiting: int, bought: int) -> ShadowPasses:
-    """Passes of a cluster that our policy limits to two nodes, in which the other autoscaler buys further ones."""
+    """Passes of a cluster that our policy limits to two nodes, in which the other
+    autoscaler buys further ones."""
     shadow = ShadowPasses(max_nodes_total=2)
-    before = web(one_group() if waiting else one_group(1).running("web-1", 1, "1800m", name="old-1"))
+    before = web(
+        one_group() if waiting else one_group(1).running("web-1", 1, "1800m", name="old-1")
+    )
     shadow.look(before, 0, status(0))
     first = 1 if waiting else 2
     after = one_group(first + bought - 1, at=1 / 3)
@@ -151,7 +161,9 @@ def limited(waiting: int, bought: int) -> ShadowPasses:
     for number in range(first, first + bought):
         bound(after, f"web-{number}", 2, created=0.1)
     for minute in (1, 2, 3, 4):
-        shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
+        shadow.look(
+            web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5)
+        )
     return shadow
 
 
@@ -175,7 +187,12 @@ def test_growth_differs_because_nodes_offer_less_than_their_template() -> None:
     shadow.look(one_group().group("web", template=node("template", "3")), 0, status(0))
     after = one_group()
     for number in (1, 2):
-        bound(after.node(f"web-{number}", "2", group="web", created=NOW + 20), f"web-{number}", 1, created=0.1)
+        bound(
+            after.node(f"web-{number}", "2", group="web", created=NOW + 20),
+            f"web-{number}",
+            1,
+            created=0.1,
+        )
     after.group("web", template=node("template", "3"))
     for minute in (1, 2, 3, 4):
         shadow.look(after, minute, status(minute, "web", changed=0.5))
@@ -190,7 +207,9 @@ def test_extra_growth_names_the_back_off_of_the_other_autoscaler() -> None:
     for minute in range(4):
         held = OtherStatus(NOW + minute * MINUTE, groups={"web": GroupStatus("Backoff")})
         shadow.look(pending, minute, held)
-    assert [match.cause for match in shadow.matches] == ["known difference: Cluster Autoscaler reports Backoff of web"]
+    assert [match.cause for match in shadow.matches] == [
+        "known difference: Cluster Autoscaler reports Backoff of web"
+    ]
 
 
 def test_growth_after_our_plan_wanted_it_has_a_lead() -> None:
@@ -219,8 +238,18 @@ def test_growth_with_slow_machines_is_no_extra_of_ours_over_an_hour() -> None:
     for minute in range(60):
         asked, joined = minute >= 3, minute >= 16
         built = one_group(2 if joined else 0, 15.5)
-        built = built if joined else built.pending(2, "1500m", created=NOW + 120) if minute >= 2 else built
-        passes.look(web(built, target=3 if asked else 1), minute, status(minute, "web") if asked else status(minute))
+        built = (
+            built
+            if joined
+            else built.pending(2, "1500m", created=NOW + 120)
+            if minute >= 2
+            else built
+        )
+        passes.look(
+            web(built, target=3 if asked else 1),
+            minute,
+            status(minute, "web") if asked else status(minute),
+        )
     assert ShadowVerdict.EXTRA not in passes.verdicts
 
 
@@ -232,8 +261,13 @@ def test_second_growth_while_machines_of_the_first_are_coming_is_the_same() -> N
         built = one_group()
         built = built.pending(min(1, waiting), "1500m", name="first", created=NOW + 60)
         built = built.pending(max(0, waiting - 1), "1500m", name="second", created=NOW + 420)
-        passes.look(web(built, target=asked), minute, status(minute, "web") if asked > 1 else status(minute))
-    assert [match.ours for match in passes.matches if match.kind == "growth"] == [{"web": 1}, {"web": 1}]
+        passes.look(
+            web(built, target=asked), minute, status(minute, "web") if asked > 1 else status(minute)
+        )
+    assert [match.ours for match in passes.matches if match.kind == "growth"] == [
+        {"web": 1},
+        {"web": 1},
+    ]
     assert set(passes.verdicts) == {ShadowVerdict.SAME}
 
 

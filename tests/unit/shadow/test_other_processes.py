@@ -19,28 +19,44 @@ SOMEBODY = ShadowVerdict.SOMEBODY
 
 
 def process(
-    minutes: float, began: float = -60.0, uid: str = "a", groups: dict[str, GroupStatus] | None = None
+    minutes: float,
+    began: float = -60.0,
+    uid: str = "a",
+    groups: dict[str, GroupStatus] | None = None,
 ) -> OtherStatus:
     """The status of that minute of a process that began at `began`."""
     return OtherStatus(
-        NOW + minutes * MINUTE, groups=groups or {}, candidates=1, began=NOW + began * MINUTE if began else 0.0, uid=uid
+        NOW + minutes * MINUTE,
+        groups=groups or {},
+        candidates=1,
+        began=NOW + began * MINUTE if began else 0.0,
+        uid=uid,
     )
 
 
-def state(word: str, changed: float, health: str = "Healthy", health_changed: float = -60.0) -> GroupStatus:
+def state(
+    word: str, changed: float, health: str = "Healthy", health_changed: float = -60.0
+) -> GroupStatus:
     return GroupStatus(word, NOW + changed * MINUTE, health, NOW + health_changed * MINUTE)
 
 
 # -- growths
 
 
-def passes_with(before: GroupStatus, after: GroupStatus, later: GroupStatus | None = None) -> list[ShadowVerdict]:
-    """The verdicts of one growth between minutes 0 and 1, at 20 seconds. later: what is reported from minute 2 on."""
+def passes_with(
+    before: GroupStatus, after: GroupStatus, later: GroupStatus | None = None
+) -> list[ShadowVerdict]:
+    """The verdicts of one growth between minutes 0 and 1, at 20 seconds. later: what is
+    reported from minute 2 on."""
     shadow = ShadowPasses()
     shadow.look(web(one_group()), 0, process(0, groups={"web": before}))
     grown = web(bound(one_group(1, at=1 / 3), "web-1", 2, created=0.1))
     for minute in (1, 2, 3, 4, 5):
-        shadow.look(grown, minute, process(minute, groups={"web": after if minute == 1 or not later else later}))
+        shadow.look(
+            grown,
+            minute,
+            process(minute, groups={"web": after if minute == 1 or not later else later}),
+        )
     return shadow.verdicts
 
 
@@ -56,10 +72,16 @@ GROWING = state("InProgress", 0.2)
         (IDLE, state("Backoff", 0.8), GREW),
         (IDLE, IDLE, SOMEBODY),
         (IDLE, state("Unhealthy", 0.5, "Unhealthy", 0.5), SOMEBODY),
-        (state("Unhealthy", -5, "Unhealthy", -5), state("NoActivity", 0.8, "Healthy", 0.8), SOMEBODY),
-        (IDLE, state("NoActivity", 0.8, "Healthy", 0.8), SOMEBODY),  # unhealthy and over between the two passes
+        (
+            state("Unhealthy", -5, "Unhealthy", -5),
+            state("NoActivity", 0.8, "Healthy", 0.8),
+            SOMEBODY,
+        ),
+        # unhealthy and over between the two passes
+        (IDLE, state("NoActivity", 0.8, "Healthy", 0.8), SOMEBODY),
         (state("Backoff", -5), state("NoActivity", 0.8), SOMEBODY),
-        (state("InProgress", -1), state("NoActivity", 0.1), SOMEBODY),  # it was over before the growth
+        # it was over before the growth
+        (state("InProgress", -1), state("NoActivity", 0.1), SOMEBODY),
         (state("InProgress", -1), state("InProgress", -1), GREW),
         (state("InProgress", -1), state("InProgress", -1, "Unhealthy", 0.5), SOMEBODY),
     ],
@@ -71,7 +93,10 @@ def test_only_a_scale_up_in_progress_or_ended_confirms_a_growth(
 
 
 def test_unhealthy_and_then_no_activity_is_no_sign_of_a_growth() -> None:
-    unhealthy, healthy = state("Unhealthy", 0.5, "Unhealthy", 0.5), state("NoActivity", 1.5, "Healthy", 1.5)
+    unhealthy, healthy = (
+        state("Unhealthy", 0.5, "Unhealthy", 0.5),
+        state("NoActivity", 1.5, "Healthy", 1.5),
+    )
     assert passes_with(IDLE, unhealthy, healthy) == [SOMEBODY]
 
 
@@ -84,11 +109,19 @@ def test_scale_up_that_begins_after_a_growth_by_a_person_does_not_confirm_it() -
     shadow.look(web(one_group()), 0, process(0, groups={"web": IDLE}))
     shadow.look(web(one_group(1, at=1 / 3)), 1, process(0.9, groups={"web": IDLE}))
     own = {"web": state("InProgress", 1.4)}
-    both = bound(one_group(1, at=1 / 3).node("web-2", "2", group="web", created=NOW + 1.5 * MINUTE), "web-2", 2, 1.2)
+    both = bound(
+        one_group(1, at=1 / 3).node("web-2", "2", group="web", created=NOW + 1.5 * MINUTE),
+        "web-2",
+        2,
+        1.2,
+    )
     both = bound(both, "web-1", 2, created=0.1)
     for minute in (2, 3, 4, 5, 6):
         shadow.look(web(both), minute, process(minute - 0.1, groups=own))
-    assert [(match.verdict, match.theirs) for match in shadow.matches] == [(SOMEBODY, {"web": 1}), (GREW, {"web": 1})]
+    assert [(match.verdict, match.theirs) for match in shadow.matches] == [
+        (SOMEBODY, {"web": 1}),
+        (GREW, {"web": 1}),
+    ]
 
 
 def test_first_loop_of_a_new_process_confirms_no_growth() -> None:
@@ -106,7 +139,9 @@ def test_group_that_the_status_does_not_list_is_not_the_others() -> None:
     listed = {"web": state("InProgress", 0.2)}
     shadow.look(groups(base()), 0, process(0, groups=listed))
     for minute in (1, 2, 3, 4, 5):
-        told = msgspec.structs.replace(process(minute, groups=listed), wide=state("InProgress", 0.2))
+        told = msgspec.structs.replace(
+            process(minute, groups=listed), wide=state("InProgress", 0.2)
+        )
         shadow.look(groups(base({"job": 1}, at=1 / 3)), minute, told)
     assert shadow.verdicts == [SOMEBODY]
 
@@ -177,7 +212,9 @@ def test_status_that_never_existed_is_no_sign_of_an_end() -> None:
     shadow = ShadowPasses()
     shadow.look(web(one_group()), 0, missing=True)
     for minute in (1, 2, 3, 4):
-        shadow.look(web(bound(one_group(1, at=1 / 3), "web-1", 2, created=0.1)), minute, missing=True)
+        shadow.look(
+            web(bound(one_group(1, at=1 / 3), "web-1", 2, created=0.1)), minute, missing=True
+        )
     assert (shadow.verdicts, shadow.left_out) == ([GREW], 0.0)
 
 
@@ -236,13 +273,16 @@ def test_removal_later_than_the_last_status_counts_when_one_follows() -> None:
         (process(0), process(1), None),
         (process(0), process(1, began=0.5), 0.5),
         (process(0), process(1, began=0.5, uid="b"), 0.5),
-        (process(0), process(1, uid="b"), None),  # somebody deleted the ConfigMap, and the process wrote it again
+        # somebody deleted the ConfigMap, and the process wrote it again
+        (process(0), process(1, uid="b"), None),
         (process(0, began=0), process(1, began=0, uid="b"), 1.0),
         (process(0, began=0), process(1, began=0), None),
         (process(0), msgspec.structs.replace(OtherStatus(NOW + 50, starting=True)), 50 / MINUTE),
     ],
 )
-def test_new_process_is_recognised(first: OtherStatus, second: OtherStatus, restarted: float | None) -> None:
+def test_new_process_is_recognised(
+    first: OtherStatus, second: OtherStatus, restarted: float | None
+) -> None:
     shadow = ShadowPasses()
     tainted = fleet(taints={"w-1": (soft(-1),)})
     shadow.look(tainted, 0, first)

@@ -19,7 +19,8 @@ nodeGroups:
   scaleDown: {status: NoCandidates, lastTransitionTime: "2026-11-22T08:02:00Z"}
 - name: job
   health: {status: Healthy, lastTransitionTime: "2026-11-22T08:02:00Z"}
-  scaleUp: {status: Backoff, backoffInfo: {errorCode: QUOTA}, lastTransitionTime: "2026-11-22T09:11:00Z"}
+  scaleUp: {status: Backoff, backoffInfo: {errorCode: QUOTA}, lastTransitionTime: \
+"2026-11-22T09:11:00Z"}
   scaleDown: {status: NoCandidates, lastTransitionTime: "2026-11-22T08:02:00Z"}
 """
 TEXT = """Cluster-autoscaler status at 2026-11-22 09:15:02.123456789 +0000 UTC:
@@ -57,7 +58,9 @@ def test_SHA_9_both_forms_of_the_status_are_read(text: str) -> None:
     began = parse_time("2026-11-22T08:00:00Z")
     assert found.wide == GroupStatus("NoActivity", began + 3600, "Healthy", began)
     assert found.groups == {
-        "web": GroupStatus("InProgress", parse_time("2026-11-22T09:14:00Z"), "Unhealthy", began + 60),
+        "web": GroupStatus(
+            "InProgress", parse_time("2026-11-22T09:14:00Z"), "Unhealthy", began + 60
+        ),
         "job": GroupStatus("Backoff", parse_time("2026-11-22T09:11:00Z"), "Healthy", began + 120),
     }
     assert found.candidates == 2
@@ -66,20 +69,34 @@ def test_SHA_9_both_forms_of_the_status_are_read(text: str) -> None:
 
 @each_row(
     "text",
-    ["", "no: status", "[" * 5000, "a: &a [*a]", "- 1", "clusterWide", "\x00", "time: {1: 2}", "a: b: c"],
+    [
+        "",
+        "no: status",
+        "[" * 5000,
+        "a: &a [*a]",
+        "- 1",
+        "clusterWide",
+        "\x00",
+        "time: {1: 2}",
+        "a: b: c",
+    ],
 )
 def test_text_that_is_no_status_is_not_read(text: str) -> None:
     assert read_status(text) is None
 
 
 def test_status_with_parts_of_the_wrong_type_is_read_without_them() -> None:
-    found = read_status("clusterWide: 5\nnodeGroups: [1, {name: [x]}, {scaleUp: 7}]\ntime: 99999999-99-99")
+    found = read_status(
+        "clusterWide: 5\nnodeGroups: [1, {name: [x]}, {scaleUp: 7}]\ntime: 99999999-99-99"
+    )
     assert found is not None
     assert (found.at, found.wide, found.candidates) == (0.0, GroupStatus(), 0)
 
 
 def test_status_before_the_first_loop_has_a_time_and_no_groups() -> None:
-    found = read_status("time: 2026-11-22 09:15:02.1 +0000 UTC\nautoscalerStatus: Initializing\n", uid="7")
+    found = read_status(
+        "time: 2026-11-22 09:15:02.1 +0000 UTC\nautoscalerStatus: Initializing\n", uid="7"
+    )
     assert found == OtherStatus(parse_time("2026-11-22T09:15:02Z"), uid="7", starting=True)
 
 

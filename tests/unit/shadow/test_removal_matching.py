@@ -34,7 +34,9 @@ def test_removal_of_a_node_that_was_unneeded_for_its_time_is_the_same() -> None:
         shadow.look(fleet(), minute, status(minute, candidates=1))
     shadow.look(fleet(taints={"w-1": (hard(9.5),)}), 10, status(10))
     shadow.look(fleet("w-0", empty=""), 11, status(11))
-    assert [(match.verdict, match.node) for match in shadow.matches] == [(ShadowVerdict.SAME, "w-1")]
+    assert [(match.verdict, match.node) for match in shadow.matches] == [
+        (ShadowVerdict.SAME, "w-1")
+    ]
 
 
 def test_removal_after_one_whose_size_fell_before_its_node_went_counts() -> None:
@@ -42,7 +44,11 @@ def test_removal_after_one_whose_size_fell_before_its_node_went_counts() -> None
     for minute in range(10):
         shadow.look(fleet("w-0", "w-1", "w-2"), minute, status(minute, candidates=1))
     # The size has fallen, and the first node is still there.
-    shadow.look(fleet("w-0", "w-1", "w-2", taints={"w-1": (hard(9.9),)}, target=2), 10, status(10, candidates=1))
+    shadow.look(
+        fleet("w-0", "w-1", "w-2", taints={"w-1": (hard(9.9),)}, target=2),
+        10,
+        status(10, candidates=1),
+    )
     shadow.look(fleet("w-0", empty="", target=1), 11, status(11, candidates=1))
     assert {match.node for match in shadow.matches} == {"w-1", "w-2"}
 
@@ -61,7 +67,9 @@ def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
     shadow = ShadowPasses()
     for minute in range(3):
         shadow.look(
-            fleet(empty="", cpu="500m", owner="ds", kind="Custom", taints={"w-1": (soft(0),)}), minute, status(minute)
+            fleet(empty="", cpu="500m", owner="ds", kind="Custom", taints={"w-1": (soft(0),)}),
+            minute,
+            status(minute),
         )
     shadow.look(fleet("w-0", empty="", cpu="500m"), 3, status(3))
     [match] = shadow.matches
@@ -71,7 +79,8 @@ def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
 
 
 def refused(**pod: Any) -> tuple[str, str]:
-    """(detail, cause) of a removal after three passes in which our plan kept both nodes; each has such a pod."""
+    """(detail, cause) of a removal after three passes in which our plan kept both
+    nodes; each has such a pod."""
     shadow = ShadowPasses()
     for minute in range(3):
         shadow.look(fleet(empty="", taints={"w-1": (soft(0),)}, **pod), minute, status(minute))
@@ -82,7 +91,10 @@ def refused(**pod: Any) -> tuple[str, str]:
 
 
 def test_refused_removal_has_the_reason_code_as_its_cause() -> None:
-    assert refused(cpu="1500m") == ("NotUnderutilized", "Outscaler keeps the node: NotUnderutilized")
+    assert refused(cpu="1500m") == (
+        "NotUnderutilized",
+        "Outscaler keeps the node: NotUnderutilized",
+    )
     _, cause = refused(cpu="100m", owner="bare", kind="")
     assert cause == "Outscaler keeps the node: NotReplicated"
 
@@ -206,14 +218,19 @@ def test_samples_of_the_overlap_do_not_depend_on_other_changes() -> None:
     assert day.overlap[-1] >= 5
 
 
-# -- causes ----------------------------------------------------------------------------------------------------------
+# -- causes ----------------------------------------------------------------------------------------
 
 
 def pair(taints: tuple[Taint, ...] = ()) -> ClusterBuilder:
-    """Of w-1 and w-2 one can go: the pod of each has a place on the other one only. taints: of w-2."""
+    """Of w-1 and w-2 one can go: the pod of each has a place on the other
+    one only. taints: of w-2."""
     built = fleet("w-0", empty="")
     built.node("w-1", "2", group="w").node("w-2", "2", group="w", taints=taints)
-    return built.running("w-1", 1, "900m").running("w-2", 1, "900m").group("w", template=node("template", "2"))
+    return (
+        built.running("w-1", 1, "900m")
+        .running("w-2", 1, "900m")
+        .group("w", template=node("template", "2"))
+    )
 
 
 def test_another_node_of_the_group_is_the_cause_for_both_nodes() -> None:
@@ -222,7 +239,9 @@ def test_another_node_of_the_group_is_the_cause_for_both_nodes() -> None:
         shadow.look(pair((soft(0),)), minute, status(minute, candidates=1))
     for minute in range(12, 50):
         rest = fleet("w-0", empty="").node("w-1", "2", group="w").running("w-1", 2, "900m")
-        shadow.look(rest.group("w", template=node("template", "2")), minute, status(minute, candidates=0))
+        shadow.look(
+            rest.group("w", template=node("template", "2")), minute, status(minute, candidates=0)
+        )
     assert [(match.verdict, match.node, match.cause) for match in shadow.matches] == [
         (ShadowVerdict.REFUSED, "w-2", "another node of its group: w-1"),
         (ShadowVerdict.ONLY_OURS, "w-1", "another node of its group: w-2"),
@@ -241,7 +260,11 @@ def after_rest(minutes: int) -> ShadowPasses:
     shadow = ShadowPasses()
     for minute in range(minutes):
         shadow.look(with_room(full=minute < 1), minute, status(minute, candidates=1))
-    shadow.look(cluster().node("w-0", "2", group="w").running("w-0", 1, "1900m").group("w"), minutes, status(minutes))
+    shadow.look(
+        cluster().node("w-0", "2", group="w").running("w-0", 1, "1900m").group("w"),
+        minutes,
+        status(minutes),
+    )
     return shadow
 
 

@@ -36,7 +36,9 @@ COUNTS = Counts(
 
 def quick(**changed: Any) -> SimulatedDeployment:
     """Return a small deployment that is simulated for a short time."""
-    return msgspec.structs.replace(SimulatedDeployment(clusters=60, minutes=16, unmeasured=4), **changed)
+    return msgspec.structs.replace(
+        SimulatedDeployment(clusters=60, minutes=16, unmeasured=4), **changed
+    )
 
 
 @pytest.fixture(scope="module")

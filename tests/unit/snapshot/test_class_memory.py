@@ -16,7 +16,9 @@ PODS = 12
 
 
 def page(pods: list[dict[str, Any]]) -> bytes:
-    return json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}).encode()
+    return json.dumps(
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}
+    ).encode()
 
 
 def folded(body: bytes) -> tuple[SnapshotBuilder, int]:
@@ -35,7 +37,11 @@ def test_bytes_of_a_pod_that_its_class_does_not_need_are_not_kept() -> None:
     """An environment of 1 MB in each pod, different in all."""
     pods = [hostile_pod(at) for at in range(PODS)]
     for at, pod in enumerate(pods):
-        pod["spec"] = {"containers": [{"name": "c", "env": [{"name": "e", "value": f"{at}" + "x" * 1_000_000}]}]}
+        pod["spec"] = {
+            "containers": [
+                {"name": "c", "env": [{"name": "e", "value": f"{at}" + "x" * 1_000_000}]}
+            ]
+        }
     body = page(pods)
     builder, retained = folded(body)
     assert len(builder.objects.pods) == PODS
@@ -49,7 +55,8 @@ def test_estimate_of_the_memory_of_classes_is_not_too_low() -> None:
 
 
 def test_reading_stops_while_classes_grow() -> None:
-    """A page of these pods takes ten times its bytes, so to look at the memory once a page would be too late."""
+    """A page of these pods takes ten times its bytes, so to look at the memory once
+    a page would be too late."""
     builder = SnapshotBuilder()
     builder.objects.table.check = refuse
     with pytest.raises(MemoryExceeded):

@@ -1,4 +1,6 @@
-"""HorizontalNodeAutoscaler objects in a snapshot, from a cluster and from files, and the meaning of their absence."""
+"""HorizontalNodeAutoscaler objects in a snapshot, from a cluster and from files, and the
+meaning of their absence.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ def rule_object(name: str, **spec: Any) -> dict[str, Any]:
         "ruleName": "busy",
         "type": "Metric",
         "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
-        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "40", "unit": "%"},
+        "metricTrigger": {
+            "metricName": "Cpu",
+            "metricOperation": ">",
+            "metricValue": "40",
+            "unit": "%",
+        },
     }
     return {
         "metadata": {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"},
@@ -36,13 +43,17 @@ def rule_object(name: str, **spec: Any) -> dict[str, Any]:
 def taken(*replies: Reply, rules: bool = True) -> tuple[Snapshot, list[Seen]]:
     """Reads a snapshot of a cluster that gives this answer for rule objects."""
     api, waiting = LiveSnapshotApi(), list(replies)
-    with HttpScript(lambda seen: waiting.pop(0) if seen.path == RULE_OBJECTS.path else api(seen)) as server:
+    with HttpScript(
+        lambda seen: waiting.pop(0) if seen.path == RULE_OBJECTS.path else api(seen)
+    ) as server:
         return read_live_cluster("prod", client(server), observe, NOW, rules=rules), server.requests
 
 
 def page(*items: dict[str, Any], more: str = "") -> Reply:
     meta = {"resourceVersion": "9"} | ({"continue": more} if more else {})
-    return Reply(body={"kind": "HorizontalNodeAutoscalerList", "metadata": meta, "items": list(items)})
+    return Reply(
+        body={"kind": "HorizontalNodeAutoscalerList", "metadata": meta, "items": list(items)}
+    )
 
 
 def found(snapshot: Snapshot) -> tuple[RuleObject, ...]:
@@ -55,7 +66,9 @@ def gaps(snapshot: Snapshot) -> list[MissingData]:
 
 
 def test_CCE_A2_objects_are_read_in_pages_with_all_other_kinds() -> None:
-    snapshot, requests = taken(page(rule_object("b"), more="2"), page(rule_object("a", disable=True)))
+    snapshot, requests = taken(
+        page(rule_object("b"), more="2"), page(rule_object("a", disable=True))
+    )
     assert [(each.key, each.uid, each.disabled) for each in found(snapshot)] == [
         ("kube-system/a", "uid-a", True),
         ("kube-system/b", "uid-b", False),
@@ -82,7 +95,9 @@ def test_rule_objects_are_not_requested_if_the_policy_excludes_them() -> None:
 
 
 def test_rule_objects_of_an_unknown_kind_are_none_without_a_gap() -> None:
-    snapshot, _ = taken(Reply(404, status(404, "NotFound", "the server could not find the requested resource")))
+    snapshot, _ = taken(
+        Reply(404, status(404, "NotFound", "the server could not find the requested resource"))
+    )
     assert found(snapshot) == ()
     assert gaps(snapshot) == []
 
@@ -100,12 +115,16 @@ def test_CCE_A2_unreadable_objects_are_a_gap_and_count_as_not_read(reply: Reply)
     snapshot, _ = taken(reply)
     assert snapshot.rule_objects is None, "so that the last good ones stay in force"
     [gap] = gaps(snapshot)
-    assert gap.affected_decisions == ("rules of HorizontalNodeAutoscalers: the last good ones are in force",)
+    assert gap.affected_decisions == (
+        "rules of HorizontalNodeAutoscalers: the last good ones are in force",
+    )
     assert len(snapshot.pods) == 3, "everything else goes on"
 
 
 def test_rule_objects_refused_on_the_second_page_count_as_not_read() -> None:
-    snapshot, _ = taken(page(rule_object("a"), more="2"), Reply(403, status(403, "Forbidden", "no more")))
+    snapshot, _ = taken(
+        page(rule_object("a"), more="2"), Reply(403, status(403, "Forbidden", "no more"))
+    )
     assert snapshot.rule_objects is None
 
 
@@ -116,11 +135,18 @@ def test_rule_object_without_a_name_is_a_gap_and_others_count() -> None:
 
 
 @pytest.mark.parametrize("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
-def test_CCE_A2_saved_objects_are_read_in_any_spelling_of_their_kind(tmp_path: Path, kind: str) -> None:
+def test_CCE_A2_saved_objects_are_read_in_any_spelling_of_their_kind(
+    tmp_path: Path, kind: str
+) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "rules.json").write_text(
         json.dumps(
-            {"kind": "List", "items": [{"kind": kind, "apiVersion": "autoscaling.cce.io/v1alpha1", **rule_object("a")}]}
+            {
+                "kind": "List",
+                "items": [
+                    {"kind": kind, "apiVersion": "autoscaling.cce.io/v1alpha1", **rule_object("a")}
+                ],
+            }
         )
     )
     assert [each.key for each in found(_read(tmp_path))] == ["kube-system/a"]
@@ -128,5 +154,7 @@ def test_CCE_A2_saved_objects_are_read_in_any_spelling_of_their_kind(tmp_path: P
 
 def test_rule_objects_saved_empty_list_counts_as_read(tmp_path: Path) -> None:
     assert _read(_write(tmp_path, [_node()])).rule_objects is None
-    (tmp_path / "rules.json").write_text(json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": []}))
+    (tmp_path / "rules.json").write_text(
+        json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": []})
+    )
     assert found(_read(tmp_path)) == ()

@@ -1,5 +1,5 @@
-"""Saved objects with the kind of a built-in resource but another API group must not be taken for the built-in
-resource."""
+"""Saved objects with the kind of a built-in resource but another API group must not be taken
+for the built-in resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ _TEMPLATE = {
 
 
 def _object(kind: str, version: str, name: str, **fields: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **fields}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ns"},
+        **fields,
+    }
 
 
 def _controller(kind: str, version: str, name: str) -> dict[str, Any]:
@@ -45,7 +50,10 @@ def _read(folder: Path, *documents: Any) -> Snapshot:
 
 def _listed(kind: str, items: list[dict[str, Any]], version: str) -> dict[str, Any]:
     """A list in the API's own form: the items do not repeat kind and version."""
-    bare = [{key: value for key, value in item.items() if key not in {"kind", "apiVersion"}} for item in items]
+    bare = [
+        {key: value for key, value in item.items() if key not in {"kind", "apiVersion"}}
+        for item in items
+    ]
     return {"kind": f"{kind}List", "apiVersion": version, "items": bare}
 
 
@@ -72,11 +80,18 @@ def test_foreign_api_group_controllers_are_not_taken_for_built_in_ones(
     assert not found.controllers
     assert not found.daemonsets
     assert not found.controller_kinds, "that none was read must not mean that there is none"
-    assert not found.gaps or {gap.kind for gap in found.gaps} == {"ReplicaSet", "DaemonSet", "PodDisruptionBudget"}
+    assert not found.gaps or {gap.kind for gap in found.gaps} == {
+        "ReplicaSet",
+        "DaemonSet",
+        "PodDisruptionBudget",
+    }
 
 
 def test_foreign_and_built_in_api_groups_in_one_list_are_distinguished(tmp_path: Path) -> None:
-    ours, theirs = _controller("DaemonSet", "apps/v1", "ours"), _controller("DaemonSet", "apps.kruise.io/v1", "theirs")
+    ours, theirs = (
+        _controller("DaemonSet", "apps/v1", "ours"),
+        _controller("DaemonSet", "apps.kruise.io/v1", "theirs"),
+    )
     found = _read(tmp_path, {"kind": "List", "apiVersion": "v1", "items": [theirs, ours]})
     assert [each.name for each in found.daemonsets] == ["ours"]
     assert [each.name for each in found.controllers] == ["ours"]
@@ -84,7 +99,9 @@ def test_foreign_and_built_in_api_groups_in_one_list_are_distinguished(tmp_path:
 
 
 def test_foreign_api_group_nodes_of_a_storage_system_are_not_cluster_nodes(tmp_path: Path) -> None:
-    longhorn = _object("Node", "longhorn.io/v1beta2", "a-0", spec={"disks": {}}, status={"conditions": []})
+    longhorn = _object(
+        "Node", "longhorn.io/v1beta2", "a-0", spec={"disks": {}}, status={"conditions": []}
+    )
     found = _read(
         tmp_path,
         {"kind": "List", "items": [longhorn, _node("a-1")]},
@@ -97,5 +114,7 @@ def test_foreign_api_group_nodes_of_a_storage_system_are_not_cluster_nodes(tmp_p
 
 
 def test_old_version_of_the_built_in_api_group_still_counts(tmp_path: Path) -> None:
-    found = _read(tmp_path, {"kind": "List", "items": [_controller("StatefulSet", "apps/v1beta2", "s")]})
+    found = _read(
+        tmp_path, {"kind": "List", "items": [_controller("StatefulSet", "apps/v1beta2", "s")]}
+    )
     assert [each.name for each in found.controllers] == ["s"]

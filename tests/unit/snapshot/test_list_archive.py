@@ -19,7 +19,14 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot import list_archive, list_state
-from chalicelib.snapshot.list_archive import LARGEST, LARGEST_UNPACKED, SAVED_EVERY, ListArchive, list_place, seal_key
+from chalicelib.snapshot.list_archive import (
+    LARGEST,
+    LARGEST_UNPACKED,
+    SAVED_EVERY,
+    ListArchive,
+    list_place,
+    seal_key,
+)
 from chalicelib.snapshot.list_state import LONGEST, ListOrigin
 from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
@@ -63,11 +70,15 @@ class Processes:
         self.results: list[ReadResult] = []
 
     def start(self) -> KeptLists:
-        archive = ListArchive(list_place(str(self.folder)), lambda: self.clock() + self.skew, self.clock)
+        archive = ListArchive(
+            list_place(str(self.folder)), lambda: self.clock() + self.skew, self.clock
+        )
         return KeptLists(10**9, self.clock, quiet=UNTIL_ENDED, archive=archive)
 
     def read(self, kube: KubeClient, kept: KeptLists | None) -> Snapshot:
-        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept, report=self.results.append)
+        return read_live_cluster(
+            "prod", kube, lambda _: ((), ()), NOW, kept=kept, report=self.results.append
+        )
 
     def pass_of(self, kube: KubeClient, kept: KeptLists) -> Snapshot:
         found = self.read(kube, kept)
@@ -96,14 +107,18 @@ def test_process_that_has_not_read_a_cluster_follows_what_another_has_stored(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_passes_of_several_processes_read_what_a_full_read_gives(seed: int, processes: Processes) -> None:
+def test_passes_of_several_processes_read_what_a_full_read_gives(
+    seed: int, processes: Processes
+) -> None:
     draws = random.Random(seed)
     with ApiServer(ObjectStore(lambda: NOW, seed=seed), longest_watch=0) as server:
         history, several = ClusterHistory(server.store, seed), [processes.start() for _ in range(3)]
         for _ in range(12):
             history.happen(draws.choice((0, 1, 6, 15)))
             found = processes.pass_of(client_of(server), draws.choice(several))
-            assert msgspec.json.encode(found) == msgspec.json.encode(processes.read(client_of(server), None))
+            assert msgspec.json.encode(found) == msgspec.json.encode(
+                processes.read(client_of(server), None)
+            )
             processes.clock.advance(60.0)
     ours = processes.results[::2]
     assert sum(each.scope is ReadScope.CHANGES for each in ours) == len(ours) - 2
@@ -119,7 +134,9 @@ def _changed(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_cut, _changed, lambda _: b"", lambda _: b"no lists"])
-def test_damaged_lists_are_not_used(damage: Callable[[bytes], bytes], server: ApiServer, processes: Processes) -> None:
+def test_damaged_lists_are_not_used(
+    damage: Callable[[bytes], bytes], server: ApiServer, processes: Processes
+) -> None:
     processes.pass_of(client_of(server), processes.start())
     file = processes.folder / "prod.lists"
     file.write_bytes(damage(file.read_bytes()))
@@ -138,14 +155,19 @@ def _sealed(plain: bytes, key: bytes) -> bytes:
     ("plain", "problem"),
     [
         (b"\0" * 1_000_001, "its length is wrong"),
-        (b"\xdd\xff\xff\xff\xff", "cannot be decoded"),  # a list of four billion elements in five bytes
+        # a list of four billion elements in five bytes
+        (b"\xdd\xff\xff\xff\xff", "cannot be decoded"),
         (b"\x91" * 100_000, "cannot be decoded"),  # as deep as it is long
         (b"", "cannot be decoded"),
     ],
     ids=["unpacks to too much", "claims too many", "too deep", "nothing"],
 )
 def test_sealed_lists_of_a_hostile_size_are_not_used(
-    plain: bytes, problem: str, server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
+    plain: bytes,
+    problem: str,
+    server: ApiServer,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert LARGEST_UNPACKED < 2**30, "a function has no more memory"
     monkeypatch.setattr(list_archive, "LARGEST_UNPACKED", 1_000_000)
@@ -158,7 +180,9 @@ def test_sealed_lists_of_a_hostile_size_are_not_used(
     assert problem in processes.results[-1].reason
 
 
-def test_file_of_lists_that_is_too_long_is_not_read(server: ApiServer, processes: Processes) -> None:
+def test_file_of_lists_that_is_too_long_is_not_read(
+    server: ApiServer, processes: Processes
+) -> None:
     processes.pass_of(client_of(server), processes.start())
     with (processes.folder / "prod.lists").open("r+b") as file:
         file.truncate(LARGEST + 1)
@@ -181,9 +205,15 @@ def test_lists_that_are_too_large_are_not_stored(
     assert list(processes.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(("module", "name"), [(list_state, "__version__"), (list_archive, "_FORMAT")])
+@pytest.mark.parametrize(
+    ("module", "name"), [(list_state, "__version__"), (list_archive, "_FORMAT")]
+)
 def test_lists_of_another_release_or_form_are_not_used(
-    module: ModuleType, name: str, server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType,
+    name: str,
+    server: ApiServer,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     list_archive._form.cache_clear()
     with monkeypatch.context() as patch:
@@ -202,7 +232,9 @@ def test_stored_lists_whose_version_the_server_has_compacted_are_read_again_alon
     history.happen(10)
     server.store.forget("pods")
     second = processes.read(client_of(server), processes.start())
-    assert msgspec.json.encode(second) == msgspec.json.encode(processes.read(client_of(server), None))
+    assert msgspec.json.encode(second) == msgspec.json.encode(
+        processes.read(client_of(server), None)
+    )
     result = processes.results[1]
     assert (result.scope, result.stored) == (ReadScope.CHANGES, True)
     assert result.reread == {"Pod": "the server no longer knows the version"}
@@ -221,7 +253,9 @@ def test_deletion_lost_by_stored_lists_is_found_by_the_number_of_objects(
     assert "on the server" in result.reread["Node"]
 
 
-def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, processes: Processes) -> None:
+def test_lists_of_another_server_or_account_are_not_used(
+    server: ApiServer, processes: Processes
+) -> None:
     processes.pass_of(client_of(server), processes.start())
     with ApiServer(ObjectStore(lambda: NOW, seed=2), longest_watch=0) as other:
         processes.read(client_of(other), processes.start())
@@ -268,14 +302,18 @@ def test_lists_are_saved_at_most_once_in_a_while(server: ApiServer, processes: P
     assert saved == [True, False, True]
 
 
-def test_lists_that_the_last_pass_has_not_read_are_not_saved(server: ApiServer, processes: Processes) -> None:
+def test_lists_that_the_last_pass_has_not_read_are_not_saved(
+    server: ApiServer, processes: Processes
+) -> None:
     kept = processes.start()
     processes.read(client_of(server), kept)
     processes.clock.advance(SAVED_EVERY + 1)
     assert kept.save("prod") == 0
 
 
-def test_old_lists_are_dropped_also_where_no_pass_takes_lists(server: ApiServer, processes: Processes) -> None:
+def test_old_lists_are_dropped_also_where_no_pass_takes_lists(
+    server: ApiServer, processes: Processes
+) -> None:
     kept = processes.start()
     processes.read(client_of(server), kept)
     processes.clock.advance(LONGEST)
@@ -283,35 +321,56 @@ def test_old_lists_are_dropped_also_where_no_pass_takes_lists(server: ApiServer,
     assert kept.clusters() == ()
 
 
-def test_every_kind_of_object_that_passes_follow_is_stored(server: ApiServer, processes: Processes) -> None:
+def test_every_kind_of_object_that_passes_follow_is_stored(
+    server: ApiServer, processes: Processes
+) -> None:
     for each in RESOURCES:
         if each.kind in ("Node", "Pod", "Namespace"):
             continue
         meta = {"name": "one", "namespace": "app"}
-        server.store.create(each.plural, {"metadata": meta, **SHAPES.get(each.kind, {})}, each.group)
+        server.store.create(
+            each.plural, {"metadata": meta, **SHAPES.get(each.kind, {})}, each.group
+        )
     first, second = processes.start(), processes.start()
     processes.pass_of(client_of(server), first)
     processes.read(client_of(server), second)
     assert processes.results[-1] == ReadResult(ReadScope.CHANGES, stored=True)
-    ours, theirs = ((lists := kept.kept("prod")) and lists.builder.objects for kept in (first, second))
+    ours, theirs = (
+        (lists := kept.kept("prod")) and lists.builder.objects for kept in (first, second)
+    )
     assert ours
     assert theirs
     counts = {each.kind: (ours.count(each.kind), theirs.count(each.kind)) for each in RESOURCES}
     assert {kind: pair for kind, pair in counts.items() if pair[0] != pair[1] or not pair[0]} == {}
 
 
-def test_stored_lists_hold_nothing_that_the_planner_does_not_read(server: ApiServer, processes: Processes) -> None:
-    container = {"name": "main", "image": "private", "env": [{"name": "PASSWORD", "value": "hunter2"}]}
+def test_stored_lists_hold_nothing_that_the_planner_does_not_read(
+    server: ApiServer, processes: Processes
+) -> None:
+    container = {
+        "name": "main",
+        "image": "private",
+        "env": [{"name": "PASSWORD", "value": "hunter2"}],
+    }
     server.store.create(
-        "pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": [container]}, "status": {}}
+        "pods",
+        {
+            "metadata": {"name": "p", "namespace": "app"},
+            "spec": {"containers": [container]},
+            "status": {},
+        },
     )
     processes.pass_of(client_of(server), processes.start())
-    plain = zlib.decompress((processes.folder / "prod.lists").read_bytes()[hashlib.sha256().digest_size :])
+    plain = zlib.decompress(
+        (processes.folder / "prod.lists").read_bytes()[hashlib.sha256().digest_size :]
+    )
     assert b"safe_to_evict" in plain
     assert not [each for each in (b"hunter2", b"PASSWORD", b"private") if each in plain]
 
 
-def test_instants_of_pods_survive_stored_lists_and_renumbered_classes(server: ApiServer, processes: Processes) -> None:
+def test_instants_of_pods_survive_stored_lists_and_renumbered_classes(
+    server: ApiServer, processes: Processes
+) -> None:
     refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     statuses: dict[str, dict[str, Any]] = {
         "other": {},

@@ -44,11 +44,15 @@ class FollowedCluster:
     def client(self) -> KubeClient:
         config = self.server.kubeconfig(self.user)
         access = KubernetesAccess(kubeconfig_secret="config")
-        return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
+        return connect(
+            access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5
+        )
 
     def read(self, name: str = "prod") -> Snapshot:
         kube = self.kept.client(name, self.client())
-        return read_live_cluster(name, kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append)
+        return read_live_cluster(
+            name, kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+        )
 
     @property
     def last(self) -> ReadResult:
@@ -78,7 +82,9 @@ def test_second_pass_reads_what_has_changed_and_little_more(cluster: FollowedClu
 
 
 def test_process_without_kept_lists_reads_everything(cluster: FollowedCluster) -> None:
-    snapshot = read_live_cluster("prod", cluster.client(), lambda _: ((), ()), NOW, report=cluster.results.append)
+    snapshot = read_live_cluster(
+        "prod", cluster.client(), lambda _: ((), ()), NOW, report=cluster.results.append
+    )
     assert names(snapshot) == ["n0", "n1", "n2"]
     assert cluster.last.scope is ReadScope.FULL
 
@@ -96,7 +102,9 @@ def dropped(cluster: FollowedCluster) -> None:
 
 
 @pytest.mark.parametrize("happens", [older, other_account, dropped])
-def test_kept_lists_are_not_followed(cluster: FollowedCluster, happens: Callable[[FollowedCluster], None]) -> None:
+def test_kept_lists_are_not_followed(
+    cluster: FollowedCluster, happens: Callable[[FollowedCluster], None]
+) -> None:
     cluster.read()
     happens(cluster)
     assert names(cluster.read()) == ["n0", "n1", "n2"]
@@ -126,8 +134,14 @@ def test_lost_deletion_is_found_by_the_number_of_objects(cluster: FollowedCluste
     [
         pytest.param(KubeFault(edit=lambda piece: piece * 2), "does not follow", id="doubled"),
         pytest.param(KubeFault(edit=lambda piece: piece[:-9]), "cut short", id="cut"),
-        pytest.param(KubeFault(edit=lambda piece: piece.replace(b"ADDED", b"NEWS")), "does not fit", id="new type"),
-        pytest.param(KubeFault(edit=lambda piece: piece and b"{\n"), "cannot be decoded", id="not JSON"),
+        pytest.param(
+            KubeFault(edit=lambda piece: piece.replace(b"ADDED", b"NEWS")),
+            "does not fit",
+            id="new type",
+        ),
+        pytest.param(
+            KubeFault(edit=lambda piece: piece and b"{\n"), "cannot be decoded", id="not JSON"
+        ),
         pytest.param(KubeFault(truncate=0), "cut short", id="broken connection"),
         pytest.param(KubeFault(close=True, times=2), "", id="no answer"),
         pytest.param(KubeFault(status=500), "500", id="error"),
@@ -175,7 +189,9 @@ def test_watch_that_brings_more_than_a_list_is_read_as_a_list(
     assert list(cluster.last.reread) == ["Node"]
 
 
-def test_lists_of_another_release_are_not_followed(cluster: FollowedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_of_another_release_are_not_followed(
+    cluster: FollowedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.read()
     monkeypatch.setattr(list_state, "__version__", "9.9.9")
     cluster.read()
@@ -238,7 +254,11 @@ def test_classes_of_pods_that_are_gone_lead_to_a_full_read(cluster: FollowedClus
         cluster.server.store.create("pods", pod(f"p{number}", app=f"app-{number}"))
     cluster.read()
     cluster.read()
-    assert [each.scope for each in cluster.results] == [ReadScope.FULL, ReadScope.CHANGES, ReadScope.FULL]
+    assert [each.scope for each in cluster.results] == [
+        ReadScope.FULL,
+        ReadScope.CHANGES,
+        ReadScope.FULL,
+    ]
 
 
 def test_kubeconfig_of_another_server_is_another_access(cluster: FollowedCluster) -> None:
@@ -246,6 +266,10 @@ def test_kubeconfig_of_another_server_is_another_access(cluster: FollowedCluster
     config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"
     access = KubernetesAccess(kubeconfig_secret="config")
     elsewhere = connect(
-        access, lambda _: yaml.safe_dump(config), clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5
+        access,
+        lambda _: yaml.safe_dump(config),
+        clock=lambda: NOW,
+        sleep=lambda _: None,
+        jitter=lambda: 0.5,
     )
     assert elsewhere.access() != cluster.client().access()

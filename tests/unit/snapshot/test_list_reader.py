@@ -1,4 +1,6 @@
-"""Reading one list ahead: the next page is requested early, and pages have a size that suits their objects."""
+"""Reading one list ahead: the next page is requested early, and pages have a size
+that suits their objects.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,13 @@ MANY = 40
 
 def namespaces(start: int, count: int, *, more: str = "", size: int = 10) -> Reply:
     meta: dict[str, Any] = {"resourceVersion": "9", **({"continue": more} if more else {})}
-    items = [{"metadata": {"name": f"n{at}", "labels": {"x": "y" * size}}} for at in range(start, start + count)]
-    return Reply(body={"kind": "NamespaceList", "apiVersion": "v1", "metadata": meta, "items": items})
+    items = [
+        {"metadata": {"name": f"n{at}", "labels": {"x": "y" * size}}}
+        for at in range(start, start + count)
+    ]
+    return Reply(
+        body={"kind": "NamespaceList", "apiVersion": "v1", "metadata": meta, "items": items}
+    )
 
 
 def paged(count: int, size: int = 10) -> Callable[[Seen], Reply]:
@@ -44,11 +51,15 @@ def paged(count: int, size: int = 10) -> Callable[[Seen], Reply]:
 def read(kube: KubeClient, bounds: ReadBounds = HOSTED) -> list[tuple[bool, list[str]]]:
     with ThreadPoolExecutor(4) as pool:
         parts = list(ListReader(kube, NAMESPACES, pool, bounds))
-    return [(part.first, [each.metadata.name for each in part.page.listing.items]) for part in parts]
+    return [
+        (part.first, [each.metadata.name for each in part.page.listing.items]) for part in parts
+    ]
 
 
 def test_pages_follow_each_other_to_the_end() -> None:
-    with HttpScript([namespaces(0, 2, more="t1"), namespaces(2, 1, more="t2"), namespaces(3, 0)]) as server:
+    with HttpScript(
+        [namespaces(0, 2, more="t1"), namespaces(2, 1, more="t2"), namespaces(3, 0)]
+    ) as server:
         found = read(client(server))
     assert found == [(True, ["n0", "n1"]), (False, ["n2"]), (False, [])]
     assert [seen.query.get("continue") for seen in server.requests] == [None, "t1", "t2"]
@@ -85,7 +96,9 @@ def test_page_that_is_too_large_is_read_in_smaller_ones(bound: str) -> None:
     access = KubernetesAccess(kubeconfig_secret="config")
     with HttpScript(paged(MANY * 10, 400)) as server:
         config = msgspec.json.encode(_kubeconfig(server.url)).decode()
-        kube = connect(access, lambda _: config, clock=lambda: 0.0, sleep=lambda _: None, jitter=lambda: 0.5)
+        kube = connect(
+            access, lambda _: config, clock=lambda: 0.0, sleep=lambda _: None, jitter=lambda: 0.5
+        )
         kube._bounds = bounds
         found = read(kube, bounds)
     assert sum(len(names) for _, names in found) == MANY * 10
@@ -102,7 +115,11 @@ def test_page_for_which_there_is_no_memory_ends_the_list() -> None:
     def check() -> None:
         raise MemoryExceeded("too much")
 
-    with HttpScript(paged(3)) as server, ThreadPoolExecutor(4) as pool, pytest.raises(MemoryExceeded):
+    with (
+        HttpScript(paged(3)) as server,
+        ThreadPoolExecutor(4) as pool,
+        pytest.raises(MemoryExceeded),
+    ):
         list(ListReader(client(server), NAMESPACES, pool, HOSTED, check=check))
 
 
@@ -139,12 +156,17 @@ def test_list_without_an_end_is_an_error() -> None:
 
 
 def test_same_page_again_is_an_error() -> None:
-    with HttpScript(lambda _: namespaces(0, 1, more="t")) as server, pytest.raises(Unavailable, match="same page"):
+    with (
+        HttpScript(lambda _: namespaces(0, 1, more="t")) as server,
+        pytest.raises(Unavailable, match="same page"),
+    ):
         read(client(server))
 
 
 def test_token_in_the_text_of_an_object_is_no_token() -> None:
-    items = '[{"metadata": {"name": "a", "labels": {"continue": "b", "x": "\\"continue\\":\\"c\\""}}}]'
+    items = (
+        '[{"metadata": {"name": "a", "labels": {"continue": "b", "x": "\\"continue\\":\\"c\\""}}}]'
+    )
     body = '{"kind": "NamespaceList", "metadata": {"resourceVersion": "9"}, "items": ' + items + "}"
     with HttpScript(lambda _: Reply(body=body)) as server:
         assert read(client(server)) == [(True, ["a"])]

@@ -1,4 +1,6 @@
-"""Reading a live cluster: the requests, the gaps caused by refusals, and the errors that stop it."""
+"""Reading a live cluster: the requests, the gaps caused by refusals, and
+the errors that stop it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from tests.unit.kube.support import client, status
 
 NOW = 1795246259.0
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "web",
+    "uid": "rs",
+    "controller": True,
+}
 
 
 def node(name: str) -> dict[str, Any]:
@@ -33,7 +41,9 @@ def node(name: str) -> dict[str, Any]:
 
 
 def pod(name: str, node_name: str = "") -> dict[str, Any]:
-    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{len(name)}00m"}}}]}
+    spec: dict[str, Any] = {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": f"{len(name)}00m"}}}]
+    }
     if node_name:
         spec["nodeName"] = node_name
     return {
@@ -50,20 +60,28 @@ def plain(name: str, **spec: Any) -> dict[str, Any]:
 OBJECTS: dict[str, list[dict[str, Any]]] = {
     "Node": [node("n2"), node("n1")],
     "Pod": [pod("web-1", "n1"), pod("web-22", "n2"), pod("web-333")],
-    "DaemonSet": [{**plain("agent"), "spec": {"template": {"metadata": {}, "spec": {"containers": []}}}}],
+    "DaemonSet": [
+        {**plain("agent"), "spec": {"template": {"metadata": {}, "spec": {"containers": []}}}}
+    ],
     "ReplicaSet": [plain("web", replicas=3)],
     "StatefulSet": [plain("db", replicas=1)],
     "Job": [],
     "ReplicationController": [],
     "PodDisruptionBudget": [
-        {**plain("web", selector={"matchLabels": {"app": "web"}}), "status": {"disruptionsAllowed": 1}}
+        {
+            **plain("web", selector={"matchLabels": {"app": "web"}}),
+            "status": {"disruptionsAllowed": 1},
+        }
     ],
     "Namespace": [{"metadata": {"name": "shop", "labels": {"team": "a"}}}],
     "PersistentVolumeClaim": [plain("data", volumeName="pv1", storageClassName="fast")],
     "PersistentVolume": [plain("pv1", capacity={"storage": "1Gi"})],
     "StorageClass": [{"metadata": {"name": "fast"}, "provisioner": "csi.example"}],
     "CSINode": [
-        {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 3}}]}}
+        {
+            "metadata": {"name": "n1"},
+            "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 3}}]},
+        }
     ],
     "CSIDriver": [{"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}],
     "CSIStorageCapacity": [
@@ -96,13 +114,17 @@ class LiveSnapshotApi:
             return NO_CONFIG_MAP
         start = int(seen.query.get("continue", "0"))
         items = OBJECTS[kind][start : start + 2]
-        more: dict[str, str] = {"continue": str(start + 2)} if start + 2 < len(OBJECTS[kind]) else {}
+        more: dict[str, str] = (
+            {"continue": str(start + 2)} if start + 2 < len(OBJECTS[kind]) else {}
+        )
         meta = {"resourceVersion": "9"} | more
         return Reply(body={"kind": f"{kind}List", "metadata": meta, "items": items})
 
 
 def observe(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
-    return (NodeGroup("g1", "test", target=len(nodes)),), (MissingData("provider/test", "one group is hidden"),)
+    return (NodeGroup("g1", "test", target=len(nodes)),), (
+        MissingData("provider/test", "one group is hidden"),
+    )
 
 
 def snapshot(api: LiveSnapshotApi) -> tuple[Snapshot, list[Seen]]:
@@ -111,7 +133,9 @@ def snapshot(api: LiveSnapshotApi) -> tuple[Snapshot, list[Seen]]:
 
 
 def refused(resource: ListedResource, code: int) -> list[Reply]:
-    cause = status(code, "Forbidden" if code == 403 else "NotFound", f"{resource.plural} is refused")
+    cause = status(
+        code, "Forbidden" if code == 403 else "NotFound", f"{resource.plural} is refused"
+    )
     return [Reply(code, cause)]
 
 
@@ -119,7 +143,11 @@ def test_live_snapshot_contains_everything_in_the_resource_table() -> None:
     taken, _ = snapshot(LiveSnapshotApi())
     assert (taken.cluster, taken.taken_at) == ("prod", NOW)
     assert [n.name for n in taken.nodes] == ["n1", "n2"]
-    assert [(p.name, p.node) for p in taken.pods] == [("web-1", "n1"), ("web-22", "n2"), ("web-333", "")]
+    assert [(p.name, p.node) for p in taken.pods] == [
+        ("web-1", "n1"),
+        ("web-22", "n2"),
+        ("web-333", ""),
+    ]
     assert [c.name for c in taken.controllers if c.kind != "DaemonSet"] == ["web", "db"]
     assert [d.name for d in taken.daemonsets] == ["agent"]
     assert [(b.name, b.allowed) for b in taken.budgets] == [("web", 1)]
@@ -147,10 +175,16 @@ def test_live_snapshot_requests() -> None:
 
 @each_row("code", [403, 404])
 @each_row("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
-def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(resource: ListedResource, code: int) -> None:
+def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(
+    resource: ListedResource, code: int
+) -> None:
     taken, _ = snapshot(LiveSnapshotApi(**{resource.kind: refused(resource, code)}))
     gap = taken.gaps[0]
-    assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
+    assert (gap.kind, gap.detail, gap.place) == (
+        resource.kind,
+        f"{resource.plural} is refused",
+        resource.path,
+    )
     assert gap.affected_decisions == resource.weakens != ()
     assert len(taken.pods) == 3
 
@@ -163,7 +197,10 @@ def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(resou
             Reply(
                 body={
                     "kind": "ConfigMap",
-                    "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"},
+                    "metadata": {
+                        "name": "cluster-autoscaler-priority-expander",
+                        "namespace": "kube-system",
+                    },
                 }
             ),
             priority_configmap.read(None),
@@ -174,7 +211,10 @@ def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(resou
                 body={
                     "kind": "ConfigMap",
                     "data": {"priorities": "10: [a]", "other": "x"},
-                    "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"},
+                    "metadata": {
+                        "name": "cluster-autoscaler-priority-expander",
+                        "namespace": "kube-system",
+                    },
                 }
             ),
             PriorityConfig("10: [a]", ((10, ("a",)),)),
@@ -182,14 +222,18 @@ def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(resou
         ),
     ],
 )
-def test_live_snapshot_reads_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
+def test_live_snapshot_reads_the_priority_expanders_config_map(
+    answer: Reply, expected: PriorityConfig | None
+) -> None:
     taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[answer]))
     assert taken.priorities == expected
     assert [gap.kind for gap in taken.gaps] == ["provider/test"]
 
 
 def test_live_snapshot_unreadable_config_map_is_a_gap_and_stops_nothing() -> None:
-    taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
+    taken, _ = snapshot(
+        LiveSnapshotApi(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))])
+    )
     assert taken.priorities is None
     gap = taken.gaps[0]
     assert (gap.kind, gap.name, gap.place) == (
@@ -215,10 +259,16 @@ def test_live_snapshot_reads_the_config_map_named_in_the_options() -> None:
 
 def test_live_snapshot_malformed_claim_is_a_gap_that_names_the_claim() -> None:
     bad = plain("bad", resources={"requests": {"storage": "1.5Gii"}})
-    items = {"kind": "PersistentVolumeClaimList", "metadata": {}, "items": [*OBJECTS["PersistentVolumeClaim"], bad]}
+    items = {
+        "kind": "PersistentVolumeClaimList",
+        "metadata": {},
+        "items": [*OBJECTS["PersistentVolumeClaim"], bad],
+    }
     taken, _ = snapshot(LiveSnapshotApi(PersistentVolumeClaim=[Reply(body=items)]))
     assert [c.name for c in taken.storage.claims] == ["data"]
-    assert [(gap.kind, gap.name) for gap in taken.gaps[:1]] == [("PersistentVolumeClaim", "shop/bad")]
+    assert [(gap.kind, gap.name) for gap in taken.gaps[:1]] == [
+        ("PersistentVolumeClaim", "shop/bad")
+    ]
 
 
 def test_live_snapshot_unread_controller_kind_is_not_taken_for_absent() -> None:
@@ -230,7 +280,9 @@ def test_live_snapshot_unread_controller_kind_is_not_taken_for_absent() -> None:
 
 @each_row(("code", "cls"), [(403, errors.Forbidden), (404, errors.NotFound)])
 @each_row("kind", ["Node", "Pod"])
-def test_live_snapshot_needs_nodes_and_pods(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
+def test_live_snapshot_needs_nodes_and_pods(
+    kind: str, code: int, cls: type[errors.ClusterError]
+) -> None:
     resource = next(r for r in RESOURCES if r.kind == kind)
     with pytest.raises(cls, match="is refused"):
         snapshot(LiveSnapshotApi(**{kind: refused(resource, code)}))
@@ -245,11 +297,17 @@ def test_live_snapshot_detects_a_server_that_is_not_an_api_server() -> None:
     with pytest.raises(errors.Unavailable):
         snapshot(LiveSnapshotApi(Pod=[Reply(body={})] * 4))
     with pytest.raises(errors.Unavailable):
-        snapshot(LiveSnapshotApi(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})]))
+        snapshot(
+            LiveSnapshotApi(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})])
+        )
 
 
 def test_live_snapshot_restarted_list_leaves_no_duplicate_and_no_stale_object() -> None:
-    gone = {"kind": "PodList", "metadata": {"continue": "2"}, "items": [pod("gone", "n1"), pod("web-1", "n1")]}
+    gone = {
+        "kind": "PodList",
+        "metadata": {"continue": "2"},
+        "items": [pod("gone", "n1"), pod("web-1", "n1")],
+    }
     expired = Reply(410, status(410, "Expired"))
     taken, _ = snapshot(LiveSnapshotApi(Pod=[Reply(body=gone), expired]))
     undisturbed, _ = snapshot(LiveSnapshotApi())
@@ -274,7 +332,11 @@ def test_live_snapshot_does_not_depend_on_the_order_of_answers() -> None:
 
 
 def test_live_snapshot_malformed_object_is_a_gap_that_names_the_object() -> None:
-    wrong = {"kind": "NodeList", "metadata": {}, "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}]}
+    wrong = {
+        "kind": "NodeList",
+        "metadata": {},
+        "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}],
+    }
     taken, _ = snapshot(LiveSnapshotApi(Node=[Reply(body=wrong)]))
     assert [n.name for n in taken.nodes if n.allocatable] == ["n1"]
     gap = taken.gaps[0]

@@ -32,7 +32,9 @@ def rates(*, local: bool, plain: float, packed: float) -> PageRates:
         (False, 500 * MB, 50 * MB, True),
     ],
 )
-def test_form_of_pages_follows_the_measured_rates(local: bool, plain: float, packed: float, compressed: bool) -> None:
+def test_form_of_pages_follows_the_measured_rates(
+    local: bool, plain: float, packed: float, compressed: bool
+) -> None:
     assert rates(local=local, plain=plain, packed=packed).compressed is compressed
 
 
@@ -75,7 +77,13 @@ def test_private_addresses(host: str, private: bool) -> None:
 
 @pytest.mark.parametrize(
     ("found", "private"),
-    [(["10.0.0.1"], True), (["fe80::1%eth0"], True), (["10.0.0.1", "8.8.8.8"], False), ([], False), (["?"], False)],
+    [
+        (["10.0.0.1"], True),
+        (["fe80::1%eth0"], True),
+        (["10.0.0.1", "8.8.8.8"], False),
+        ([], False),
+        (["?"], False),
+    ],
 )
 def test_name_is_private_if_all_its_addresses_are(found: list[str], private: bool) -> None:
     assert are_private("api.example", lambda _: found) is private
@@ -94,7 +102,11 @@ def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() ->
         server.store.load(
             "pods",
             [
-                {"metadata": {"name": f"p{at}", "namespace": "default"}, "spec": spec, "status": {"phase": "Running"}}
+                {
+                    "metadata": {"name": f"p{at}", "namespace": "default"},
+                    "spec": spec,
+                    "status": {"phase": "Running"},
+                }
                 for at in range(3_000)
             ],
         )

@@ -1,4 +1,6 @@
-"""Lists of a server that pauses for so long that silence says nothing: they are compared by versions."""
+"""Lists of a server that pauses for so long that silence says nothing: they
+are compared by versions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import filled_store
-from tests.property.paused_cluster import CLUSTER_WIDE, PAUSE, SILENT, PausingCluster, changed, written
+from tests.property.paused_cluster import (
+    CLUSTER_WIDE,
+    PAUSE,
+    SILENT,
+    PausingCluster,
+    changed,
+    written,
+)
 from tests.property.pausing_server import FollowedServer, PausingServer, VirtualTime
 
 CSI_NODE = next(resource for resource in RESOURCES if resource.kind == "CSINode")
@@ -33,7 +42,9 @@ def cluster() -> Iterator[PausingCluster]:
         yield cluster
 
 
-def test_no_list_without_changes_is_read_again_where_the_server_pauses(cluster: PausingCluster) -> None:
+def test_no_list_without_changes_is_read_again_where_the_server_pauses(
+    cluster: PausingCluster,
+) -> None:
     assert [cluster.read_again() for _ in range(PASSES)] == [[]] * PASSES
 
 
@@ -72,17 +83,25 @@ def test_list_that_is_quiet_again_is_compared_again(cluster: PausingCluster) -> 
     assert [cluster.read_again() for _ in range(3)] == [["Node"], ["Node"], []]
 
 
-def test_list_that_has_differed_is_read_at_once_without_a_comparison(cluster: PausingCluster) -> None:
+def test_list_that_has_differed_is_read_at_once_without_a_comparison(
+    cluster: PausingCluster,
+) -> None:
     changed(cluster, RESOURCES[0])
     cluster.read_again()
     changed(cluster, RESOURCES[0])
     before = len(cluster.server.requests)
     cluster.read()
-    lists = [each.path for each in cluster.server.requests[before:] if each.path == "/api/v1/nodes?limit=1000"]
+    lists = [
+        each.path
+        for each in cluster.server.requests[before:]
+        if each.path == "/api/v1/nodes?limit=1000"
+    ]
     assert len(lists) == 1
 
 
-def test_long_list_that_differs_again_and_again_is_compared_less_often(cluster: PausingCluster) -> None:
+def test_long_list_that_differs_again_and_again_is_compared_less_often(
+    cluster: PausingCluster,
+) -> None:
     for number in range(FIRST):
         cluster.server.store.create("csinodes", written(CSI_NODE, f"more-{number}"), CSI_NODE.group)
     cluster.read()
@@ -104,7 +123,8 @@ def test_list_that_cannot_be_compared_is_read_in_full(cluster: PausingCluster, s
 
 
 def test_changes_that_a_paused_watch_has_brought_are_followed() -> None:
-    """Where most changes arrive in time, the list of pods is read again in few passes, and never outdated."""
+    """Where most changes arrive in time, the list of pods is read again in few
+    passes, and never outdated."""
     draws, time = random.Random(5), VirtualTime()
     server = PausingServer(time, 300, lambda: PAUSE if draws.random() < 0.02 else 0.0005)
     process = FollowedServer(server, time)

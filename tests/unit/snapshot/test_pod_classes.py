@@ -11,7 +11,13 @@ import pytest
 from tests.unit.snapshot.test_saved_cluster import _node, _pod, _read, _write
 
 _ENV = {
-    "containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}], "resources": {"requests": {"cpu": "1"}}}]
+    "containers": [
+        {
+            "name": "c",
+            "env": [{"name": "nodeName", "value": "x"}],
+            "resources": {"requests": {"cpu": "1"}},
+        }
+    ]
 }
 
 
@@ -23,7 +29,9 @@ _ENV = {
         pytest.param({"nodeName": None}, id="null"),
     ],
 )
-def test_files_only_spec_node_name_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_files_only_spec_node_name_says_where_a_pod_runs(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
     pods = [
         _pod("runs", **{**spec, "nodeName": "a-0"}),
         _pod("waits", **spec),
@@ -43,15 +51,23 @@ def test_files_only_spec_node_name_says_where_a_pod_runs(tmp_path: Path, spec: d
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_files_node_name_does_not_change_the_requests_of_its_daemonset_pods(tmp_path: Path, indent: int | None) -> None:
-    owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
+def test_files_node_name_does_not_change_the_requests_of_its_daemonset_pods(
+    tmp_path: Path, indent: int | None
+) -> None:
+    owner = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+    ]
     pods = []
     for name in ("cpu", "a-1"):
         pinned = {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [
-                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": [name]}
+                            ]
+                        }
                     ]
                 }
             }
@@ -59,7 +75,9 @@ def test_files_node_name_does_not_change_the_requests_of_its_daemonset_pods(tmp_
         pods.append(_pod(f"d-{name}", nodeName=name, affinity=pinned))
         pods[-1]["metadata"]["ownerReferences"] = owner
     _write(tmp_path, [_node("cpu"), _node("a-1")])
-    (tmp_path / "pods.json").write_text(json.dumps({"kind": "PodList", "items": pods}, indent=indent))
+    (tmp_path / "pods.json").write_text(
+        json.dumps({"kind": "PodList", "items": pods}, indent=indent)
+    )
     snapshot = _read(tmp_path)
     assert [snapshot.cls(pod).requests for pod in snapshot.pods] == [{"cpu": 1000}, {"cpu": 1000}]
     assert len(snapshot.classes) == 1, "a DaemonSet has one class, however many nodes there are"
@@ -70,9 +88,16 @@ def test_saved_pod_label_next_to_spec_node_name_is_not_used_as_node_name(tmp_pat
         pod = _pod(name)
         return {**pod, "spec": {"nodeSelector": {"nodeName": wants}, **pod["spec"], "nodeName": on}}
 
-    pods = [bound("p", "a-0", "a-0"), bound("q", "a-0", "a-0"), bound("r", "a-1", "a-0"), bound("s", "a-0", "a-1")]
+    pods = [
+        bound("p", "a-0", "a-0"),
+        bound("q", "a-0", "a-0"),
+        bound("r", "a-1", "a-0"),
+        bound("s", "a-0", "a-1"),
+    ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
-    assert {pod.name: (snapshot.cls(pod).node_selector["nodeName"], pod.node) for pod in snapshot.pods} == {
+    assert {
+        pod.name: (snapshot.cls(pod).node_selector["nodeName"], pod.node) for pod in snapshot.pods
+    } == {
         "p": ("a-0", "a-0"),
         "q": ("a-0", "a-0"),
         "r": ("a-1", "a-0"),
@@ -81,10 +106,14 @@ def test_saved_pod_label_next_to_spec_node_name_is_not_used_as_node_name(tmp_pat
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
-def test_files_json_spacing_does_not_split_a_pod_class(tmp_path: Path, separators: tuple[str, str]) -> None:
+def test_files_json_spacing_does_not_split_a_pod_class(
+    tmp_path: Path, separators: tuple[str, str]
+) -> None:
     pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(3)]
     _write(tmp_path, [_node()])
-    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}, separators=separators))
+    (tmp_path / "pods.json").write_text(
+        json.dumps({"kind": "List", "items": pods}, separators=separators)
+    )
     snapshot = _read(tmp_path)
     assert [pod.node for pod in snapshot.pods] == ["n0", "n1", "n2"]
     assert len(snapshot.classes) == 1

@@ -1,5 +1,5 @@
-"""Saved clusters: valid ones are read completely; an invalid object is a gap; an invalid file is an error with its
-path."""
+"""Saved clusters: valid ones are read completely; an invalid object is a gap; an invalid file
+is an error with its path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def _write(folder: Path, items: list[Any], groups: list[Any] | None = None) -> P
     (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
     for kind in ("pods", "workloads", "pdbs"):  # saved, with no objects
         (folder / f"{kind}.json").write_text('{"kind": "List", "items": []}')
-    (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups if groups is not None else [_group()]}))
+    (folder / "manifest.json").write_text(
+        json.dumps({"nodeGroups": groups if groups is not None else [_group()]})
+    )
     return folder
 
 
@@ -55,7 +57,9 @@ def _read(folder: Path) -> Snapshot:
 def test_files_manifest_may_state_a_groups_node_price(tmp_path: Path) -> None:
     assert _read(_write(tmp_path, [_node()], [_group(price=0.25)])).groups[0].price == 0.25
     assert _read(_write(tmp_path, [_node()])).groups[0].price == 0.0
-    with pytest.raises(BadInput, match=r"nodeGroups\[0\]\.price: -1 is negative; write what a node costs per hour"):
+    with pytest.raises(
+        BadInput, match=r"nodeGroups\[0\]\.price: -1 is negative; write what a node costs per hour"
+    ):
         _read(_write(tmp_path, [_node()], [_group(price=-1)]))
 
 
@@ -64,7 +68,9 @@ def test_files_lists_single_objects_and_gzip_are_read(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(json.dumps(_pod("q")))
     (tmp_path / "more.json.gz").write_bytes(
         gzip.compress(
-            json.dumps({"kind": "PodList", "items": [{k: v for k, v in _pod("r").items() if k != "kind"}]}).encode()
+            json.dumps(
+                {"kind": "PodList", "items": [{k: v for k, v in _pod("r").items() if k != "kind"}]}
+            ).encode()
         )
     )
     snapshot = _read(tmp_path)
@@ -82,8 +88,14 @@ def test_files_lists_single_objects_and_gzip_are_read(tmp_path: Path) -> None:
         ({"allocatable": {}}, {}),
     ],
 )
-def test_files_template_with_capacity_only_is_reported_as_such(tmp_path: Path, given: Any, kept: Any) -> None:
-    template = _read(_write(tmp_path, [_node()], [_group(template=_node("t", **given))])).groups[0].template
+def test_files_template_with_capacity_only_is_reported_as_such(
+    tmp_path: Path, given: Any, kept: Any
+) -> None:
+    template = (
+        _read(_write(tmp_path, [_node()], [_group(template=_node("t", **given))]))
+        .groups[0]
+        .template
+    )
     assert template is not None
     assert template.capacity == {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}
     assert template.allocatable == kept
@@ -92,7 +104,8 @@ def test_files_template_with_capacity_only_is_reported_as_such(tmp_path: Path, g
 def test_files_sibling_pods_on_different_nodes_are_one_class(tmp_path: Path) -> None:
     token = {"name": "kube-api-access-{}", "projected": {"sources": []}}
     pods = [
-        _pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}]) for at in range(5)
+        _pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}])
+        for at in range(5)
     ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.cls for pod in snapshot.pods} == {0}
@@ -100,26 +113,51 @@ def test_files_sibling_pods_on_different_nodes_are_one_class(tmp_path: Path) -> 
 
 
 def _daemon(name: str, node: str, *others: str) -> dict[str, Any]:
-    """A DaemonSet pod, pinned to its node as the controller does it. others: nodes named in another term."""
+    """A DaemonSet pod, pinned to its node as the controller does it. others:
+    nodes named in another term."""
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    terms = [fields, *({"matchExpressions": [{"key": "x", "operator": "In", "values": [other]}]} for other in others)]
+    terms = [
+        fields,
+        *(
+            {"matchExpressions": [{"key": "x", "operator": "In", "values": [other]}]}
+            for other in others
+        ),
+    ]
     pod = _pod(
         name,
         nodeName=node,
-        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        },
     )
-    pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
+    pod["metadata"]["ownerReferences"] = [
+        {"kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+    ]
     return pod
 
 
 def test_files_daemonset_pods_of_different_nodes_are_one_class(tmp_path: Path) -> None:
-    snapshot = _read(_write(tmp_path, [_node(), *(_daemon(f"d{at}", f"n{at}", "other") for at in range(4))]))
-    assert ({pod.cls for pod in snapshot.pods}, [pod.node for pod in snapshot.pods]) == ({0}, ["n0", "n1", "n2", "n3"])
+    snapshot = _read(
+        _write(tmp_path, [_node(), *(_daemon(f"d{at}", f"n{at}", "other") for at in range(4))])
+    )
+    assert ({pod.cls for pod in snapshot.pods}, [pod.node for pod in snapshot.pods]) == (
+        {0},
+        ["n0", "n1", "n2", "n3"],
+    )
 
 
-def test_files_daemonset_pod_on_a_node_that_all_its_siblings_name_is_separate(tmp_path: Path) -> None:
+def test_files_daemonset_pod_on_a_node_that_all_its_siblings_name_is_separate(
+    tmp_path: Path,
+) -> None:
     """The text does not show which of the two names is its own."""
-    pods = [_daemon("d1", "n1", "n3"), _daemon("d2", "n2", "n3"), _daemon("d3", "n3", "n3"), _daemon("d4", "n4", "n3")]
+    pods = [
+        _daemon("d1", "n1", "n3"),
+        _daemon("d2", "n2", "n3"),
+        _daemon("d3", "n3", "n3"),
+        _daemon("d4", "n4", "n3"),
+    ]
     one, two, three, four = _read(_write(tmp_path, [_node(), *pods])).pods
     assert one.cls == two.cls == four.cls != three.cls
 
@@ -133,30 +171,43 @@ def test_files_daemonset_pod_on_a_node_that_all_its_siblings_name_is_separate(tm
         {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "NODE"}]}]},
     ],
 )
-def test_files_pod_naming_its_node_twice_in_the_spec_is_read_alone(tmp_path: Path, named: dict[str, Any]) -> None:
-    """Siblings are recognized by their text, and the parsed fields of each must still be its own."""
+def test_files_pod_naming_its_node_twice_in_the_spec_is_read_alone(
+    tmp_path: Path, named: dict[str, Any]
+) -> None:
+    """Siblings are recognized by their text, and the parsed fields of each must still be its
+    own."""
     pods = [
         json.loads(json.dumps(_pod(f"p-{node}", **named, nodeName=node)).replace("NODE", node))
         for node in ("n1", "n2", "n1", "n2", "n3")
     ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
-    assert {pod.name: pod.node for pod in snapshot.pods} == {"p-n1": "n1", "p-n2": "n2", "p-n3": "n3"}
+    assert {pod.name: pod.node for pod in snapshot.pods} == {
+        "p-n1": "n1",
+        "p-n2": "n2",
+        "p-n3": "n3",
+    }
     for pod in snapshot.pods:
         selector = snapshot.cls(pod).node_selector
         assert selector == ({"kubernetes.io/hostname": pod.node} if "nodeSelector" in named else {})
 
 
 @pytest.mark.parametrize("change", ["labels", "annotations", "namespace", "spec", "owner"])
-def test_files_siblings_that_differ_in_a_relevant_field_are_separate_classes(tmp_path: Path, change: str) -> None:
+def test_files_siblings_that_differ_in_a_relevant_field_are_separate_classes(
+    tmp_path: Path, change: str
+) -> None:
     pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(4)]
     for pod in pods:
-        pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}]
+        pod["metadata"]["ownerReferences"] = [
+            {"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+        ]
     odd = pods[2]
     odd["metadata"] |= {
         "labels": {"labels": {"a": "b"}},
         "namespace": {"namespace": "other"},
         "annotations": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
-        "owner": {"ownerReferences": [{"kind": "ReplicaSet", "name": "s", "uid": "v", "controller": True}]},
+        "owner": {
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "s", "uid": "v", "controller": True}]
+        },
     }.get(change, {})
     if change == "spec":
         odd["spec"]["priority"] = 7
@@ -188,8 +239,13 @@ def test_files_list_is_read_whatever_its_first_bytes_suggest(tmp_path: Path, doc
 
 def test_files_pods_are_ordered_by_namespace_and_name(tmp_path: Path) -> None:
     names = [("a", "z"), ("a-b", "a"), ("a.b", "a"), ("b", "a-b"), ("b", "a.b"), ("b", "a0")]
-    pods = [{**_pod(name), "metadata": {"name": name, "namespace": namespace}} for namespace, name in reversed(names)]
-    assert [(pod.namespace, pod.name) for pod in _read(_write(tmp_path, [_node(), *pods])).pods] == sorted(names)
+    pods = [
+        {**_pod(name), "metadata": {"name": name, "namespace": namespace}}
+        for namespace, name in reversed(names)
+    ]
+    assert [
+        (pod.namespace, pod.name) for pod in _read(_write(tmp_path, [_node(), *pods])).pods
+    ] == sorted(names)
 
 
 def test_files_finished_pods_are_omitted(tmp_path: Path) -> None:
@@ -200,7 +256,9 @@ def test_files_finished_pods_are_omitted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "kind", "place", "detail"),
     [
-        pytest.param({**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"),
+        pytest.param(
+            {**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"
+        ),
         pytest.param(
             _pod("bad", containers=[{"resources": {"requests": {"memory": "1.5Gii"}}}]),
             "Pod",
@@ -215,7 +273,9 @@ def test_files_finished_pods_are_omitted(tmp_path: Path) -> None:
             "negative",
             id="negative-quantity",
         ),
-        pytest.param(_pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"),
+        pytest.param(
+            _pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"
+        ),
         pytest.param({"kind": "Pod", "spec": {}}, "Pod", "items[1]", "metadata", id="no-metadata"),
         pytest.param(
             {
@@ -234,7 +294,10 @@ def test_files_one_malformed_object_among_many_is_a_gap(
     tmp_path: Path, bad: Any, kind: str, place: str, detail: str
 ) -> None:
     snapshot = _read(_write(tmp_path, [_node(), bad, _pod()]))
-    assert ([n.name for n in snapshot.nodes if n.allocatable], [p.name for p in snapshot.pods]) == (["a-0"], ["p"])
+    assert ([n.name for n in snapshot.nodes if n.allocatable], [p.name for p in snapshot.pods]) == (
+        ["a-0"],
+        ["p"],
+    )
     assert len(snapshot.gaps) == 1
     gap = snapshot.gaps[0]
     assert gap.kind == kind
@@ -246,8 +309,12 @@ MANY = [{"resources": {"requests": {"cpu": "many"}}}]
 
 
 @pytest.mark.parametrize("others", [[_node()], [_pod("good")]], ids=["of-all-kinds", "of-pods"])
-@pytest.mark.parametrize("status", [{}, {"phase": "Running"}, {"phase": "Running", "containerStatuses": []}])
-def test_files_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[Any], status: Any) -> None:
+@pytest.mark.parametrize(
+    "status", [{}, {"phase": "Running"}, {"phase": "Running", "containerStatuses": []}]
+)
+def test_files_malformed_pod_on_a_node_names_the_node(
+    tmp_path: Path, others: list[Any], status: Any
+) -> None:
     """This applies in every list, and however little of the pod is readable."""
     _write(tmp_path, [_node()])
     items = [*others, {**_pod("bad", nodeName="a-0", containers=MANY), "status": status}]
@@ -279,7 +346,9 @@ def test_files_list_item_that_is_not_an_object_is_a_gap(tmp_path: Path, item: An
 
 
 @pytest.mark.parametrize("field", ["name", "nodeName", "label"])
-def test_files_bytes_that_are_not_text_are_a_gap_and_never_a_crash(tmp_path: Path, field: str) -> None:
+def test_files_bytes_that_are_not_text_are_a_gap_and_never_a_crash(
+    tmp_path: Path, field: str
+) -> None:
     _write(tmp_path, [_node()])
     pods = {"name": _pod("MARK"), "nodeName": _pod(nodeName="MARK"), "label": _pod()}
     pods["label"]["metadata"]["labels"] = {"a": "MARK"}
@@ -290,7 +359,9 @@ def test_files_bytes_that_are_not_text_are_a_gap_and_never_a_crash(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["PodList", "List"])
-def test_files_pod_with_bytes_that_are_not_text_still_names_its_node(tmp_path: Path, kind: str) -> None:
+def test_files_pod_with_bytes_that_are_not_text_still_names_its_node(
+    tmp_path: Path, kind: str
+) -> None:
     _write(tmp_path, [_node()])
     bad = _pod("bad", nodeName="a-0")
     bad["metadata"]["labels"] = {"a": "MARK"}
@@ -301,7 +372,9 @@ def test_files_pod_with_bytes_that_are_not_text_still_names_its_node(tmp_path: P
 
 def test_files_endless_nesting_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, [_node()])
-    (tmp_path / "pods.json").write_text('{"kind": "List", "items": [{"kind": "Pod", "spec": ' + "[" * 100_000)
+    (tmp_path / "pods.json").write_text(
+        '{"kind": "List", "items": [{"kind": "Pod", "spec": ' + "[" * 100_000
+    )
     with pytest.raises(BadInput, match=r"pods\.json"):
         _read(tmp_path)
 
@@ -318,12 +391,20 @@ def test_files_unsaved_kind_is_a_gap_but_nodes_and_pods_are_required(tmp_path: P
 @pytest.mark.parametrize(
     ("groups", "place", "words"),
     [
-        pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "not a provider", id="unknown-provider"),
+        pytest.param(
+            [_group(provider="aws")],
+            "nodeGroups[0].provider",
+            "not a provider",
+            id="unknown-provider",
+        ),
         pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
         pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
         pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
         pytest.param(
-            [_group(id="genral", size=1)], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"
+            [_group(id="genral", size=1)],
+            "nodeGroups[0].id",
+            "no node's providerID names it",
+            id="no-node-names-it",
         ),
         pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
         pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
@@ -334,7 +415,10 @@ def test_files_unsaved_kind_is_a_gap_but_nodes_and_pods_are_required(tmp_path: P
             id="template-quantity",
         ),
         pytest.param(
-            [_group(template={"metadata": {"name": "t"}})], "nodeGroups[0].template", "status", id="template-status"
+            [_group(template={"metadata": {"name": "t"}})],
+            "nodeGroups[0].template",
+            "status",
+            id="template-status",
         ),
     ],
 )
@@ -359,7 +443,9 @@ def test_files_group_without_nodes_has_size_0(tmp_path: Path) -> None:
     assert {g.id: g.target for g in snapshot.groups} == {"a": 1, "empty": 0}
 
 
-@pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"a"', "[]"])
+@pytest.mark.parametrize(
+    "text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"a"', "[]"]
+)
 def test_files_broken_file_is_an_error_and_nothing_is_used(tmp_path: Path, text: str) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "broken.json").write_text(text)

@@ -27,7 +27,9 @@ def test_saved_group_without_a_size_has_that_of_its_member_nodes(tmp_path: Path)
 
 
 def test_saved_size_below_the_member_nodes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"nodeGroups\[0\]\.size: 1 is below the 2 nodes .* leave size out"):
+    with pytest.raises(
+        BadInput, match=r"nodeGroups\[0\]\.size: 1 is below the 2 nodes .* leave size out"
+    ):
         _read(_saved(tmp_path, {"id": "a", "size": 1}))
 
 

@@ -1,5 +1,5 @@
-"""The shipped RBAC allows exactly the calls that the code makes: the reads of the resource table, and the writes of
-kube/."""
+"""The shipped RBAC allows exactly the calls that the code makes: the reads of the resource table,
+and the writes of kube/."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RUL
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
-# (group, resource, verb) -> the call that needs it. The table of snapshot/listed_resources.py has the reads of complete
-# kinds.
+# (group, resource, verb) -> the call that needs it. The table of snapshot/listed_resources.py has
+# the reads of complete kinds.
 CALLS = {
     ("", "nodes", "get"): "get_node",
     ("", "nodes", "patch"): "add_taint, remove_taint",
@@ -25,7 +25,8 @@ CALLS = {
     **{
         (group, f"{kind.lower()}s", "get"): "handlers.rechecking"
         for kind, group in (
-            (kind, path.split("/")[2] if path.startswith("/apis/") else "") for kind, path in CONTROLLERS.items()
+            (kind, path.split("/")[2] if path.startswith("/apis/") else "")
+            for kind, path in CONTROLLERS.items()
         )
     },
 }
@@ -37,14 +38,27 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 def role(name: str) -> dict[str, Any]:
     [found] = (
-        doc for doc in documents("rbac-workload.yaml") if (doc["kind"], doc["metadata"]["name"]) == ("Role", name)
+        doc
+        for doc in documents("rbac-workload.yaml")
+        if (doc["kind"], doc["metadata"]["name"]) == ("Role", name)
     )
     return found
 
 
 def granted(kind: str) -> set[tuple[str, str, str]]:
-    rules = [rule for doc in documents("rbac-workload.yaml") if doc["kind"] == kind for rule in doc["rules"]]
-    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+    rules = [
+        rule
+        for doc in documents("rbac-workload.yaml")
+        if doc["kind"] == kind
+        for rule in doc["rules"]
+    ]
+    return {
+        (g, r, v)
+        for rule in rules
+        for g in rule["apiGroups"]
+        for r in rule["resources"]
+        for v in rule["verbs"]
+    }
 
 
 def test_rbac_cluster_role_equals_the_resource_table_and_the_calls() -> None:
@@ -56,10 +70,15 @@ def test_rbac_cluster_role_equals_the_resource_table_and_the_calls() -> None:
 def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
     own = role("outscaler")
     namespace = own["metadata"]["namespace"]
-    assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in own["rules"])
+    assert all(
+        (rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in own["rules"]
+    )
     rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in own["rules"]}
     [(priorities, _)] = (item for item in rules.items() if item[1] == ["get"])
-    assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
+    assert (
+        PRIORITY_CONFIG.format(NAMESPACE)
+        == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
+    )
     # get_config_map and patch_config_map
     assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"]}
     assert namespace == Options().namespace
@@ -68,7 +87,9 @@ def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
 def test_rbac_rule_objects_are_listed_in_their_namespace_only() -> None:
     own = role("outscaler-node-autoscalers")
     assert f"/namespaces/{own['metadata']['namespace']}/" in RULE_OBJECTS.path
-    assert own["rules"] == [{"apiGroups": [RULE_OBJECTS.group], "resources": [RULE_OBJECTS.plural], "verbs": ["list"]}]
+    assert own["rules"] == [
+        {"apiGroups": [RULE_OBJECTS.group], "resources": [RULE_OBJECTS.plural], "verbs": ["list"]}
+    ]
 
 
 def test_rbac_status_config_map_is_shipped_without_data() -> None:
@@ -83,7 +104,11 @@ def test_rbac_status_config_map_is_shipped_without_data() -> None:
 
 def test_rbac_only_evictions_and_events_are_created() -> None:
     rules = granted("ClusterRole") | granted("Role")
-    assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "watch", "patch"}} == {
+    assert {
+        (resource, verb)
+        for _, resource, verb in rules
+        if verb not in {"get", "list", "watch", "patch"}
+    } == {
         ("pods/eviction", "create"),
         ("events", "create"),
     }
@@ -103,5 +128,7 @@ def test_rbac_bindings_and_token_belong_to_the_service_account() -> None:
         assert binding["roleRef"]["kind"] == binding["kind"].removesuffix("Binding")
     [secret] = documents("token-secret.yaml")
     assert secret["metadata"]["namespace"] == account["namespace"]
-    assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": account["name"]}
+    assert secret["metadata"]["annotations"] == {
+        "kubernetes.io/service-account.name": account["name"]
+    }
     assert "data" not in secret

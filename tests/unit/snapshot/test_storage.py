@@ -1,4 +1,6 @@
-"""Parsing of volumes, claims and soft preferences from saved clusters, and the gap where storage was not saved."""
+"""Parsing of volumes, claims and soft preferences from saved clusters, and the gap
+where storage was not saved.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,36 @@ NODE = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"
 
 def pod(name: str = "p", namespace: str = "ns", **spec: Any) -> dict[str, Any]:
     asked = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
-    return {"kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": {**asked, **spec}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**asked, **spec},
+    }
 
 
 def thing(kind: str, name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
-    meta = {"name": name, **({"namespace": namespace} if namespace else {}), **more.pop("metadata", {})}
+    meta = {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+        **more.pop("metadata", {}),
+    }
     return {"kind": kind, "metadata": meta, **more}
 
 
-def claim(name: str = "data", metadata: Any = None, status: Any = None, **spec: Any) -> dict[str, Any]:
-    return thing("PersistentVolumeClaim", name, "ns", metadata=metadata or {}, spec=spec, status=status or {})
+def claim(
+    name: str = "data", metadata: Any = None, status: Any = None, **spec: Any
+) -> dict[str, Any]:
+    return thing(
+        "PersistentVolumeClaim", name, "ns", metadata=metadata or {}, spec=spec, status=status or {}
+    )
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Any:
     def take(*items: dict[str, Any], namespace: str = "kube-system") -> Snapshot:
-        everything = [NODE, *items] if any(i["kind"] == "Pod" for i in items) else [NODE, pod(), *items]
+        everything = (
+            [NODE, *items] if any(i["kind"] == "Pod" for i in items) else [NODE, pod(), *items]
+        )
         (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": everything}))
         for name in ("pdbs", "workloads"):
             (tmp_path / f"{name}.json").write_text('{"kind": "List", "items": []}')
@@ -78,8 +94,14 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
             ),
             id="waiting",
         ),
-        pytest.param(claim(metadata=BOUND, volumeName="v"), Claim("ns", "data", volume="v"), id="bound"),
-        pytest.param(claim(status={"phase": "Bound"}, volumeName="v"), Claim("ns", "data", volume="v"), id="by-phase"),
+        pytest.param(
+            claim(metadata=BOUND, volumeName="v"), Claim("ns", "data", volume="v"), id="bound"
+        ),
+        pytest.param(
+            claim(status={"phase": "Bound"}, volumeName="v"),
+            Claim("ns", "data", volume="v"),
+            id="by-phase",
+        ),
         pytest.param(claim(volumeName="v"), Claim("ns", "data", volume="v"), id="written-by-hand"),
         pytest.param(
             claim(status={"phase": "Pending"}, volumeName="v"),
@@ -87,7 +109,10 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
             id="prebound",
         ),
         pytest.param(
-            claim(metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}, storageClassName="new"),
+            claim(
+                metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
+                storageClassName="new",
+            ),
             Claim("ns", "data", "old"),
             id="class-by-annotation",
         ),
@@ -97,7 +122,9 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
             id="promised",
         ),
         pytest.param(
-            claim(metadata={"deletionTimestamp": "2026-11-21T07:20:54Z"}), Claim("ns", "data", deleted=True), id="going"
+            claim(metadata={"deletionTimestamp": "2026-11-21T07:20:54Z"}),
+            Claim("ns", "data", deleted=True),
+            id="going",
         ),
     ],
 )
@@ -138,19 +165,35 @@ def test_storage_claim_is_parsed(saved: Any, raw: dict[str, Any], expected: Clai
             {
                 "nodeAffinity": {
                     "required": {
-                        "nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}
+                        ]
                     }
                 }
             },
             {"node_terms": (NodeTerm((Requirement(ZONE, "In", ("a",)),)),)},
             id="affinity",
         ),
-        pytest.param({"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}, {"node_terms": ()}, id="nowhere"),
+        pytest.param(
+            {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}},
+            {"node_terms": ()},
+            id="nowhere",
+        ),
     ],
 )
-def test_storage_volume_is_parsed(saved: Any, spec: dict[str, Any], expected: dict[str, Any]) -> None:
-    raw = thing("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec=spec, status={"phase": "Available"})
-    assert saved(raw).storage.volumes == (PersistentVolume("v", {ZONE: "a"}, phase="Available", **expected),)
+def test_storage_volume_is_parsed(
+    saved: Any, spec: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    raw = thing(
+        "PersistentVolume",
+        "v",
+        metadata={"labels": {ZONE: "a"}},
+        spec=spec,
+        status={"phase": "Available"},
+    )
+    assert saved(raw).storage.volumes == (
+        PersistentVolume("v", {ZONE: "a"}, phase="Available", **expected),
+    )
 
 
 def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None:
@@ -163,7 +206,12 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
             metadata={"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}],
         ),
-        thing("StorageClass", "ebs", provisioner="kubernetes.io/aws-ebs", volumeBindingMode="Immediate"),
+        thing(
+            "StorageClass",
+            "ebs",
+            provisioner="kubernetes.io/aws-ebs",
+            volumeBindingMode="Immediate",
+        ),
         thing("CSIDriver", "csi.example", spec={"storageCapacity": True}),
         thing("CSIDriver", "silent", spec={}),
         thing(
@@ -178,7 +226,12 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
         thing(
             "CSINode",
             "n1",
-            spec={"drivers": [{"name": "csi.example", "allocatable": {"count": 25}}, {"name": "unlimited"}]},
+            spec={
+                "drivers": [
+                    {"name": "csi.example", "allocatable": {"count": 25}},
+                    {"name": "unlimited"},
+                ]
+            },
         ),
     ).storage
     assert stored.classes == (
@@ -192,7 +245,9 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
         ),
     )
     assert stored.publishing == ("csi.example",)
-    assert stored.capacities == (StorageCapacity("fast", Selector((Requirement(ZONE, "In", ("a",)),)), 7 * GI, 5 * GI),)
+    assert stored.capacities == (
+        StorageCapacity("fast", Selector((Requirement(ZONE, "In", ("a",)),)), 7 * GI, 5 * GI),
+    )
     assert {n.name: n.limits for n in stored.csi_nodes} == {"n1": {"csi.example": 25}}
 
 
@@ -200,11 +255,15 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
     ("raw", "expected"),
     [
         pytest.param(
-            {"persistentVolumeClaim": {"claimName": "data"}}, Volume("v", "persistentVolumeClaim", "data"), id="claim"
+            {"persistentVolumeClaim": {"claimName": "data"}},
+            Volume("v", "persistentVolumeClaim", "data"),
+            id="claim",
         ),
         pytest.param(
             {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
-            Volume("v", "gcePersistentDisk", disk="d", read_only=True, driver="pd.csi.storage.gke.io"),
+            Volume(
+                "v", "gcePersistentDisk", disk="d", read_only=True, driver="pd.csi.storage.gke.io"
+            ),
             id="gce",
         ),
         pytest.param(
@@ -213,7 +272,9 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
             id="ebs",
         ),
         pytest.param(
-            {"iscsi": {"targetPortal": "t", "iqn": "iqn.a", "lun": 2}}, Volume("v", "iscsi", disk="iqn.a"), id="iscsi"
+            {"iscsi": {"targetPortal": "t", "iqn": "iqn.a", "lun": 2}},
+            Volume("v", "iscsi", disk="iqn.a"),
+            id="iscsi",
         ),
         pytest.param(
             {"rbd": {"monitors": ["b", "a"], "image": "i"}},
@@ -221,12 +282,17 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
             id="rbd-with-its-default-pool",
         ),
         pytest.param({"csi": {"driver": "d"}}, Volume("v", "csi", driver="d"), id="inline-csi"),
-        pytest.param({"emptyDir": {"medium": "Memory"}}, Volume("v", "emptyDirMemory"), id="memory"),
+        pytest.param(
+            {"emptyDir": {"medium": "Memory"}}, Volume("v", "emptyDirMemory"), id="memory"
+        ),
         pytest.param(
             {
                 "ephemeral": {
                     "volumeClaimTemplate": {
-                        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+                        "spec": {
+                            "storageClassName": "fast",
+                            "resources": {"requests": {"storage": "1Gi"}},
+                        }
                     }
                 }
             },
@@ -240,12 +306,19 @@ def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None
         ),
     ],
 )
-def test_storage_volume_of_a_pod_is_parsed(saved: Any, raw: dict[str, Any], expected: Volume) -> None:
+def test_storage_volume_of_a_pod_is_parsed(
+    saved: Any, raw: dict[str, Any], expected: Volume
+) -> None:
     assert only(saved(pod(volumes=[{"name": "v", **raw}]))).volumes == (expected,)
 
 
 def test_storage_ephemeral_volumes_share_a_pod_class_unless_a_claim_differs(saved: Any) -> None:
-    asks = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
+    asks = [
+        {
+            "name": "tmp",
+            "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}},
+        }
+    ]
     pods = [pod(f"p{at}", volumes=asks) for at in range(5)]
     pods.append(pod("runs", volumes=asks, nodeName="n1"))
     taken = saved(
@@ -270,11 +343,17 @@ def test_storage_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None
     ("volume", "kinds"),
     [
         pytest.param({"emptyDir": {}}, [], id="nobody-asks"),
-        pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, ["PersistentVolumeClaim"], id="a-claim"),
+        pytest.param(
+            {"persistentVolumeClaim": {"claimName": "data"}},
+            ["PersistentVolumeClaim"],
+            id="a-claim",
+        ),
         pytest.param({"ephemeral": {}}, ["PersistentVolumeClaim"], id="ephemeral"),
     ],
 )
-def test_storage_not_saved_is_one_gap_only_where_it_matters(saved: Any, volume: Any, kinds: Any) -> None:
+def test_storage_not_saved_is_one_gap_only_where_it_matters(
+    saved: Any, volume: Any, kinds: Any
+) -> None:
     taken = saved(pod(volumes=[{"name": "v", **volume}]))
     assert [gap.kind for gap in taken.gaps] == kinds
     assert all(gap.affected_decisions for gap in taken.gaps)
@@ -284,16 +363,26 @@ def test_storage_not_saved_is_one_gap_only_where_it_matters(saved: Any, volume: 
     ("namespace", "data", "expected"),
     [
         ("kube-system", {"priorities": "10: [a]"}, PriorityConfig("10: [a]", ((10, ("a",)),))),
-        ("kube-system", {"priorities": "ten: [a]"}, priority_configmap.read({"priorities": "ten: [a]"})),
+        (
+            "kube-system",
+            {"priorities": "ten: [a]"},
+            priority_configmap.read({"priorities": "ten: [a]"}),
+        ),
         ("kube-system", {}, priority_configmap.read({})),
         ("kube-system", None, priority_configmap.read(None)),
         ("elsewhere", {"priorities": "10: [a]"}, None),
     ],
 )
-def test_files_saved_priority_config_map_is_read(saved: Any, namespace: str, data: Any, expected: Any) -> None:
-    others = thing("ConfigMap", "other", "kube-system", data={"priorities": "1: [b]"}, binaryData={"x": "AA=="})
+def test_files_saved_priority_config_map_is_read(
+    saved: Any, namespace: str, data: Any, expected: Any
+) -> None:
+    others = thing(
+        "ConfigMap", "other", "kube-system", data={"priorities": "1: [b]"}, binaryData={"x": "AA=="}
+    )
     assert (
-        saved(thing("ConfigMap", "cluster-autoscaler-priority-expander", namespace, data=data), others).priorities
+        saved(
+            thing("ConfigMap", "cluster-autoscaler-priority-expander", namespace, data=data), others
+        ).priorities
         == expected
     )
 
@@ -318,7 +407,9 @@ def test_files_soft_preferences_are_read_with_the_hard_constraints(saved: Any) -
             )
         )
     )
-    assert [(p.weight, p.term) for p in cls.preferred_nodes] == [(30, NodeTerm((Requirement("disk", "In", ("ssd",)),)))]
+    assert [(p.weight, p.term) for p in cls.preferred_nodes] == [
+        (30, NodeTerm((Requirement("disk", "In", ("ssd",)),)))
+    ]
     assert cls.required_affinity is None
     assert (len(cls.spread), len(cls.preferred_spread)) == (1, 1)
 
@@ -326,13 +417,24 @@ def test_files_soft_preferences_are_read_with_the_hard_constraints(saved: Any) -
 @pytest.mark.parametrize(
     ("condition", "status", "cpu"),
     [
-        pytest.param("PodResizeInProgress", {"allocatedResources": {"cpu": "3"}}, 3100, id="shrinking"),
-        pytest.param("PodResizeInProgress", {"resources": {"requests": {"cpu": "4"}}}, 4100, id="still-in-force"),
-        pytest.param("PodResizePending", {"allocatedResources": {"cpu": "500m"}}, 2100, id="growing"),
+        pytest.param(
+            "PodResizeInProgress", {"allocatedResources": {"cpu": "3"}}, 3100, id="shrinking"
+        ),
+        pytest.param(
+            "PodResizeInProgress",
+            {"resources": {"requests": {"cpu": "4"}}},
+            4100,
+            id="still-in-force",
+        ),
+        pytest.param(
+            "PodResizePending", {"allocatedResources": {"cpu": "500m"}}, 2100, id="growing"
+        ),
         pytest.param("Ready", {"allocatedResources": {"cpu": "3"}}, 2100, id="no-resize"),
     ],
 )
-def test_files_pod_being_resized_counts_the_larger_request(saved: Any, condition: str, status: Any, cpu: int) -> None:
+def test_files_pod_being_resized_counts_the_larger_request(
+    saved: Any, condition: str, status: Any, cpu: int
+) -> None:
     resized = pod(
         "r",
         nodeName="n1",

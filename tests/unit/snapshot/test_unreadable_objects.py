@@ -30,7 +30,9 @@ LAST = f"n{hostile_objects.NODES - 1}"
 )
 def test_unreadable_node_counts_as_joined_and_is_blocked(status: Any) -> None:
     """Without its Node, its machine would count as one that never joined, and would be deleted."""
-    plan = hostile_tenants.planned([{**hostile_objects.node(hostile_objects.NODES - 1), "status": status}])
+    plan = hostile_tenants.planned(
+        [{**hostile_objects.node(hostile_objects.NODES - 1), "status": status}]
+    )
     [gap] = plan.gaps
     assert (gap.kind, gap.node) == ("Node", LAST)
     assert {each.node: each.reason.code.value for each in plan.unremovable}[LAST] in {
@@ -73,7 +75,9 @@ def test_unreadable_pod_blocks_its_node(spec: Any) -> None:
         (b'{"nodeName": "n1"' + b"[" * 5_000, "n1"),
     ],
 )
-def test_unreadable_object_names_its_node_if_the_node_name_is_legible(raw: bytes, node: str) -> None:
+def test_unreadable_object_names_its_node_if_the_node_name_is_legible(
+    raw: bytes, node: str
+) -> None:
     assert unreadable_object(raw).node == node
 
 
@@ -91,7 +95,9 @@ class _Working:
     name = "fine"
 
     def observe(self, nodes: object) -> Any:
-        return msgspec.defstruct("Seen", [("groups", tuple), ("gaps", tuple)])((NodeGroup("g", "fine"),), ())
+        return msgspec.defstruct("Seen", [("groups", tuple), ("gaps", tuple)])(
+            (NodeGroup("g", "fine"),), ()
+        )
 
 
 @each_row(

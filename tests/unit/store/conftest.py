@@ -1,8 +1,8 @@
-"""The store's suite runs on the table in memory and on moto, or on the endpoint in OUTSCALER_TEST_DYNAMODB
-(make test-strict: Amazon's DynamoDB Local).
+"""The store's suite runs on the table in memory and on moto, or on the endpoint in
+OUTSCALER_TEST_DYNAMODB (make test-strict: Amazon's DynamoDB Local).
 
-moto takes twelve times the time. The table's contract always runs on both, since it shows that they answer alike; all
-others run on moto in `make test-slow`.
+moto takes twelve times the time. The table's contract always runs on both, since it shows that they
+answer alike; all others run on moto in `make test-slow`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks the tests on moto as slow."""
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    parameters = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
     if parameters.get("connected") == "moto" and item.path.name not in ALWAYS_ON_MOTO:
         item.add_marker(pytest.mark.slow)
 
@@ -53,4 +57,6 @@ def bench(connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> StoreF
     """Stores, a clock and faults, for a cluster name that no other test uses."""
     for name, value in environment(getattr(connected.meta, "endpoint_url", NOWHERE)).items():
         monkeypatch.setenv(name, value)
-    return StoreFixture(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), AwsFaults())
+    return StoreFixture(
+        table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), AwsFaults()
+    )

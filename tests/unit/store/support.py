@@ -1,4 +1,6 @@
-"""Shared parts of the store's tests: stores over one table, counted requests, and a complete memory."""
+"""Shared parts of the store's tests: stores over one table, counted
+requests, and a complete memory.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ T = TypeVar("T")
 
 KINDS = (os.environ[VARIABLE],) if VARIABLE in os.environ else ("moto", "memory")
 """What the store's suite runs on; an address is DynamoDB Local's."""
-over_the_wire = pytest.mark.parametrize("connected", [kind for kind in KINDS if kind != "memory"], indirect=True)
+over_the_wire = pytest.mark.parametrize(
+    "connected", [kind for kind in KINDS if kind != "memory"], indirect=True
+)
 """Marks a test of something that the in-memory table does not have."""
-moto_is_lax = pytest.mark.parametrize("connected", [kind for kind in KINDS if kind != "moto"], indirect=True)
+moto_is_lax = pytest.mark.parametrize(
+    "connected", [kind for kind in KINDS if kind != "moto"], indirect=True
+)
 """Marks a test of something that moto does not check or gets wrong."""
 
 READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
@@ -47,7 +53,8 @@ READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
 
 @dataclass
 class StoreFixture:
-    """One cluster in one table. `store` is created once; `fresh` creates another, as a new process would have."""
+    """One cluster in one table. `store` is created once; `fresh` creates another, as
+    a new process would have."""
 
     table: str
     cluster: str
@@ -80,7 +87,9 @@ class StoreFixture:
         """Takes the cluster's lease, for a minute."""
         return self.store.leases.acquire(self.cluster, owner, 60.0)
 
-    def save(self, before: Memory, after: Memory, *operations: Operation, owner: str = "reconcile-1") -> None:
+    def save(
+        self, before: Memory, after: Memory, *operations: Operation, owner: str = "reconcile-1"
+    ) -> None:
         """Saves once under its own lease."""
         lease = self.lease(owner)
         self.store.memory.save(self.cluster, before, after, operations, lease)
@@ -127,7 +136,8 @@ def table_class(client: Any) -> type[Table]:
 
 
 class RequestCounter:
-    """Counts the requests that reach DynamoDB, by botocore's own events: `with Counter(bench) as counter:`."""
+    """Counts the requests that reach DynamoDB, by botocore's own events: `with
+    Counter(bench) as counter:`."""
 
     def __init__(self, bench: StoreFixture) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
@@ -150,7 +160,9 @@ class RequestCounter:
     @property
     def items_written(self) -> int:
         """Rows put, updated or deleted."""
-        return sum(self._written(name, arguments) for name, arguments in self.requests if name not in READS)
+        return sum(
+            self._written(name, arguments) for name, arguments in self.requests if name not in READS
+        )
 
     def _sent(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.requests.append((model.name, params))
@@ -159,7 +171,9 @@ class RequestCounter:
         if model.name == "GetItem":
             self.items_read += 1  # an absent row costs as well
         elif model.name in READS:
-            self.items_read += len(parsed.get("Items", [])) + sum(map(len, parsed.get("Responses", {}).values()))
+            self.items_read += len(parsed.get("Items", [])) + sum(
+                map(len, parsed.get("Responses", {}).values())
+            )
 
     @staticmethod
     def _written(name: str, arguments: dict[str, Any]) -> int:
@@ -169,7 +183,8 @@ class RequestCounter:
 
 
 def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Runs the calls in threads that begin together; returns each one's result or the exception it raised."""
+    """Runs the calls in threads that begin together; returns each one's result or
+    the exception it raised."""
     barrier = Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T | Exception:
@@ -199,7 +214,15 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
                 request=ScaleUpRequest(2, START, START + 900),
                 last_add=START - 0.1,
                 last_delete=5,
-                backoff=Backoff(300, START + 300, START, cls="OutOfStock", code="stock", message="none", attempt=2),
+                backoff=Backoff(
+                    300,
+                    START + 300,
+                    START,
+                    cls="OutOfStock",
+                    code="stock",
+                    message="none",
+                    attempt=2,
+                ),
                 last_failure=START,
                 size_wrong_since=START,
                 size_wrong=(3, 4),
@@ -209,7 +232,10 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
             ),
             "zone/a#pool": GroupMemory(),
         },
-        nodes={"n1": NodeMemory(START, START + 1, 0.0), "n2": NodeMemory(unremovable_until=START + 300)},
+        nodes={
+            "n1": NodeMemory(START, START + 1, 0.0),
+            "n2": NodeMemory(unremovable_until=START + 300),
+        },
         unregistered={"clusterapi://m-1": START},
         templates={"workers": LearntTemplate(node, START)},
         operations=operations,

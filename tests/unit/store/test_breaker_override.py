@@ -1,4 +1,6 @@
-"""The operator's override of the circuit breaker: no save overwrites it, and it makes no save stale."""
+"""The operator's override of the circuit breaker: no save overwrites it,
+and it makes no save stale.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, RequestCounter, StoreFixture, full_memory
 
 replace = msgspec.structs.replace
-PULLED = Memory(breaker=BreakerState(tripped_at=START, wanted=12), groups={"g": GroupMemory(target=3)})
+PULLED = Memory(
+    breaker=BreakerState(tripped_at=START, wanted=12), groups={"g": GroupMemory(target=3)}
+)
 
 
 def test_breaker_override_is_loaded_with_the_memory(bench: StoreFixture) -> None:
@@ -34,12 +38,18 @@ def test_breaker_override_last_one_applies(bench: StoreFixture) -> None:
     assert bench.load().released_until == START + 60
 
 
-def test_breaker_override_given_during_a_pass_is_kept_and_blocks_nothing(bench: StoreFixture) -> None:
+def test_breaker_override_given_during_a_pass_is_kept_and_blocks_nothing(
+    bench: StoreFixture,
+) -> None:
     bench.save(Memory(), PULLED)
     seen, lease = bench.load(), bench.lease()
     bench.store.breaker_overrides.release(bench.cluster, START + 3600)
     bench.store.memory.save(
-        bench.cluster, seen, replace(seen, breaker=BreakerState(((START, 1, 1),), START, 12)), (), lease
+        bench.cluster,
+        seen,
+        replace(seen, breaker=BreakerState(((START, 1, 1),), START, 12)),
+        (),
+        lease,
     )
     assert bench.load() == replace(
         PULLED, breaker=BreakerState(((START, 1, 1),), START, 12), released_until=START + 3600
@@ -52,7 +62,9 @@ def test_breaker_override_is_never_written_by_a_save(bench: StoreFixture, planne
     seen = bench.load()
     lease = bench.lease()
     with RequestCounter(bench) as counter:
-        bench.store.memory.save(bench.cluster, seen, replace(seen, released_until=planned), (), lease)
+        bench.store.memory.save(
+            bench.cluster, seen, replace(seen, released_until=planned), (), lease
+        )
     assert counter.items_written == 0
     assert bench.load().released_until == START + 3600
 
@@ -61,7 +73,9 @@ def test_breaker_override_is_not_touched_by_a_large_save(bench: StoreFixture) ->
     bench.store.breaker_overrides.release(bench.cluster, START + 3600)
     seen, lease = bench.load(), bench.lease()
     after = replace(
-        seen, groups={f"g{n}": GroupMemory(target=n) for n in range(120)}, breaker=BreakerState(((START, 1, 1),))
+        seen,
+        groups={f"g{n}": GroupMemory(target=n) for n in range(120)},
+        breaker=BreakerState(((START, 1, 1),)),
     )
     bench.store.memory.save(bench.cluster, seen, after, (), lease)
     assert bench.load() == after

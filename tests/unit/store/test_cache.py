@@ -47,7 +47,10 @@ def test_cache_expiry_is_checked_and_not_left_to_dynamodb(bench: StoreFixture) -
 
 
 def test_cache_value_with_a_time_far_ahead_is_ignored(bench: StoreFixture) -> None:
-    ahead, behind = (dataclasses.replace(bench, clock=ManualClock(START + by), _store=None) for by in (10 * DAY, -5.0))
+    ahead, behind = (
+        dataclasses.replace(bench, clock=ManualClock(START + by), _store=None)
+        for by in (10 * DAY, -5.0)
+    )
     ahead.store.cache.put(bench.cluster, TYPES, DAY)
     assert bench.store.cache.get(bench.cluster) is None
     bench.store.cache.put(bench.cluster, TYPES, DAY)
@@ -80,7 +83,9 @@ def test_cache_unreadable_row_counts_as_missing(bench: StoreFixture, damage: str
     assert bench.store.cache.get(bench.cluster) is None
 
 
-def test_cache_without_an_answer_from_the_table_stores_nothing_and_is_silent(bench: StoreFixture) -> None:
+def test_cache_without_an_answer_from_the_table_stores_nothing_and_is_silent(
+    bench: StoreFixture,
+) -> None:
     bench.faults.instead("put_item", lost_answer())
     bench.store.cache.put(bench.cluster, TYPES, DAY)
     bench.faults.instead("get_item", busy("AccessDeniedException"))

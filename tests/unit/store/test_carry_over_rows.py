@@ -1,4 +1,6 @@
-"""State for the next pass is in the lease's row while it is small, otherwise in its own row; releases may alternate."""
+"""State for the next pass is in the lease's row while it is small, otherwise in its own
+row; releases may alternate.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def inside(bench: StoreFixture) -> bytes | None:
     ],
     ids=["grows", "shrinks", "stays large", "to and fro"],
 )
-def test_carry_over_is_found_whatever_its_size(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
+def test_carry_over_is_found_whatever_its_size(
+    bench: StoreFixture, order: tuple[bytes, ...]
+) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
         assert _last(bench) == (START, left)
@@ -70,21 +74,29 @@ def test_carry_over_of_an_overtaken_pass_does_not_replace_a_later_one(bench: Sto
     assert bench.lease("next").carry_over == LARGER
 
 
-def test_carry_over_keeps_the_older_value_if_the_process_dies_between_rows(bench: StoreFixture) -> None:
+def test_carry_over_keeps_the_older_value_if_the_process_dies_between_rows(
+    bench: StoreFixture,
+) -> None:
     leave(bench, SMALL, "first")
     lease = bench.lease("dies")
     bench.store.table.write(
-        bench.store.table.put(CarryOverRow(bench.cluster, CARRY_OVER, left=LARGE, token=lease.token))
+        bench.store.table.put(
+            CarryOverRow(bench.cluster, CARRY_OVER, left=LARGE, token=lease.token)
+        )
     )
     bench.clock.advance(61)
     assert bench.lease("next").carry_over == SMALL
 
 
-def test_carry_over_growth_keeps_the_lease_row_within_one_capacity_unit(bench: StoreFixture) -> None:
+def test_carry_over_growth_keeps_the_lease_row_within_one_capacity_unit(
+    bench: StoreFixture,
+) -> None:
     leave(bench, LARGER, "x")
     with pytest.raises(ConditionFailed) as refused:
         bench.store.table.write(
-            bench.store.table.update(bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1)
+            bench.store.table.update(
+                bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1
+            )
         )
     assert len(str(refused.value.old)) < 1000
 
@@ -108,7 +120,9 @@ def test_carry_over_writes_only_the_changed_part_of_a_joined_value(bench: StoreF
         (join_carry_over(b"o", LARGE), LARGER, join_carry_over(b"o", LARGE)),
     ],
 )
-def test_carry_over_joined_and_plain_values_may_alternate(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
+def test_carry_over_joined_and_plain_values_may_alternate(
+    bench: StoreFixture, order: tuple[bytes, ...]
+) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
         lease = bench.lease(f"looks-{number}")

@@ -1,4 +1,6 @@
-"""Counters are never lost, whoever counts; the list of posted events is replaced only by a writer that has read it."""
+"""Counters are never lost, whoever counts; the list of posted events is replaced only by a
+writer that has read it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,15 @@ def test_counter_totals_concurrent_counts_are_all_added(bench: StoreFixture) -> 
             bench.fresh().journal.count(bench.cluster, {SERIES: 1.0, "scaled_up_nodes_total": 2.5})
 
     all_at_once([count] * 4)
-    assert bench.store.journal.ledger(bench.cluster).counts == {SERIES: 40.0, "scaled_up_nodes_total": 100.0}
+    assert bench.store.journal.ledger(bench.cluster).counts == {
+        SERIES: 40.0,
+        "scaled_up_nodes_total": 100.0,
+    }
 
 
-def test_counter_totals_posted_events_are_replaced_together_with_the_counts(bench: StoreFixture) -> None:
+def test_counter_totals_posted_events_are_replaced_together_with_the_counts(
+    bench: StoreFixture,
+) -> None:
     journal = bench.store.journal
     assert journal.tell(bench.cluster, {"n": 1.0}, b"first", expected="")
     assert not journal.tell(bench.cluster, {"n": 1.0}, b"late", expected="")
@@ -38,7 +45,9 @@ def test_counter_totals_posted_events_are_replaced_together_with_the_counts(benc
     assert journal.ledger(bench.cluster).state == b"second"
 
 
-def test_counter_totals_counting_does_not_block_a_replacement_of_events(bench: StoreFixture) -> None:
+def test_counter_totals_counting_does_not_block_a_replacement_of_events(
+    bench: StoreFixture,
+) -> None:
     journal = bench.store.journal
     journal.count(bench.cluster, {"n": 1.0})
     assert journal.tell(bench.cluster, {"n": 1.0}, b"told", expected="")
@@ -48,7 +57,9 @@ def test_counter_totals_counting_does_not_block_a_replacement_of_events(bench: S
     assert journal.ledger(bench.cluster).counts == {"n": 4.0}
 
 
-def test_counter_totals_one_of_several_concurrent_replacements_succeeds(bench: StoreFixture) -> None:
+def test_counter_totals_one_of_several_concurrent_replacements_succeeds(
+    bench: StoreFixture,
+) -> None:
     def tell(word: bytes) -> bool:
         return bench.fresh().journal.tell(bench.cluster, {"n": 1.0}, word, expected="")
 

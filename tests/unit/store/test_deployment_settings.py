@@ -30,7 +30,9 @@ def test_published_settings_are_read_as_the_functions_have_them(bench: StoreFixt
 def test_published_settings_are_replaced_by_the_next_deployment(bench: StoreFixture) -> None:
     bench.store.deployment_settings().publish(SETTINGS)
     bench.store.deployment_settings().publish(Deployment(secret_prefix="other/", loopback=True))
-    assert bench.store.deployment_settings().read() == Deployment(secret_prefix="other/", loopback=True)
+    assert bench.store.deployment_settings().read() == Deployment(
+        secret_prefix="other/", loopback=True
+    )
 
 
 def test_row_of_settings_is_no_cluster(bench: StoreFixture) -> None:
@@ -40,7 +42,8 @@ def test_row_of_settings_is_no_cluster(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"secretPrefix": 1}', '{"secretPrefix": "no end"}', '{"sharedSecrets": ""}']
+    "text",
+    ["{", "[]", '{"secretPrefix": 1}', '{"secretPrefix": "no end"}', '{"sharedSecrets": ""}'],
 )
 def test_row_of_settings_that_cannot_be_read_is_an_error(bench: StoreFixture, text: str) -> None:
     table = bench.store.policy_table

@@ -1,4 +1,6 @@
-"""The rows of charts and overview: when they are written, what is read back, and what does not fail."""
+"""The rows of charts and overview: when they are written, what is read
+back, and what does not fail.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from infra.emulators.memory_table import MemoryAccount
 START = 1_795_245_600.0 // HOUR * HOUR
 NAME = "shop"
 NODES = tuple(NodeOverview(f"n-{at}", 0, "z", "m", START, 50, 50, 7) for at in range(3))
-SEEN = ClusterOverview(0.0, (GroupOverview("g", "web", "exoscale", cpu=4.0, cpu_requested=2.0),), NODES)
+SEEN = ClusterOverview(
+    0.0, (GroupOverview("g", "web", "exoscale", cpu=4.0, cpu_requested=2.0),), NODES
+)
 
 
 class Ring:
@@ -88,7 +92,11 @@ def test_hours_are_written_once_an_hour() -> None:
     ring = Ring()
     rows = [ring.point(nodes=at) for at in range(37)]
     assert [at for at, names in enumerate(rows) if HOURS in names] == [12, 24, 36]
-    assert [(hour.at - START, hour.nodes) for hour in ring.read().hours] == [(0, 6), (HOUR, 18), (2 * HOUR, 30)]
+    assert [(hour.at - START, hour.nodes) for hour in ring.read().hours] == [
+        (0, 6),
+        (HOUR, 18),
+        (2 * HOUR, 30),
+    ]
 
 
 def test_overview_is_written_when_it_changed() -> None:
@@ -108,7 +116,9 @@ def test_change_that_does_not_matter_is_written_after_half_an_hour() -> None:
     rows = [ring.point(msgspec.structs.replace(SEEN, nodes=fuller)) for _ in range(6)]
     assert [OVERVIEW in names for names in rows] == [False] * 5 + [True]
     emptier = tuple(msgspec.structs.replace(node, cpu=31) for node in NODES)
-    assert OVERVIEW in ring.point(msgspec.structs.replace(SEEN, nodes=emptier)), "it matters at once"
+    assert OVERVIEW in ring.point(msgspec.structs.replace(SEEN, nodes=emptier)), (
+        "it matters at once"
+    )
 
 
 def test_large_overview_is_written_the_less_often() -> None:
@@ -133,7 +143,12 @@ def test_bill_that_no_row_takes_is_left_out() -> None:
     costs = tuple(MachineCost(lot.randbytes(200).hex()) for _ in range(2000))
     ring.point(msgspec.structs.replace(SEEN, bill=ClusterBill(START, (Bill("EUR", groups=costs),))))
     read = ring.read().overview
-    assert (read.groups, read.nodes, read.more_nodes, read.bill) == (SEEN.groups, (), len(NODES), None)
+    assert (read.groups, read.nodes, read.more_nodes, read.bill) == (
+        SEEN.groups,
+        (),
+        len(NODES),
+        None,
+    )
 
 
 @pytest.mark.parametrize("blob", [b"", b"x", b"\x78\x9c\x00"])
@@ -142,7 +157,9 @@ def test_rows_that_cannot_be_read_are_no_charts_and_no_overview(blob: bytes) -> 
     ring.point(SEEN)
     for item in (GAUGES, HOURS, OVERVIEW):
         key = {"cluster": {"S": NAME}, "item": {"S": item}}
-        ring.store.table.client.put_item(TableName=ring.store.table.name, Item={**key, "blob": {"B": blob}})
+        ring.store.table.client.put_item(
+            TableName=ring.store.table.name, Item={**key, "blob": {"B": blob}}
+        )
     read = ring.read()
     assert (read.points, read.hours, read.overview) == ((), (), ClusterOverview())
 
@@ -151,7 +168,9 @@ def test_row_of_another_form_is_replaced() -> None:
     ring = Ring()
     for item in (GAUGES, OVERVIEW):
         key = {"cluster": {"S": NAME}, "item": {"S": item}}
-        ring.store.table.client.put_item(TableName=ring.store.table.name, Item={**key, "blob": {"S": "text"}})
+        ring.store.table.client.put_item(
+            TableName=ring.store.table.name, Item={**key, "blob": {"S": "text"}}
+        )
     assert ring.store.gauge_rings.overview(NAME) == ClusterOverview() == ring.read().overview
     assert ring.read().points == ()
     assert ring.point(SEEN) == [OVERVIEW, GAUGES]

@@ -15,8 +15,16 @@ from tests.unit.store.support import RequestCounter, StoreFixture, all_at_once
 
 
 def test_group_ownership_each_of_two_clusters_learns_the_owners(bench: StoreFixture) -> None:
-    claims, geneva, zurich = bench.store.group_ownership, f"{bench.cluster}-geneva", f"{bench.cluster}-zurich"
-    shared, mine, theirs = ("exoscale", f"{geneva}/1"), ("exoscale", f"{geneva}/2"), ("exoscale", f"{zurich}/1")
+    claims, geneva, zurich = (
+        bench.store.group_ownership,
+        f"{bench.cluster}-geneva",
+        f"{bench.cluster}-zurich",
+    )
+    shared, mine, theirs = (
+        ("exoscale", f"{geneva}/1"),
+        ("exoscale", f"{geneva}/2"),
+        ("exoscale", f"{zurich}/1"),
+    )
     assert claims.claim_groups(geneva, [shared, mine]) == {}
     assert claims.claim_groups(zurich, [shared, theirs]) == {shared: geneva}
     assert claims.claim_groups(geneva, [shared, mine, theirs]) == {theirs: zurich}
@@ -24,9 +32,16 @@ def test_group_ownership_each_of_two_clusters_learns_the_owners(bench: StoreFixt
     assert (owners[shared], owners[mine], owners[theirs]) == (geneva, geneva, zurich)
 
 
-def test_group_ownership_concurrent_claims_have_one_winner_known_to_both(bench: StoreFixture) -> None:
-    group, clusters = ("clusterapi", f"{bench.cluster}/g"), [f"{bench.cluster}-{n}" for n in range(6)]
-    results = all_at_once([partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters])
+def test_group_ownership_concurrent_claims_have_one_winner_known_to_both(
+    bench: StoreFixture,
+) -> None:
+    group, clusters = (
+        ("clusterapi", f"{bench.cluster}/g"),
+        [f"{bench.cluster}-{n}" for n in range(6)],
+    )
+    results = all_at_once(
+        [partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters]
+    )
     assert results.count({}) == 1
     owner = clusters[results.index({})]
     assert results.count({group: owner}) == 5
@@ -94,7 +109,9 @@ def test_group_ownership_ends_when_its_cluster_is_gone(
     claims.claim_groups(old, [group])
     bench.clock.advance(silent)
     seen: list[tuple[tuple[str, str], str]] = []
-    answer = claims.claim_groups(new, [group], taken=lambda which, owner: seen.append((which, owner)))
+    answer = claims.claim_groups(
+        new, [group], taken=lambda which, owner: seen.append((which, owner))
+    )
     assert (answer, seen) == (({}, [(group, old)]) if taken else ({group: old}, []))
     assert claims.owners()[group] == (new if taken else old)
 
@@ -108,7 +125,9 @@ def test_group_ownership_lasts_as_long_as_its_cluster_makes_passes(bench: StoreF
         assert claims.claim_groups(new, [group]) == {group: old}
 
 
-def test_group_ownership_lost_during_a_stalled_pass_makes_its_save_fail(bench: StoreFixture) -> None:
+def test_group_ownership_lost_during_a_stalled_pass_makes_its_save_fail(
+    bench: StoreFixture,
+) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     lease = bench.store.leases.acquire(old, "sleeper", 150.0)
@@ -125,7 +144,9 @@ def test_group_ownership_by_name_overrides_ownership_by_discovery(bench: StoreFi
     claims.claim_groups(thief, [group], discovered=[group])
     assert claims.claim_groups(owner, [group], discovered=[group]) == {group: thief}
     assert claims.claim_groups(owner, [group]) == {}
-    assert claims.claim_groups(thief, [group]) == {group: owner}, "of two that name it the first one keeps it"
+    assert claims.claim_groups(thief, [group]) == {group: owner}, (
+        "of two that name it the first one keeps it"
+    )
 
 
 def test_group_ownership_by_discovery_becomes_strong_once_named(bench: StoreFixture) -> None:
@@ -137,13 +158,17 @@ def test_group_ownership_by_discovery_becomes_strong_once_named(bench: StoreFixt
 
 def test_group_ownership_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
-    bench.store.table.write(bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock())))
+    bench.store.table.write(
+        bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock()))
+    )
     assert claims.claim_groups(new, [group]) == {group: old}
     assert [each.named for each in claims.all() if each.owner == old] == [True]
 
 
 @pytest.mark.parametrize("busy", ["a pass", "an operation", "an operation of another group"])
-def test_group_ownership_does_not_change_while_its_cluster_works_on_it(bench: StoreFixture, busy: str) -> None:
+def test_group_ownership_does_not_change_while_its_cluster_works_on_it(
+    bench: StoreFixture, busy: str
+) -> None:
     claims, (thief, owner, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
@@ -172,7 +197,9 @@ def test_group_ownership_concurrent_takeovers_have_one_winner(bench: StoreFixtur
     thief, _, group = _pair(bench)
     bench.store.group_ownership.claim_groups(thief, [group], discovered=[group])
     clusters = [f"{bench.cluster}-{n}" for n in range(6)]
-    results = all_at_once([partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters])
+    results = all_at_once(
+        [partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters]
+    )
     assert results.count({}) == 1
     assert bench.store.group_ownership.owners()[group] == clusters[results.index({})]
 

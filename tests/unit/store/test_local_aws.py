@@ -59,7 +59,8 @@ def test_local_aws_client_disconnect_during_a_request_is_not_an_error(
         before = set(threading.enumerate())
         with socket.create_connection((host, int(port)), timeout=600) as cut:
             cut.sendall(
-                b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\nContent-Length: 400\r\n\r\n{"
+                b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"
+                b"Content-Length: 400\r\n\r\n{"
             )
             cut.shutdown(socket.SHUT_WR)
             assert b"400" in cut.recv(100)
@@ -106,7 +107,8 @@ def test_local_aws_cancelled_transaction_drops_no_foreign_rows(aws: LocalAws) ->
         }
     }
 
-    # Created once here: botocore creates these classes on first use, and two threads would create two of each.
+    # Created once here: botocore creates these classes on first use, and two threads
+    # would create two of each.
     cancelled = dynamodb.exceptions.TransactionCanceledException
 
     def fail() -> None:
@@ -124,10 +126,14 @@ def test_local_aws_cancelled_transaction_drops_no_foreign_rows(aws: LocalAws) ->
 
 
 def test_local_aws_queues_have_a_dead_letter_queue_each(aws: LocalAws) -> None:
-    urls = aws.create_queues({"reconcile": Queue(visibility=90, max_receives=3), "act_clusterapi": Queue()})
+    urls = aws.create_queues(
+        {"reconcile": Queue(visibility=90, max_receives=3), "act_clusterapi": Queue()}
+    )
     assert set(urls) == {"reconcile", "act_clusterapi"}
     sqs = aws.client("sqs")
-    attributes = sqs.get_queue_attributes(QueueUrl=urls["reconcile"], AttributeNames=["All"])["Attributes"]
+    attributes = sqs.get_queue_attributes(QueueUrl=urls["reconcile"], AttributeNames=["All"])[
+        "Attributes"
+    ]
     redrive = json.loads(attributes["RedrivePolicy"])
     assert (attributes["VisibilityTimeout"], int(redrive["maxReceiveCount"])) == ("90", 3)
     assert redrive["deadLetterTargetArn"].endswith(":reconcile-dead")
@@ -147,7 +153,11 @@ def test_local_aws_is_found_by_another_process_through_the_environment(aws: Loca
         "print(Store('found', clock=time.time).leases.acquire('c', 'me', 60).token)"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | aws.env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=os.environ | aws.env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ran.stdout.strip() == "1"
     assert os.environ.get("AWS_ENDPOINT_URL") != aws.endpoint
@@ -174,10 +184,18 @@ def test_server_in_a_loopback_network_is_reached_from_inside_only() -> None:
     if not can_be_alone():
         pytest.skip("this system does not permit networks of one's own")
     program = (
-        "import socket; from infra.tools.loopback_only import is_alone; server = socket.create_server(('', 0)); "
-        "client = socket.create_connection(('127.0.0.1', server.getsockname()[1]), 5); print(is_alone())"
+        "import socket; from infra.tools.loopback_only import is_alone; server = "
+        "socket.create_server(('', 0)); "
+        "client = socket.create_connection(('127.0.0.1', server.getsockname()[1]), 5); "
+        "print(is_alone())"
     )
-    ran = subprocess.run(alone([sys.executable, "-c", program]), capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(
+        alone([sys.executable, "-c", program]),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert ran.stdout.strip() == "True"
 
 
@@ -189,7 +207,10 @@ def test_quick_world_on_another_engine_does_what_it_does_in_memory(
     def plans() -> tuple[str, ...]:
         with LocalWorld() as world:
             world.apply_policy(document())
-            world.seed(objects.machine_deployment("workers", 1, 1, 5), objects.deployment("web", replicas=6, cpu="1"))
+            world.seed(
+                objects.machine_deployment("workers", 1, 1, 5),
+                objects.deployment("web", replicas=6, cpu="1"),
+            )
             world.step(180.0)
             assert world.size("workers") > 1
             return world.plan_ids()

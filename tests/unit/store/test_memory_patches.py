@@ -1,5 +1,5 @@
-"""An executor's memory updates are written together with the operation; neither they nor a plan overwrite each
-other."""
+"""An executor's memory updates are written together with the operation; neither they nor a
+plan overwrite each other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def growing(bench: StoreFixture, name: str = "a", **values: object) -> Operation
     before = bench.load()
     group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
     operation = bench.operation(name, **values)
-    after = replace(before, groups=before.groups | {operation.spec.group: group}, first_seen=START - 9)
+    after = replace(
+        before, groups=before.groups | {operation.spec.group: group}, first_seen=START - 9
+    )
     bench.save(before, after, operation)
     return bench.store.operations.claim(bench.cluster, operation.spec.id, f"act-{name}", 30)
 
@@ -53,7 +55,11 @@ def test_memory_patch_of_a_refused_step_is_not_applied(bench: StoreFixture) -> N
     before = bench.load()
     with pytest.raises(OperationClaimed):
         bench.store.operations.advance(
-            operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
+            operation,
+            operation.with_status(state=OperationState.FAILED),
+            "act-a",
+            back_off,
+            scaled_up,
         )
     assert bench.load() == before
 
@@ -61,7 +67,9 @@ def test_memory_patch_of_a_refused_step_is_not_applied(bench: StoreFixture) -> N
 def test_memory_patch_can_add_an_unknown_group(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a", group="new"))
     operation = bench.store.operations.claim(bench.cluster, "grow-a", "act-a", 30)
-    bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off)
+    bench.store.operations.advance(
+        operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off
+    )
     assert bench.load().groups == {"new": GroupMemory(backoff=BACKOFF, last_failure=START)}
 
 
@@ -87,11 +95,15 @@ def test_memory_patch_during_a_pass_makes_its_plan_stale_and_survives(bench: Sto
         operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
     )
 
-    planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+    planned = replace(
+        seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START
+    )
     with pytest.raises(StaleWrite):
         bench.store.memory.save(bench.cluster, seen, planned, (), lease)
     seen = bench.load()
-    planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+    planned = replace(
+        seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START
+    )
     bench.store.memory.save(bench.cluster, seen, planned, (), lease)
 
     memory = bench.load()
@@ -106,7 +118,11 @@ def test_memory_patch_applies_to_a_plan_saved_meanwhile(bench: StoreFixture) -> 
         other = bench.fresh()
         seen = other.memory.load(bench.cluster)
         lease = other.leases.acquire(bench.cluster, "reconcile-2", 60)
-        after = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+        after = replace(
+            seen,
+            groups={"workers": replace(seen.groups["workers"], target=7)},
+            last_scale_down=START,
+        )
         other.memory.save(bench.cluster, seen, after, (), lease)
 
     faults = AwsFaults()
@@ -125,15 +141,25 @@ def test_memory_save_does_not_touch_operations_advanced_meanwhile(bench: StoreFi
     seen = bench.load()
     waiting = operation.with_status(state=OperationState.WAITING, step="confirm", due_at=START + 5)
     stored = bench.store.operations.advance(operation, waiting, "act-a")
-    bench.save(seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2")
+    bench.save(
+        seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2"
+    )
     assert bench.load().operations == (stored, bench.operation("b"))
 
 
 def test_memory_patch_applies_to_rows_of_another_release(bench: StoreFixture) -> None:
     operation = growing(bench)
     table = bench.store.table
-    table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other")))
-    table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"first_seen":5,"mood":1}', version="other")))
+    table.write(
+        table.put(
+            MemoryRow(
+                bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other"
+            )
+        )
+    )
+    table.write(
+        table.put(HeadRow(bench.cluster, HEAD, text='{"first_seen":5,"mood":1}', version="other"))
+    )
     bench.store.operations.advance(
         operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
     )
@@ -149,7 +175,9 @@ def test_memory_patches_of_six_concurrent_executors_are_all_kept(bench: StoreFix
         instance = f"i-{operation.spec.id}"
 
         def patch(group: GroupMemory) -> GroupMemory:
-            return replace(group, failed_instances=tuple(sorted({*group.failed_instances, instance})))
+            return replace(
+                group, failed_instances=tuple(sorted({*group.failed_instances, instance}))
+            )
 
         return bench.store.operations.advance(
             operation,
@@ -161,4 +189,6 @@ def test_memory_patches_of_six_concurrent_executors_are_all_kept(bench: StoreFix
 
     results = all_at_once([partial(end, operation) for operation in operations])
     assert [result for result in results if isinstance(result, Exception)] == []
-    assert bench.load().groups["workers"].failed_instances == tuple(f"i-grow-{name}" for name in "abcdef")
+    assert bench.load().groups["workers"].failed_instances == tuple(
+        f"i-grow-{name}" for name in "abcdef"
+    )

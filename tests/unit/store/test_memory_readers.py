@@ -12,7 +12,14 @@ from chalicelib.model.operation import OperationState
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.tables import MEMORY, OPEN
 from infra.emulators.aws_faults import AwsFaults, lost_answer
-from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, full_memory, new_table
+from tests.unit.store.support import (
+    READS,
+    START,
+    RequestCounter,
+    StoreFixture,
+    full_memory,
+    new_table,
+)
 
 GROUPS = 60
 replace = msgspec.structs.replace
@@ -20,15 +27,23 @@ replace = msgspec.structs.replace
 
 @pytest.fixture
 def table(connected: Any) -> str:
-    """One table per test: moto copies the table for every item of a transaction, so it must be small."""
+    """One table per test: moto copies the table for every item of a
+    transaction, so it must be small."""
     return new_table(connected)
 
 
 def _large(bench: StoreFixture, *cut: Exception | None) -> None:
-    """Makes a large save that changes, adds and deletes rows; cut: what happens to its transactions."""
+    """Makes a large save that changes, adds and deletes rows; cut: what
+    happens to its transactions."""
     before = bench.load()
     groups = {f"g{n:02d}": GroupMemory(target=n + 2) for n in range(GROUPS)}
-    after = replace(before, groups=groups, nodes={"n9": NodeMemory(START)}, unregistered={}, last_scale_up=START + 1)
+    after = replace(
+        before,
+        groups=groups,
+        nodes={"n9": NodeMemory(START)},
+        unregistered={},
+        last_scale_up=START + 1,
+    )
     operations = [bench.operation(f"{n:02d}", group=f"g{n:02d}") for n in range(GROUPS)]
     faults = AwsFaults()
     faults.instead("transact_write_items", *cut)
@@ -43,17 +58,24 @@ def _large(bench: StoreFixture, *cut: Exception | None) -> None:
 
 
 def _begun(bench: StoreFixture) -> None:
-    old = replace(full_memory(), groups={f"g{n:02d}": GroupMemory(target=n) for n in range(0, GROUPS + 5, 3)})
+    old = replace(
+        full_memory(), groups={f"g{n:02d}": GroupMemory(target=n) for n in range(0, GROUPS + 5, 3)}
+    )
     bench.save(Memory(), old, bench.operation("old", group="g00"))
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5])
-def test_memory_view_of_an_interrupted_save_equals_its_completion(bench: StoreFixture, after: int) -> None:
+def test_memory_view_of_an_interrupted_save_equals_its_completion(
+    bench: StoreFixture, after: int
+) -> None:
     _begun(bench)
     untouched = bench.load()
     _large(bench, *[None] * after, *([lost_answer()] if after < 4 else []))
     with RequestCounter(bench) as counter:
-        seen, opened = bench.fresh().memory.look(bench.cluster), bench.fresh().operations.look(bench.cluster)
+        seen, opened = (
+            bench.fresh().memory.look(bench.cluster),
+            bench.fresh().operations.look(bench.cluster),
+        )
     assert {name for name, _ in counter.requests} <= READS
     finished = bench.load()
     assert (seen, opened) == (finished, bench.store.operations.list_open(bench.cluster))
@@ -65,7 +87,9 @@ def test_memory_view_omits_an_operation_that_ended_during_the_save(bench: StoreF
     _large(bench, None, None, lost_answer())
     mine = bench.store.operations.claim(bench.cluster, "grow-00", "act", 30)
     bench.store.operations.advance(mine, mine.with_status(state=OperationState.SUCCEEDED), "act")
-    assert "grow-00" not in {operation.spec.id for operation in bench.fresh().operations.look(bench.cluster)}
+    assert "grow-00" not in {
+        operation.spec.id for operation in bench.fresh().operations.look(bench.cluster)
+    }
 
 
 def test_memory_view_during_the_completion_of_a_save_is_consistent(bench: StoreFixture) -> None:
@@ -87,11 +111,15 @@ def test_memory_view_rows_are_in_key_order(bench: StoreFixture, prefix: str) -> 
     assert items == [raw["item"]["S"] for raw in store.memory._staging.view(bench.cluster, prefix)]
 
 
-def test_memory_view_shows_rows_of_another_release_without_adopting_them(bench: StoreFixture) -> None:
+def test_memory_view_shows_rows_of_another_release_without_adopting_them(
+    bench: StoreFixture,
+) -> None:
     bench.save(Memory(), Memory(groups={"g": GroupMemory(target=3)}))
     [row] = list(bench.store.table.query(bench.cluster, "memory#group#"))
     text = row["text"]["S"].replace("{", '{"fieldOfTomorrow":1,', 1)
-    bench.client.put_item(TableName=bench.table, Item={**row, "text": {"S": text}, "version": {"S": "of-tomorrow"}})
+    bench.client.put_item(
+        TableName=bench.table, Item={**row, "text": {"S": text}, "version": {"S": "of-tomorrow"}}
+    )
     with RequestCounter(bench) as counter:
         assert bench.store.memory.look(bench.cluster).groups["g"].target == 3
     assert {name for name, _ in counter.requests} <= READS

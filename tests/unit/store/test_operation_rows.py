@@ -1,5 +1,5 @@
-"""Stored operations keep their bytes: the recorded file was written by the release before spec and status were told
-apart."""
+"""Stored operations keep their bytes: the recorded file was written by the release before spec
+and status were told apart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from chalicelib.store.staged_saves import Staged
 
 
 class Recorded(msgspec.Struct):
-    """operations: their fields; rows: as in the table; save: of a large save, hexadecimal; memory: the saved file."""
+    """operations: their fields; rows: as in the table; save: of a large save,
+    hexadecimal; memory: the saved file."""
 
     operations: list[OperationDocument]
     rows: list[dict[str, dict[str, Any]]]
@@ -26,7 +27,8 @@ class Recorded(msgspec.Struct):
 
 
 RECORDED = msgspec.json.decode(
-    pathlib.Path(__file__).with_name("recorded").joinpath("operations.json").read_bytes(), type=Recorded
+    pathlib.Path(__file__).with_name("recorded").joinpath("operations.json").read_bytes(),
+    type=Recorded,
 )
 OPERATIONS = tuple(map(from_document, RECORDED.operations))
 
@@ -42,7 +44,10 @@ def test_rows_of_an_earlier_release_are_read() -> None:
 def test_large_save_keeps_its_bytes() -> None:
     save = bytes.fromhex(RECORDED.save)
     assert msgspec.msgpack.encode(Staged((), tuple(map(to_document, OPERATIONS)))) == save
-    assert tuple(map(from_document, msgspec.msgpack.decode(save, type=Staged).operations)) == OPERATIONS
+    assert (
+        tuple(map(from_document, msgspec.msgpack.decode(save, type=Staged).operations))
+        == OPERATIONS
+    )
 
 
 def test_saved_memory_keeps_its_bytes(tmp_path: pathlib.Path) -> None:
@@ -56,4 +61,7 @@ def test_operation_document_has_exactly_the_fields_of_spec_and_status() -> None:
     assert sorted(OperationDocument.__struct_fields__) == sorted(
         (*OperationSpec.__struct_fields__, *OperationStatus.__struct_fields__)
     )
-    assert all(to_document(operation) == flat for operation, flat in zip(OPERATIONS, RECORDED.operations, strict=True))
+    assert all(
+        to_document(operation) == flat
+        for operation, flat in zip(OPERATIONS, RECORDED.operations, strict=True)
+    )

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, GroupRenewal, Memory, Undelivered
+from chalicelib.model.memory import (
+    Backoff,
+    FailedRemoval,
+    GroupMemory,
+    GroupRenewal,
+    Memory,
+    Undelivered,
+)
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import MOST, Pause, PausedPart
 from chalicelib.store.errors import OperationClaimed, OperationFinished, StoreError
@@ -26,7 +33,10 @@ def add(bench: StoreFixture, *more: Pause) -> None:
 
 def test_pause_ends_by_itself_without_any_function(bench: StoreFixture) -> None:
     add(bench, pause(), pause(2 * HOUR, part=PausedPart.REMOVALS, group="web"))
-    assert [each.part for each in bench.store.pauses.current(bench.cluster)] == [PausedPart.REMOVALS, PausedPart.ALL]
+    assert [each.part for each in bench.store.pauses.current(bench.cluster)] == [
+        PausedPart.REMOVALS,
+        PausedPart.ALL,
+    ]
     bench.clock.advance(HOUR)
     assert [each.group for each in bench.store.pauses.current(bench.cluster)] == ["web"]
     bench.clock.advance(HOUR)
@@ -69,18 +79,28 @@ def test_number_of_pauses_is_bounded(bench: StoreFixture) -> None:
 def remember(bench: StoreFixture, group: GroupMemory) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "pass", 60)
     bench.store.memory.save(
-        bench.cluster, bench.store.memory.load(bench.cluster), Memory(groups={"g": group}), (), lease
+        bench.cluster,
+        bench.store.memory.load(bench.cluster),
+        Memory(groups={"g": group}),
+        (),
+        lease,
     )
     bench.store.leases.release(lease)
 
 
 def test_retry_of_a_group_ends_its_backoff_and_keeps_the_counters(bench: StoreFixture) -> None:
     backoff = Backoff(600.0, START + 600, START, cls="OutOfStock", attempt=2)
-    remember(bench, GroupMemory(target=3, backoff=backoff, repair_after=START + 900, repair_failures=2))
+    remember(
+        bench, GroupMemory(target=3, backoff=backoff, repair_after=START + 900, repair_failures=2)
+    )
     bench.store.retries().end_backoff(bench.cluster, "g")
     after = bench.store.memory.load(bench.cluster).groups["g"]
     assert after.backoff is not None
-    assert (after.backoff.until < START, after.backoff.duration, after.backoff.attempt) == (True, 600.0, 2)
+    assert (after.backoff.until < START, after.backoff.duration, after.backoff.attempt) == (
+        True,
+        600.0,
+        2,
+    )
     assert (after.target, after.repair_after <= START, after.repair_failures) == (3, True, 2)
 
 
@@ -93,8 +113,12 @@ def test_retry_of_a_group_lets_its_new_nodes_have_what_they_lacked(bench: StoreF
 
 
 def test_retry_of_a_group_ends_its_rests_and_keeps_their_number(bench: StoreFixture) -> None:
-    resting = GroupRenewal(until=START + 900, times=2, node="n-2", answers=("flavour a, new nodes have b",))
-    remember(bench, GroupMemory(renewals={"drifted": resting, "repair": GroupRenewal(until=START - 60)}))
+    resting = GroupRenewal(
+        until=START + 900, times=2, node="n-2", answers=("flavour a, new nodes have b",)
+    )
+    remember(
+        bench, GroupMemory(renewals={"drifted": resting, "repair": GroupRenewal(until=START - 60)})
+    )
     bench.store.retries().end_backoff(bench.cluster, "g")
     after = bench.store.memory.load(bench.cluster).groups["g"].renewals
     assert after["drifted"] == msgspec.structs.replace(resting, until=START)
@@ -117,7 +141,14 @@ def test_retry_of_what_does_not_wait_writes_nothing(bench: StoreFixture) -> None
 
 def test_waiting_operation_is_hastened_and_a_running_one_is_not(bench: StoreFixture) -> None:
     operation = new_operation(
-        "grow-1", bench.cluster, "clusterapi", "g", OperationKind.SCALE_UP, "plan-1", START, due_at=START + 300
+        "grow-1",
+        bench.cluster,
+        "clusterapi",
+        "g",
+        OperationKind.SCALE_UP,
+        "plan-1",
+        START,
+        due_at=START + 300,
     )
     lease = bench.store.leases.acquire(bench.cluster, "pass", 60)
     bench.store.memory.save(bench.cluster, Memory(), Memory(), (operation,), lease)

@@ -1,4 +1,6 @@
-"""One call budget for all functions: never more than burst + rate · time, in any order of callers."""
+"""One call budget for all functions: never more than burst + rate · time,
+in any order of callers.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_rate_limits_of_different_budgets_are_independent(bench: StoreFixture) -
     assert pacer.take(one, 1) > 0
 
 
-def test_rate_limit_costs_one_write_two_under_contention_and_none_if_refused(bench: StoreFixture) -> None:
+def test_rate_limit_costs_one_write_two_under_contention_and_none_if_refused(
+    bench: StoreFixture,
+) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench)
     costs = []
     for lot in (5, 5, 1):
@@ -88,7 +92,9 @@ def test_rate_limit_pause_of_the_vendor_applies_to_all_callers(bench: StoreFixtu
     assert other.take(pace, 1) == 0.0
 
 
-def test_rate_limit_pause_applies_to_a_budget_in_use_and_lasts_at_most_an_hour(bench: StoreFixture) -> None:
+def test_rate_limit_pause_applies_to_a_budget_in_use_and_lasts_at_most_an_hour(
+    bench: StoreFixture,
+) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench)
     assert pacer.take(pace, 3) == 0.0
     pacer.hold(pace, 10 * LONGEST_HOLD)
@@ -140,9 +146,14 @@ def test_rate_limit_row_with_an_impossible_time_blocks_no_caller(bench: StoreFix
 
 def test_rate_limit_without_an_answer_from_the_table_does_not_limit(bench: StoreFixture) -> None:
     pace = _pace(bench)
-    bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
+    bench.faults.instead(
+        "update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException")
+    )
     bench.store.rate_limits.hold(pace, 60.0)
-    assert [bench.store.rate_limits.take(pace, 10), bench.store.rate_limits.take(pace, 10)] == [0.0, 0.0]
+    assert [bench.store.rate_limits.take(pace, 10), bench.store.rate_limits.take(pace, 10)] == [
+        0.0,
+        0.0,
+    ]
     assert bench.store.rate_limits.take(pace, 10) == 0.0  # and nothing was booked
 
 
@@ -189,12 +200,15 @@ def test_rate_limit_concurrent_threads_get_exactly_the_burst(bench: StoreFixture
 
 
 class _Callers:
-    """Functions with separate clocks and one table; a write of another function may precede each of their writes."""
+    """Functions with separate clocks and one table; a write of another function may
+    precede each of their writes."""
 
     def __init__(self, seed: int, skew: float) -> None:
         self.random, self.now = random.Random(seed), START
         self.account = MemoryAccount()
-        self.pace = RateLimit("vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10]))
+        self.pace = RateLimit(
+            "vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10])
+        )
         self.granted: list[tuple[float, int]] = []
         self.depth = 0
         self.paces = [self._made(self.random.uniform(-skew, skew)) for _ in range(5)]
@@ -225,7 +239,8 @@ class _Callers:
             self.now += self.random.choice([0.0, 0.0, 0.01, 0.3, 2.0, 30.0])
 
     def most_above_the_rate(self) -> float:
-        """The largest number of calls in any interval, less the number that the rate allows in it."""
+        """The largest number of calls in any interval, less the number that the rate allows in
+        it."""
         best = level = 0.0
         for (before, _), (at, calls) in pairwise([(START, 0), *self.granted]):
             level = max(0.0, level - (at - before) * self.pace.rate) + calls
@@ -271,7 +286,9 @@ def test_rate_limit_shared_by_two_rates_is_booked_at_the_slower_one(bench: Store
 
 
 @pytest.mark.parametrize("first", ["fast", "slow"])
-def test_rate_limit_of_two_rates_starves_neither_in_an_hour(bench: StoreFixture, first: str) -> None:
+def test_rate_limit_of_two_rates_starves_neither_in_an_hour(
+    bench: StoreFixture, first: str
+) -> None:
     fast, slow = _pace(bench, 10.0, 200), _pace(bench, 0.13, 10)
     order = (fast, slow) if first == "fast" else (slow, fast)
     granted = {fast: 0, slow: 0}
@@ -282,7 +299,9 @@ def test_rate_limit_of_two_rates_starves_neither_in_an_hour(bench: StoreFixture,
     assert granted == {fast: 180, slow: 180}
 
 
-def test_rate_limit_goes_back_to_the_faster_rate_when_the_slower_is_not_used(bench: StoreFixture) -> None:
+def test_rate_limit_goes_back_to_the_faster_rate_when_the_slower_is_not_used(
+    bench: StoreFixture,
+) -> None:
     pacer, fast, slow = bench.store.rate_limits, _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
     assert pacer.take(slow, 2) == 0.0
     bench.clock.advance(RATE_KEPT - 1.0)
@@ -291,7 +310,9 @@ def test_rate_limit_goes_back_to_the_faster_rate_when_the_slower_is_not_used(ben
     assert pacer.take(fast, 50) == 0.0
 
 
-def test_rate_limit_of_a_rate_that_is_slower_than_the_others_applies_at_once(bench: StoreFixture) -> None:
+def test_rate_limit_of_a_rate_that_is_slower_than_the_others_applies_at_once(
+    bench: StoreFixture,
+) -> None:
     pacer, fast, slow = bench.store.rate_limits, _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
     assert pacer.take(fast, 50) == 0.0
     assert pacer.take(slow, 1) == 0.0
@@ -300,7 +321,9 @@ def test_rate_limit_of_a_rate_that_is_slower_than_the_others_applies_at_once(ben
     assert granted < 10
 
 
-@pytest.mark.parametrize(("rate", "calls", "granted"), [(10.0, 50, True), (10.0, 51, False), (0.13, 2, False)])
+@pytest.mark.parametrize(
+    ("rate", "calls", "granted"), [(10.0, 50, True), (10.0, 51, False), (0.13, 2, False)]
+)
 def test_rate_limit_books_five_seconds_of_calls_at_once(
     bench: StoreFixture, rate: float, calls: int, *, granted: bool
 ) -> None:
@@ -314,7 +337,11 @@ def test_rate_limit_books_five_seconds_of_calls_at_once(
 def test_rate_limit_of_two_rates_holds_for_processes_that_race(bench: StoreFixture) -> None:
     fast, slow = _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
     assert bench.store.rate_limits.take(slow, 1) == 0.0
-    calls = [lambda pace=pace: bench.fresh().rate_limits.take(pace, 1) for pace in (fast, slow) for _ in range(8)]
+    calls = [
+        lambda pace=pace: bench.fresh().rate_limits.take(pace, 1)
+        for pace in (fast, slow)
+        for _ in range(8)
+    ]
     waits = all_at_once(calls)
     assert not [wait for wait in waits if isinstance(wait, Exception)]
     assert waits.count(0.0) <= 9

@@ -1,4 +1,6 @@
-"""Rows of replacements: saved with the operations that belong to them, and updated with the end of each of these."""
+"""Rows of replacements: saved with the operations that belong to them, and updated with
+the end of each of these.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ ROW = Replacement(
     bought_at=START,
 )
 REMEMBERED = ConsolidationMemory(
-    digest="d", searched_at=START, moves={"default/ReplicaSet/web": ((START, 2),)}, prices={"s": ((START, 5),)}
+    digest="d",
+    searched_at=START,
+    moves={"default/ReplicaSet/web": ((START, 2),)},
+    prices={"s": ((START, 5),)},
 )
 
 
@@ -58,7 +63,9 @@ def note(why: str = "") -> ReplacementPatch:
     return lambda row: replace(row, ends={**row.ends, "grow-1": why})
 
 
-def test_each_replacement_is_one_row_and_the_memory_of_consolidation_another(bench: StoreFixture) -> None:
+def test_each_replacement_is_one_row_and_the_memory_of_consolidation_another(
+    bench: StoreFixture,
+) -> None:
     memory = Memory(replacements={"r1": ROW, "r2": replace(ROW, id="r2")}, consolidation=REMEMBERED)
     bench.save(Memory(), memory)
     assert bench.load() == memory
@@ -101,7 +108,9 @@ def test_end_of_an_operation_whose_row_is_gone_writes_no_row(bench: StoreFixture
     loaded = bench.load()
     bench.save(loaded, replace(loaded, replacements={}), owner="reconcile-2")
     succeeded = operation.with_status(state=OperationState.SUCCEEDED)
-    assert not bench.store.operations.advance(operation, succeeded, "act-1", replacement_patch=note()).is_open
+    assert not bench.store.operations.advance(
+        operation, succeeded, "act-1", replacement_patch=note()
+    ).is_open
     assert bench.load().replacements == {}
 
 
@@ -112,7 +121,9 @@ def test_pass_that_did_not_see_the_end_of_an_operation_is_stale(bench: StoreFixt
     bench.store.operations.advance(operation, failed, "act-1", replacement_patch=note("OutOfStock"))
     given_up = replace(ROW, state=ReplacementState.FAILED, until=START + 3600.0)
     with pytest.raises(StaleWrite):
-        bench.store.memory.save(bench.cluster, seen, replace(seen, replacements={"r1": given_up}), (), lease)
+        bench.store.memory.save(
+            bench.cluster, seen, replace(seen, replacements={"r1": given_up}), (), lease
+        )
     with pytest.raises(StaleWrite):
         bench.store.memory.save(bench.cluster, seen, replace(seen, replacements={}), (), lease)
     assert bench.load().replacements == {"r1": ended("OutOfStock")}
@@ -148,7 +159,9 @@ def test_note_counts_as_a_write_of_an_executor(bench: StoreFixture) -> None:
     assert head.patches == before + 1
 
 
-def test_end_finds_the_row_of_a_large_save_that_is_decided_and_not_applied(bench: StoreFixture) -> None:
+def test_end_finds_the_row_of_a_large_save_that_is_decided_and_not_applied(
+    bench: StoreFixture,
+) -> None:
     groups = {f"g{number}": GroupMemory(target=number) for number in range(60)}
     operations = [bench.operation(f"g{number}", group=f"g{number}") for number in range(60)]
     mine = bench.operation("1", replacement="r1")

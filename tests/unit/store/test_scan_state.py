@@ -1,4 +1,6 @@
-"""A due cluster is queued once; a lost message blocks no cluster; many events cause one reconcile request."""
+"""A due cluster is queued once; a lost message blocks no cluster; many events
+cause one reconcile request.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ def test_scan_state_cluster_is_queued_once_until_its_message_arrives(bench: Stor
     assert schedule.mark_queued(bench.cluster, START + 120)
     assert not schedule.mark_queued(bench.cluster, START + 120)
     bench.lease()
-    assert schedule.mark_queued(bench.cluster, START + 120), "what happens during a pass deserves another"
+    assert schedule.mark_queued(bench.cluster, START + 120), (
+        "what happens during a pass deserves another"
+    )
 
 
 def test_scan_state_exactly_one_of_eight_ticks_queues_a_cluster(bench: StoreFixture) -> None:
-    results = all_at_once([lambda: bench.store.scan_states.mark_queued(bench.cluster, START + 120)] * 8)
+    results = all_at_once(
+        [lambda: bench.store.scan_states.mark_queued(bench.cluster, START + 120)] * 8
+    )
     assert sorted(results, key=str) == [False] * 7 + [True]
 
 
@@ -39,7 +45,9 @@ def test_scan_state_queued_marker_can_be_cancelled_by_its_writer(bench: StoreFix
     assert schedule.mark_queued(bench.cluster, START + 180)
 
 
-def test_scan_state_has_the_last_pass_and_the_end_of_the_queued_message(bench: StoreFixture) -> None:
+def test_scan_state_has_the_last_pass_and_the_end_of_the_queued_message(
+    bench: StoreFixture,
+) -> None:
     assert bench.store.scan_states.due(bench.cluster) == ScanState()
     lease = bench.lease()
     bench.store.leases.release(lease, passed_at=START)
@@ -87,7 +95,9 @@ def test_webhook_signature_can_be_used_once(bench: StoreFixture) -> None:
     assert first_use(bench.cluster, "sig-1", 600)
 
 
-def test_webhook_used_signature_row_expires_and_does_not_show_the_signature(bench: StoreFixture) -> None:
+def test_webhook_used_signature_row_expires_and_does_not_show_the_signature(
+    bench: StoreFixture,
+) -> None:
     bench.store.debounce.first_use(bench.cluster, "sig-secret", 600)
     (row,) = bench.store.table.query(WEB, f"{DEBOUNCE}signature#{bench.cluster}#")
     assert list(bench.store.table.query(bench.cluster, DEBOUNCE)) == []

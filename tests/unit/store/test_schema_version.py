@@ -1,4 +1,6 @@
-"""The schema row, which states the format of all other rows, and the behaviour of older releases."""
+"""The schema row, which states the format of all other rows, and the
+behaviour of older releases.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,17 @@ class SchemaLocation:
     """A table, a clock, and releases that use them."""
 
     def __init__(self) -> None:
-        self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), AwsFaults()
+        self.services, self.clock, self.faults = (
+            QuickServices(),
+            ManualClock(1_795_245_660.0),
+            AwsFaults(),
+        )
         self.store = self.services.dynamodb.store(
-            self.services.table, clock=self.clock, sleep=self.clock.advance, chance=lambda: 0.5, wrap=self.faults.wrap
+            self.services.table,
+            clock=self.clock,
+            sleep=self.clock.advance,
+            chance=lambda: 0.5,
+            wrap=self.faults.wrap,
         )
 
     def release(self, schema: int, name: str = "") -> Schemas:
@@ -33,7 +43,9 @@ class SchemaLocation:
         return Schemas(self.store.table, self.clock, name or f"0.{schema}.0", schema)
 
     def row(self) -> dict[str, Any]:
-        found = self.services.dynamodb.get_item(TableName=self.services.table, Key=KEY).get("Item", {})
+        found = self.services.dynamodb.get_item(TableName=self.services.table, Key=KEY).get(
+            "Item", {}
+        )
         return dict(found)
 
     def write(self, **attributes: Any) -> None:
@@ -60,7 +72,9 @@ def test_schema_first_pass_writes_the_schema_and_its_release(place: SchemaLocati
     assert place.row()["release"] == {"S": "0.1.0"}, "who wrote it first"
 
 
-def test_schema_older_release_refuses_in_one_line_naming_the_newer_one(place: SchemaLocation) -> None:
+def test_schema_older_release_refuses_in_one_line_naming_the_newer_one(
+    place: SchemaLocation,
+) -> None:
     place.release(2, "0.4.0").raise_to_own()
     for work in (place.release(1).check, place.release(1).raise_to_own):
         with pytest.raises(NewerSchema) as refused:
@@ -81,7 +95,9 @@ def test_schema_is_raised_by_a_newer_release_and_never_lowered(place: SchemaLoca
     assert (place.row()["schema"], place.row()["release"]) == ({"N": "3"}, {"S": "0.3.0"})
 
 
-def test_schema_warm_process_of_an_older_release_stops_within_a_minute(place: SchemaLocation) -> None:
+def test_schema_warm_process_of_an_older_release_stops_within_a_minute(
+    place: SchemaLocation,
+) -> None:
     warm = place.release(1)
     warm.raise_to_own()
     place.release(2).raise_to_own()
@@ -152,7 +168,9 @@ def test_schema_last_value_applies_while_the_table_does_not_answer(place: Schema
         {"schema": {"N": "1"}, "release": {"N": "1"}},
     ],
 )
-def test_schema_unreadable_row_is_refused(place: SchemaLocation, attributes: dict[str, Any]) -> None:
+def test_schema_unreadable_row_is_refused(
+    place: SchemaLocation, attributes: dict[str, Any]
+) -> None:
     place.write(**attributes)
     with pytest.raises(StoreError):
         place.release(1).check()
@@ -171,14 +189,15 @@ def test_schema_row_key_cannot_be_a_cluster_name() -> None:
     assert not cluster_name_ok(SCHEMA_PARTITION)
     with pytest.raises(BadInput):
         load(
-            f"apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {{name: '{SCHEMA_PARTITION}'}}\n"
+            f"apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {{name: "
+            f"'{SCHEMA_PARTITION}'}}\n"
             "spec: {kubernetes: {kubeconfigSecret: outscaler/x/kubeconfig}}\n",
             place="policy",
         )
 
 
 def test_schema_version_of_the_current_release_is_the_first() -> None:
-    """A change that an older release would misread raises it; docs/architecture.md "Table schema" lists those
-    changes."""
+    """A change that an older release would misread raises it; docs/architecture.md "Table
+    schema" lists those changes."""
     assert SCHEMA == 1
     assert SchemaRow.expires_at.attr_name == TTL_ATTRIBUTE

@@ -9,7 +9,9 @@ from chalicelib.store.tables import SHADOW, ShadowRow
 from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 MATCH = Match("1f0c9a2e", REMOVAL, START, ShadowVerdict.ONLY_OURS, "worker-17")
-FULL = Ledger(START, Observation(START, {"web": 3}, {"web": ("a", "b")}, {"a": 5}), matches=(MATCH,))
+FULL = Ledger(
+    START, Observation(START, {"web": 3}, {"web": ("a", "b")}, {"a": 5}), matches=(MATCH,)
+)
 
 
 def test_comparison_is_one_read_and_one_write(bench: StoreFixture) -> None:
@@ -39,7 +41,11 @@ def test_comparison_is_kept_for_30_days_after_its_last_write(bench: StoreFixture
 
 def test_comparison_that_cannot_be_read_counts_as_missing(bench: StoreFixture) -> None:
     table, late = bench.store.table, int(START + KEPT)
-    table.write(table.put(ShadowRow(bench.cluster, SHADOW, blob=b"not compressed", token=1, expires_at=late)))
+    table.write(
+        table.put(
+            ShadowRow(bench.cluster, SHADOW, blob=b"not compressed", token=1, expires_at=late)
+        )
+    )
     assert bench.store.shadow().load(bench.cluster) is None
 
 

@@ -1,4 +1,6 @@
-"""A save larger than one transaction is visible completely or not at all, whatever process dies meanwhile."""
+"""A save larger than one transaction is visible completely or not at all,
+whatever process dies meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.store import Store
-from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError, StoreUnavailable
+from chalicelib.store.errors import (
+    LeaseLost,
+    RowUnreadable,
+    StaleWrite,
+    StoreError,
+    StoreUnavailable,
+)
 from chalicelib.store.table_client import ATTEMPTS
 from chalicelib.store.tables import STAGED, BlobRow
 from infra.emulators.aws_faults import AwsFaults, busy, cancelled, lost_answer
@@ -21,7 +29,8 @@ from tests.unit.store.support import START, StoreFixture, all_at_once, new_table
 
 @pytest.fixture
 def table(connected: Any) -> str:
-    """One table per test: moto copies the table for every item of a transaction, so it must be small."""
+    """One table per test: moto copies the table for every item of a
+    transaction, so it must be small."""
     return new_table(connected)
 
 
@@ -48,7 +57,12 @@ def save(bench: StoreFixture, store: Store, owner: str = "reconcile-1") -> tuple
 
 def small(bench: StoreFixture) -> Memory:
     """A small initial memory."""
-    bench.save(Memory(), Memory(groups={"g0": GroupMemory(target=99), "kept": GroupMemory(target=1)}, first_seen=START))
+    bench.save(
+        Memory(),
+        Memory(
+            groups={"g0": GroupMemory(target=99), "kept": GroupMemory(target=1)}, first_seen=START
+        ),
+    )
     return bench.load()
 
 
@@ -61,7 +75,9 @@ def test_staged_save_round_trips(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("call", ["put_item", "transact_write_items"])
-def test_staged_save_crash_before_the_decision_leaves_the_old_view(bench: StoreFixture, call: str) -> None:
+def test_staged_save_crash_before_the_decision_leaves_the_old_view(
+    bench: StoreFixture, call: str
+) -> None:
     before = small(bench)
     faults = AwsFaults()
     faults.instead(call, lost_answer())
@@ -99,12 +115,18 @@ def test_staged_save_crash_after_the_decision_is_completed_by_the_next_reader(
     assert not any("expires_at" in raw for raw in parts), "what is decided must not be tidied away"
     assert READERS[reader](bench)
     memory = bench.load()
-    assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (GROUPS + 1, GROUPS, START)
+    assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (
+        GROUPS + 1,
+        GROUPS,
+        START,
+    )
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
 
 
 @pytest.mark.parametrize("applied", [0, 1])
-def test_staged_save_that_stays_in_conflict_is_saved_all_the_same(bench: StoreFixture, applied: int) -> None:
+def test_staged_save_that_stays_in_conflict_is_saved_all_the_same(
+    bench: StoreFixture, applied: int
+) -> None:
     """It is decided: reported as failed, its pass would be repeated."""
     small(bench)
     faults = AwsFaults()
@@ -128,7 +150,9 @@ def test_conflict_with_the_process_that_applies_the_save_is_no_failure(
     small(bench)
     faults = AwsFaults()
     faults.instead("transact_write_items", None, conflict)
-    faults.before("transact_write_items", lambda: None, lambda: bench.fresh().memory.load(bench.cluster))
+    faults.before(
+        "transact_write_items", lambda: None, lambda: bench.fresh().memory.load(bench.cluster)
+    )
 
     _, expected = save(bench, bench.fresh(faults=faults))
 
@@ -158,7 +182,9 @@ def test_decided_save_that_cannot_be_read_names_its_row(bench: StoreFixture) -> 
         bench.load()
 
 
-def test_staged_save_of_an_overtaken_pass_is_fenced_and_stays_invisible(bench: StoreFixture) -> None:
+def test_staged_save_of_an_overtaken_pass_is_fenced_and_stays_invisible(
+    bench: StoreFixture,
+) -> None:
     before = small(bench)
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
@@ -177,7 +203,10 @@ def test_staged_save_is_stale_after_a_concurrent_patch(bench: StoreFixture, mome
 
     def patch() -> None:
         bench.fresh(faults=AwsFaults()).operations.advance(
-            mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
+            mine,
+            mine.with_status(state=OperationState.FAILED),
+            "act",
+            lambda group: replace(group, last_failure=START),
         )
 
     lease = bench.lease()
@@ -201,7 +230,10 @@ def test_staged_save_that_is_decided_delays_a_patch(bench: StoreFixture) -> None
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
     bench.store.operations.advance(
-        mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine,
+        mine.with_status(state=OperationState.FAILED),
+        "act",
+        lambda group: replace(group, last_failure=START),
     )
     memory = bench.load()
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
@@ -216,11 +248,14 @@ def test_staged_save_completed_by_four_processes_at_once_is_correct(bench: Store
         save(bench, bench.fresh(faults=faults))
     results = all_at_once([bench.load] * 4)
     assert [result for result in results if isinstance(result, StoreError)] == []
-    assert all(isinstance(result, Memory) and len(result.operations) == GROUPS for result in results)
+    assert all(
+        isinstance(result, Memory) and len(result.operations) == GROUPS for result in results
+    )
 
 
 def test_staged_save_late_finisher_does_not_restore_ended_operations(bench: StoreFixture) -> None:
-    """A process reads the remaining work and stalls; meanwhile the save is completed and one of its operations ends."""
+    """A process reads the remaining work and stalls; meanwhile the save is completed and
+    one of its operations ends."""
     small(bench)
     faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
@@ -246,7 +281,8 @@ def test_staged_save_late_finisher_does_not_restore_ended_operations(bench: Stor
 
 
 def test_staged_save_late_finisher_does_not_restore_deleted_rows(bench: StoreFixture) -> None:
-    """As before, but meanwhile everything returned to its previous value: only the save marker reveals the change."""
+    """As before, but meanwhile everything returned to its previous value: only the save
+    marker reveals the change."""
     groups = Memory(groups={f"g{n:03d}": GroupMemory(target=n + 1) for n in range(105)})
     faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
@@ -278,13 +314,17 @@ def test_staged_save_decided_during_an_executors_write_is_not_lost(bench: StoreF
     executor = AwsFaults()
     executor.before("transact_write_items", decide)
     bench.fresh(faults=executor).operations.advance(
-        mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine,
+        mine.with_status(state=OperationState.FAILED),
+        "act",
+        lambda group: replace(group, last_failure=START),
     )
     assert bench.load().groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
 
 
 def test_staged_save_decided_between_pages_makes_a_list_start_again(bench: StoreFixture) -> None:
-    many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))  # 1.5 MB, a page is 1 MB
+    # 1.5 MB, a page is 1 MB
+    many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))
     bench.save(Memory(), Memory(), *many)
     faults = AwsFaults()
     faults.before("query", lambda: None, lambda: save(bench, bench.store))

@@ -1,4 +1,6 @@
-"""A one-time use (a signature, a debounce window) can be cancelled only by the request that made it."""
+"""A one-time use (a signature, a debounce window) can be cancelled only by
+the request that made it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def test_debounce_rows_keep_their_names(bench: StoreFixture) -> None:
     assert debounce.wake(bench.cluster, 2.0)
     assert debounce.first_use(bench.cluster, "a", 600, kind="other")
     of_sig, of_nothing, of_a = (hashlib.sha256(key).hexdigest()[:40] for key in (b"sig", b"", b"a"))
-    rows = {(row["cluster"]["S"], row["item"]["S"]) for row in bench.client.scan(TableName=bench.table)["Items"]}
+    rows = {
+        (row["cluster"]["S"], row["item"]["S"])
+        for row in bench.client.scan(TableName=bench.table)["Items"]
+    }
     assert {row for row in rows if any(bench.cluster in part for part in row)} == {
         (WEB, f"seen#signature#{bench.cluster}#{of_sig}"),
         (WEB, f"seen#wake#{bench.cluster}#{of_nothing}"),

@@ -14,7 +14,14 @@ from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 def test_journal_lists_the_newest_first(bench: StoreFixture) -> None:
     entries = [
-        JournalEntry(START + n, "plan", plan=f"plan-{n}", group="g", facts={"pods": n, "ok": True}, body='{"a":1}')
+        JournalEntry(
+            START + n,
+            "plan",
+            plan=f"plan-{n}",
+            group="g",
+            facts={"pods": n, "ok": True},
+            body='{"a":1}',
+        )
         for n in range(5)
     ]
     for entry in entries:
@@ -24,7 +31,10 @@ def test_journal_lists_the_newest_first(bench: StoreFixture) -> None:
 
 
 def test_journal_repeated_entry_is_one_and_two_at_one_time_are_two(bench: StoreFixture) -> None:
-    once, other = JournalEntry(START, "wake", facts={"n": 1}), JournalEntry(START, "wake", facts={"n": 2})
+    once, other = (
+        JournalEntry(START, "wake", facts={"n": 1}),
+        JournalEntry(START, "wake", facts={"n": 2}),
+    )
     for entry in (once, once, other):
         bench.store.journal.append(bench.cluster, entry)
     assert {msgspec.json.encode(entry) for entry in bench.store.journal.recent(bench.cluster)} == {
@@ -43,9 +53,13 @@ def test_journal_entries_expire_by_the_clock_and_are_deleted_later(bench: StoreF
     assert bench.store.journal.recent(bench.cluster) == ()
 
 
-def test_journal_body_too_large_for_a_row_is_omitted_and_its_facts_stay(bench: StoreFixture) -> None:
+def test_journal_body_too_large_for_a_row_is_omitted_and_its_facts_stay(
+    bench: StoreFixture,
+) -> None:
     noise = random.Random(7).randbytes(700_000).hex()
-    bench.store.journal.append(bench.cluster, JournalEntry(START, "plan", plan="p", facts={"pods": 3}, body=noise))
+    bench.store.journal.append(
+        bench.cluster, JournalEntry(START, "plan", plan="p", facts={"pods": 3}, body=noise)
+    )
     (entry,) = bench.store.journal.recent(bench.cluster)
     assert (entry.plan, entry.facts["pods"], entry.body) == ("p", 3, "")
     assert "1400000 characters" in str(entry.facts["body_left_out"])
@@ -55,7 +69,8 @@ def test_journal_can_be_read_backwards_from_a_time(bench: StoreFixture) -> None:
     entries = [JournalEntry(START + n / 8, "plan", plan=f"plan-{n}") for n in range(30)]
     for entry in entries:
         bench.store.journal.append(bench.cluster, entry)
-    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))  # at the same time as entries[16]
+    # at the same time as entries[16]
+    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))
     recent = bench.store.journal.recent
     with RequestCounter(bench) as counter:
         assert recent(bench.cluster, 3, before=START + 2) == (entries[15], entries[14], entries[13])

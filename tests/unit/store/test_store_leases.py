@@ -13,7 +13,9 @@ from tests.unit.store.support import READS, START, RequestCounter, StoreFixture,
 
 
 def test_lease_goes_to_exactly_one_of_eight_concurrent_requests(bench: StoreFixture) -> None:
-    calls = [lambda n=n: bench.store.leases.acquire(bench.cluster, f"owner-{n}", 60) for n in range(8)]
+    calls = [
+        lambda n=n: bench.store.leases.acquire(bench.cluster, f"owner-{n}", 60) for n in range(8)
+    ]
     results = all_at_once(calls)
     leases = [result for result in results if isinstance(result, Lease)]
     assert len(leases) == 1
@@ -65,7 +67,9 @@ def test_lease_loss_is_reported_to_a_holder_with_nothing_to_save(bench: StoreFix
 def test_lease_expired_but_not_overtaken_holder_may_continue(bench: StoreFixture) -> None:
     lease = bench.lease()
     bench.clock.advance(300)
-    bench.store.memory.save(bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease)
+    bench.store.memory.save(
+        bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease
+    )
     assert bench.load().groups == {"g": GroupMemory(target=1)}
 
 
@@ -107,10 +111,15 @@ def test_lease_renewal_with_a_lost_answer_is_repeated_without_harm(bench: StoreF
 
 
 @pytest.mark.parametrize("late", [0.0, 0.25])
-def test_lease_that_ends_goes_to_its_holder_or_to_one_other(bench: StoreFixture, late: float) -> None:
+def test_lease_that_ends_goes_to_its_holder_or_to_one_other(
+    bench: StoreFixture, late: float
+) -> None:
     lease = bench.lease("holder")
     bench.clock.advance(60.0 + late)
-    others = [lambda n=n: bench.fresh().leases.acquire(bench.cluster, f"owner-{n}", 60.0) for n in range(4)]
+    others = [
+        lambda n=n: bench.fresh().leases.acquire(bench.cluster, f"owner-{n}", 60.0)
+        for n in range(4)
+    ]
     renewed, *results = all_at_once([lambda: bench.fresh().leases.renew(lease, 60.0), *others])
     winners = [result for result in (renewed, *results) if isinstance(result, Lease)]
     assert len(winners) == 1
@@ -119,8 +128,12 @@ def test_lease_that_ends_goes_to_its_holder_or_to_one_other(bench: StoreFixture,
     bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), winners[0])
 
 
-@pytest.mark.parametrize(("ahead", "blocks"), [(900.0, True), (960.0, True), (961.0, False), (1e9, False)])
-def test_lease_whose_end_no_correct_clock_has_set_is_over(bench: StoreFixture, ahead: float, *, blocks: bool) -> None:
+@pytest.mark.parametrize(
+    ("ahead", "blocks"), [(900.0, True), (960.0, True), (961.0, False), (1e9, False)]
+)
+def test_lease_whose_end_no_correct_clock_has_set_is_over(
+    bench: StoreFixture, ahead: float, *, blocks: bool
+) -> None:
     first = bench.store.leases.acquire(bench.cluster, "a", ahead)
     if blocks:
         with pytest.raises(LeaseHeld):
@@ -163,7 +176,9 @@ def test_lease_overtaken_pass_leaves_no_carry_over(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
-    assert not bench.store.leases.release(zombie, passed_at=bench.clock(), decision="old", carry_over=b"old")
+    assert not bench.store.leases.release(
+        zombie, passed_at=bench.clock(), decision="old", carry_over=b"old"
+    )
     bench.store.leases.release(newer, decision="new", carry_over=b"new")
     assert bench.lease("next").carry_over == b"new"
 
@@ -173,7 +188,11 @@ def test_lease_carry_over_is_visible_to_readers(bench: StoreFixture) -> None:
     bench.store.leases.release(bench.lease(), passed_at=START, carry_over=b"left")
     bench.store.leases.acquire(other, "x", 60)
     found = bench.store.scan_states.passed_by([bench.cluster, other, "nobody"])
-    assert {name: (each.last_pass, each.carry_over) for name, each in found.items() if isinstance(each, LastPass)} == {
+    assert {
+        name: (each.last_pass, each.carry_over)
+        for name, each in found.items()
+        if isinstance(each, LastPass)
+    } == {
         bench.cluster: (START, b"left"),
         other: (0.0, b""),
     }

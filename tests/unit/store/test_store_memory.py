@@ -24,7 +24,10 @@ def test_memory_of_an_unknown_cluster_is_empty(bench: StoreFixture) -> None:
 
 
 def test_memory_with_every_field_round_trips(bench: StoreFixture) -> None:
-    operations = (bench.operation("a"), bench.operation("b", data={"uid": "x"}, created_at=START + 1))
+    operations = (
+        bench.operation("a"),
+        bench.operation("b", data={"uid": "x"}, created_at=START + 1),
+    )
     bench.save(Memory(), full_memory(), *operations)
     assert bench.load() == full_memory(operations)
     assert bench.fresh().memory.load(bench.cluster) == full_memory(operations)
@@ -44,7 +47,9 @@ def test_memory_is_unaffected_by_restarts_between_all_steps(bench: StoreFixture)
         store = bench.fresh()
         loaded = store.memory.load(bench.cluster)
         assert loaded == kept
-        nodes = {f"n{number}": NodeMemory(START + number, START + step) for number in range(step, 6)}
+        nodes = {
+            f"n{number}": NodeMemory(START + number, START + step) for number in range(step, 6)
+        }
         groups = loaded.groups | {f"g{step}": GroupMemory(target=step, last_add=step)}
         kept = replace(loaded, nodes=nodes, groups=groups, last_scale_up=float(step))
         lease = store.leases.acquire(bench.cluster, f"owner-{step}", 60)
@@ -54,7 +59,9 @@ def test_memory_is_unaffected_by_restarts_between_all_steps(bench: StoreFixture)
 
 
 @pytest.mark.parametrize("count", [10, 5000])
-def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(bench: StoreFixture, count: int) -> None:
+def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(
+    bench: StoreFixture, count: int
+) -> None:
     nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
     groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
     model = Node(
@@ -76,9 +83,16 @@ def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(bench: St
         bench.store.scan_states.mark_queued(bench.cluster, bench.clock() + 120)
         lease = bench.lease("quiet")
         before = bench.load()
-        confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
-        again = {name: learn(model, each, bench.clock(), Options()) for name, each in before.templates.items()}
-        after = replace(before, nodes=confirmed, templates={name: each for name, each in again.items() if each})
+        confirmed = {
+            name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()
+        }
+        again = {
+            name: learn(model, each, bench.clock(), Options())
+            for name, each in before.templates.items()
+        }
+        after = replace(
+            before, nodes=confirmed, templates={name: each for name, each in again.items() if each}
+        )
         bench.store.memory.save(bench.cluster, before, after, (), lease)
         bench.store.leases.release(lease, passed_at=bench.clock(), succeeded=True)
 
@@ -125,14 +139,18 @@ def test_memory_save_of_an_overtaken_plan_is_stale_and_writes_nothing(bench: Sto
     bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
     current = bench.load()
     lease = bench.lease()
-    changed = replace(old, groups=old.groups | {"workers": GroupMemory(target=6)}, last_scale_up=START + 9)
+    changed = replace(
+        old, groups=old.groups | {"workers": GroupMemory(target=6)}, last_scale_up=START + 9
+    )
     with pytest.raises(StaleWrite) as stale:
         bench.store.memory.save(bench.cluster, old, changed, (), lease)
     assert stale.value.items == (f"{GROUPS}workers",)
     assert bench.load() == current
 
 
-def test_memory_save_of_operations_requires_the_group_version_of_the_plan(bench: StoreFixture) -> None:
+def test_memory_save_of_operations_requires_the_group_version_of_the_plan(
+    bench: StoreFixture,
+) -> None:
     """This plan does not write the group, but its decision for the group may be wrong by now."""
     bench.save(Memory(), full_memory())
     old = bench.load()
@@ -154,7 +172,8 @@ def test_memory_save_of_an_overtaken_pass_leaves_no_operations(bench: StoreFixtu
 
 def test_memory_many_nodes_are_stored_in_several_rows_and_fewer_in_one(bench: StoreFixture) -> None:
     def nodes(count: int) -> dict[str, NodeMemory]:
-        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))  # nearly incompressible
+        # nearly incompressible
+        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))
         return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
 
     many, few = Memory(nodes=nodes(12_000)), Memory(nodes=nodes(10))
@@ -167,18 +186,32 @@ def test_memory_many_nodes_are_stored_in_several_rows_and_fewer_in_one(bench: St
 
 
 def test_memory_rows_of_another_release_can_be_read_and_overwritten(bench: StoreFixture) -> None:
-    """A field that this release does not know is ignored; the next save must not be stale forever."""
+    """A field that this release does not know is ignored; the next save
+    must not be stale forever."""
     table = bench.store.table
-    table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")))
-    table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")))
+    table.write(
+        table.put(
+            MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")
+        )
+    )
+    table.write(
+        table.put(
+            HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")
+        )
+    )
     before = bench.load()
-    assert (before.groups, ChangedTimes.of(before)) == ({"g": GroupMemory(target=3)}, ChangedTimes(last_scale_up=5))
+    assert (before.groups, ChangedTimes.of(before)) == (
+        {"g": GroupMemory(target=3)},
+        ChangedTimes(last_scale_up=5),
+    )
     after = replace(before, groups={"g": GroupMemory(target=4)}, last_scale_up=6.0)
     bench.save(before, after)
     assert bench.load() == after
 
 
-def test_memory_breaker_state_is_written_on_change_and_deleted_when_over(bench: StoreFixture) -> None:
+def test_memory_breaker_state_is_written_on_change_and_deleted_when_over(
+    bench: StoreFixture,
+) -> None:
     taken = Memory(breaker=BreakerState(((START, 2, 7),)))
     bench.save(Memory(), taken)
     assert bench.load() == taken
@@ -200,12 +233,18 @@ def test_memory_breaker_state_changed_by_others_makes_the_plan_stale(bench: Stor
     lease = bench.lease()
     with pytest.raises(StaleWrite) as stale:
         bench.store.memory.save(
-            bench.cluster, old, replace(old, breaker=BreakerState(tripped_at=START, wanted=9)), (), lease
+            bench.cluster,
+            old,
+            replace(old, breaker=BreakerState(tripped_at=START, wanted=9)),
+            (),
+            lease,
         )
     assert stale.value.items == (BREAKER,)
 
 
-def test_memory_breaker_state_of_another_release_can_be_read_and_overwritten(bench: StoreFixture) -> None:
+def test_memory_breaker_state_of_another_release_can_be_read_and_overwritten(
+    bench: StoreFixture,
+) -> None:
     table = bench.store.table
     text = '{"taken":[[5.0,1,2]],"why":"x"}'
     table.write(table.put(MemoryRow(bench.cluster, BREAKER, text=text, version="other")))

@@ -1,4 +1,6 @@
-"""Each transition of the operation state machine is made once, by one executor, and no other transition exists."""
+"""Each transition of the operation state machine is made once, by one executor, and no
+other transition exists.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def claimed(bench: StoreFixture, name: str = "a", owner: str = "act-1") -> Opera
 
 def test_operation_claim_goes_to_exactly_one_of_eight_executors(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a"))
-    calls = [lambda n=n: bench.store.operations.claim(bench.cluster, "grow-a", f"act-{n}", 30) for n in range(8)]
+    calls = [
+        lambda n=n: bench.store.operations.claim(bench.cluster, "grow-a", f"act-{n}", 30)
+        for n in range(8)
+    ]
     results = all_at_once(calls)
     winners = [result for result in results if isinstance(result, Operation)]
     losers = [result for result in results if isinstance(result, OperationClaimed)]
@@ -60,7 +65,10 @@ def test_operation_that_waits_cannot_be_claimed_before_it_is_due(bench: StoreFix
         bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30)
     assert early.value.due_at == START + 10
     bench.clock.advance(10)
-    assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30).status.state is OperationState.RUNNING
+    assert (
+        bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30).status.state
+        is OperationState.RUNNING
+    )
 
 
 def test_operation_claim_of_a_dead_executor_expires(bench: StoreFixture) -> None:
@@ -72,10 +80,16 @@ def test_operation_claim_of_a_dead_executor_expires(bench: StoreFixture) -> None
     assert str(taken.value) == f"claimed by dead until {START + 30:.3f}"
     bench.clock.advance(0.25)
     again = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
-    assert (again.status.claimed_by, again.status.attempt, again.status.data) == ("next", 2, {BROKEN: "2"})
+    assert (again.status.claimed_by, again.status.attempt, again.status.data) == (
+        "next",
+        2,
+        {BROKEN: "2"},
+    )
 
 
-def test_operation_is_taken_over_at_once_by_who_knows_that_the_claim_is_over(bench: StoreFixture) -> None:
+def test_operation_is_taken_over_at_once_by_who_knows_that_the_claim_is_over(
+    bench: StoreFixture,
+) -> None:
     dead = claimed(bench, owner="dead")
     bench.clock.advance(5)
     again = bench.store.operations.take_over(dead, "next", 30)
@@ -94,7 +108,9 @@ def test_operation_whose_claim_was_extended_is_not_taken_over(bench: StoreFixtur
     with pytest.raises(OperationClaimed) as taken:
         bench.store.operations.take_over(alive, "next", 30)
     assert (taken.value.holder, taken.value.until) == ("slow", START + 50)
-    ended = bench.store.operations.advance(alive, alive.with_status(state=OperationState.SUCCEEDED), "slow")
+    ended = bench.store.operations.advance(
+        alive, alive.with_status(state=OperationState.SUCCEEDED), "slow"
+    )
     with pytest.raises(OperationFinished):
         bench.store.operations.take_over(alive, "next", 30)
     with pytest.raises(OperationFinished):
@@ -114,16 +130,22 @@ def test_operation_executor_with_an_expired_claim_writes_nothing(bench: StoreFix
     bench.clock.advance(31 + CLOCKS)
     now_held = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     with pytest.raises(OperationClaimed):
-        bench.store.operations.advance(before, before.with_status(state=OperationState.SUCCEEDED), "dead")
+        bench.store.operations.advance(
+            before, before.with_status(state=OperationState.SUCCEEDED), "dead"
+        )
     assert bench.store.operations.get(bench.cluster, "grow-a") == now_held
 
 
-def test_operation_attempt_is_not_confused_with_a_later_one_of_the_same_name(bench: StoreFixture) -> None:
+def test_operation_attempt_is_not_confused_with_a_later_one_of_the_same_name(
+    bench: StoreFixture,
+) -> None:
     first = claimed(bench, owner="same")
     bench.clock.advance(31 + CLOCKS)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "same", 30)
     with pytest.raises(StaleWrite):
-        bench.store.operations.advance(first, first.with_status(state=OperationState.FAILED), "same")
+        bench.store.operations.advance(
+            first, first.with_status(state=OperationState.FAILED), "same"
+        )
     assert bench.store.operations.get(bench.cluster, "grow-a") == second
 
 
@@ -139,7 +161,11 @@ def test_operation_waits_and_is_claimed_again_until_it_is_done(bench: StoreFixtu
         bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
     bench.clock.advance(20)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
-    assert (second.status.step, second.status.data, second.status.attempt) == ("confirm", {"request": "r-1"}, 2)
+    assert (second.status.step, second.status.data, second.status.attempt) == (
+        "confirm",
+        {"request": "r-1"},
+        2,
+    )
     ended = bench.store.operations.advance(
         second, second.with_status(state=OperationState.SUCCEEDED, outcome="2 nodes"), "act-2"
     )
@@ -148,9 +174,13 @@ def test_operation_waits_and_is_claimed_again_until_it_is_done(bench: StoreFixtu
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_operation_that_ended_is_not_listed_but_can_be_read(bench: StoreFixture, end: OperationState) -> None:
+def test_operation_that_ended_is_not_listed_but_can_be_read(
+    bench: StoreFixture, end: OperationState
+) -> None:
     operation = claimed(bench)
-    ended = bench.store.operations.advance(operation, operation.with_status(state=end, error_class="Unknown"), "act-1")
+    ended = bench.store.operations.advance(
+        operation, operation.with_status(state=end, error_class="Unknown"), "act-1"
+    )
     assert bench.store.operations.list_open(bench.cluster) == ()
     assert bench.load().operations == ()
     assert bench.fresh().operations.get(bench.cluster, "grow-a") == ended
@@ -161,7 +191,9 @@ def test_operation_that_ended_is_not_listed_but_can_be_read(bench: StoreFixture,
 
 def test_operation_that_ended_expires_eventually(bench: StoreFixture) -> None:
     operation = claimed(bench)
-    bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-1")
+    bench.store.operations.advance(
+        operation, operation.with_status(state=OperationState.FAILED), "act-1"
+    )
     (row,) = bench.store.table.query(bench.cluster, ENDED)
     assert row["expires_at"] == {"N": str(int(START + KEPT))}
 
@@ -170,7 +202,8 @@ ILLEGAL = [
     (before, after)
     for before in OperationState
     for after in OperationState
-    if before is not OperationState.RUNNING or after in (OperationState.PLANNED, OperationState.RUNNING)
+    if before is not OperationState.RUNNING
+    or after in (OperationState.PLANNED, OperationState.RUNNING)
 ]
 
 
@@ -190,7 +223,9 @@ def test_operation_final_states_have_no_transitions(
 ) -> None:
     """This also applies to an executor that still considers the operation claimed."""
     operation = claimed(bench)
-    ended = bench.store.operations.advance(operation, operation.with_status(state=end, outcome="first"), "act-1")
+    ended = bench.store.operations.advance(
+        operation, operation.with_status(state=end, outcome="first"), "act-1"
+    )
     with pytest.raises(OperationFinished):
         bench.store.operations.advance(operation, operation.with_status(state=after), "act-1")
     assert bench.store.operations.get(bench.cluster, "grow-a") == ended
@@ -205,21 +240,28 @@ def test_operation_that_is_not_claimed_cannot_be_advanced(
     bench.planned(operation)
     believed = operation.with_status(state=OperationState.RUNNING, claimed_by="act-1")
     with pytest.raises(StaleWrite):
-        bench.store.operations.advance(believed, believed.with_status(state=after, step="next"), "act-1")
+        bench.store.operations.advance(
+            believed, believed.with_status(state=after, step="next"), "act-1"
+        )
     assert bench.store.operations.get(bench.cluster, "grow-a") == operation
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"spec": {"to_size": 9}}, {"spec": {"group": "other"}}, {"spec": {"id": "grow-b"}}, {"status": {"attempt": 7}}],
+    [
+        {"spec": {"to_size": 9}},
+        {"spec": {"group": "other"}},
+        {"spec": {"id": "grow-b"}},
+        {"status": {"attempt": 7}},
+    ],
 )
 def test_operation_step_cannot_change_the_operations_intent(
     bench: StoreFixture, change: dict[str, dict[str, object]]
 ) -> None:
     operation = claimed(bench)
-    changed = operation.with_status(state=OperationState.WAITING, **change.get("status", {})).with_spec(
-        **change.get("spec", {})
-    )
+    changed = operation.with_status(
+        state=OperationState.WAITING, **change.get("status", {})
+    ).with_spec(**change.get("spec", {}))
     with pytest.raises(IllegalTransition):
         bench.store.operations.advance(operation, changed, "act-1")
 
@@ -227,16 +269,22 @@ def test_operation_step_cannot_change_the_operations_intent(
 def test_operation_claimed_by_another_executor_cannot_be_advanced(bench: StoreFixture) -> None:
     operation = claimed(bench)
     with pytest.raises(IllegalTransition):
-        bench.store.operations.advance(operation, operation.with_status(state=OperationState.WAITING), "act-2")
+        bench.store.operations.advance(
+            operation, operation.with_status(state=OperationState.WAITING), "act-2"
+        )
 
 
 def test_operation_is_never_planned_twice(bench: StoreFixture) -> None:
     running = claimed(bench)
     bench.planned(bench.operation("a"), bench.operation("b"))
     assert bench.store.operations.get(bench.cluster, "grow-a") == running
-    bench.store.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act-1")
+    bench.store.operations.advance(
+        running, running.with_status(state=OperationState.SUCCEEDED), "act-1"
+    )
     bench.planned(bench.operation("a"), bench.operation("b"))
-    assert [operation.spec.id for operation in bench.store.operations.list_open(bench.cluster)] == ["grow-b"]
+    assert [operation.spec.id for operation in bench.store.operations.list_open(bench.cluster)] == [
+        "grow-b"
+    ]
 
 
 def test_operation_that_is_unknown_cannot_be_claimed(bench: StoreFixture) -> None:
@@ -250,7 +298,9 @@ def test_operation_step_keeps_the_record_that_a_message_was_sent(bench: StoreFix
     """The pass records the sent message while the executor is already working."""
     operation = claimed(bench)
     assert bench.store.operations.mark_sent(bench.cluster, "grow-a", START + 1)
-    stored = bench.store.operations.advance(operation, operation.with_status(state=OperationState.WAITING), "act-1")
+    stored = bench.store.operations.advance(
+        operation, operation.with_status(state=OperationState.WAITING), "act-1"
+    )
     assert stored.status.sent_at == 0.0
     (listed,) = bench.store.operations.list_open(bench.cluster)
     assert listed.status.sent_at == START + 1
@@ -259,10 +309,14 @@ def test_operation_step_keeps_the_record_that_a_message_was_sent(bench: StoreFix
 def test_operation_list_of_open_ones_does_not_read_ended_ones(bench: StoreFixture) -> None:
     for name in "abc":
         operation = claimed(bench, name)
-        bench.store.operations.advance(operation, operation.with_status(state=OperationState.SUCCEEDED), "act-1")
+        bench.store.operations.advance(
+            operation, operation.with_status(state=OperationState.SUCCEEDED), "act-1"
+        )
     bench.planned(bench.operation("d"))
     with RequestCounter(bench) as counter:
-        assert [each.spec.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
+        assert [each.spec.id for each in bench.store.operations.list_open(bench.cluster)] == [
+            "grow-d"
+        ]
     assert [name for name, _ in counter.requests].count("Query") == 1
     assert counter.items_read == 3  # the operation, and the save marker before and after
 
@@ -281,28 +335,39 @@ def test_operation_step_with_a_lost_answer_is_recognized_when_repeated(
     assert (again.status.state, again.status.step) == (after, "confirm")
 
 
-def test_operation_claim_with_a_lost_answer_is_found_again_by_its_owner(bench: StoreFixture) -> None:
+def test_operation_claim_with_a_lost_answer_is_found_again_by_its_owner(
+    bench: StoreFixture,
+) -> None:
     first = claimed(bench)
     assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30) == first
 
 
-def test_ended_operations_are_listed_oldest_first_without_unreadable_rows(bench: StoreFixture) -> None:
+def test_ended_operations_are_listed_oldest_first_without_unreadable_rows(
+    bench: StoreFixture,
+) -> None:
     for created_at, name in enumerate(("b", "a", "bad"), start=-2):
         bench.planned(bench.operation(name, created_at=START - created_at))
         running = bench.store.operations.claim(bench.cluster, f"grow-{name}", "act-1", 30)
-        bench.store.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act-1")
+        bench.store.operations.advance(
+            running, running.with_status(state=OperationState.SUCCEEDED), "act-1"
+        )
         bench.clock.advance(1)
     claimed(bench, "open")
     table = bench.store.table
     table.write(table.update(bench.cluster, f"{ENDED}grow-bad", [OperationRow.text.set("{")]))
-    assert [operation.spec.id for operation in bench.store.operations.ended(bench.cluster)] == ["grow-a", "grow-b"]
+    assert [operation.spec.id for operation in bench.store.operations.ended(bench.cluster)] == [
+        "grow-a",
+        "grow-b",
+    ]
 
 
 def test_ended_operation_with_a_price_is_stored_for_a_month_of_savings(bench: StoreFixture) -> None:
     operation = bench.operation("a").with_spec(price=100_000, currency="EUR")
     bench.planned(operation)
     running = bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30)
-    bench.store.operations.advance(running, running.with_status(state=OperationState.FAILED), "act-1")
+    bench.store.operations.advance(
+        running, running.with_status(state=OperationState.FAILED), "act-1"
+    )
     row = bench.store.table.find(bench.cluster, f"{ENDED}grow-a")
     assert row is not None
     assert row["expires_at"] == {"N": str(int(START + PRICED_KEPT))}

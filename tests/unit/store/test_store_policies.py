@@ -26,7 +26,9 @@ def test_policy_versions_are_consecutive_and_all_kept(bench: StoreFixture) -> No
 
 
 @pytest.mark.parametrize("expected", [None, 1, 3])
-def test_policy_unexpected_version_is_refused_and_nothing_is_stored(bench: StoreFixture, expected: int | None) -> None:
+def test_policy_unexpected_version_is_refused_and_nothing_is_stored(
+    bench: StoreFixture, expected: int | None
+) -> None:
     policies, name = bench.store.policies, bench.cluster
     policies.put(name, "a", "d1", None)
     policies.put(name, "b", "d2", 1)
@@ -58,7 +60,10 @@ def test_policy_replaced_meanwhile_is_not_archived(bench: StoreFixture) -> None:
 
 
 def test_policy_concurrent_apply_succeeds_for_exactly_one_of_four(bench: StoreFixture) -> None:
-    calls = [lambda n=n: bench.store.policies.put(bench.cluster, f"text-{n}", "d", None) for n in range(4)]
+    calls = [
+        lambda n=n: bench.store.policies.put(bench.cluster, f"text-{n}", "d", None)
+        for n in range(4)
+    ]
     results = all_at_once(calls)
     assert results.count(1) == 1
     assert sum(isinstance(result, PolicyChanged) for result in results) == 3
@@ -69,10 +74,14 @@ def test_policy_list_finds_all_clusters(bench: StoreFixture) -> None:
     for name in names:
         bench.store.policies.put(name, "a", "d", None)
     assert set(names) <= set(bench.store.policies.names())
-    assert [policy.text for policy in bench.store.policies.all_current() if policy.name in names] == ["a", "a"]
+    assert [
+        policy.text for policy in bench.store.policies.all_current() if policy.name in names
+    ] == ["a", "a"]
 
 
 @pytest.mark.parametrize("name", ["", "!claims"])
-def test_policy_cluster_name_equal_to_a_shared_partition_is_refused(bench: StoreFixture, name: str) -> None:
+def test_policy_cluster_name_equal_to_a_shared_partition_is_refused(
+    bench: StoreFixture, name: str
+) -> None:
     with pytest.raises(BadInput):
         bench.store.policies.put(name, "a", "d", None)

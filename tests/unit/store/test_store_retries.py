@@ -1,4 +1,6 @@
-"""Requests that DynamoDB asks to retry are retried a limited number of times, without duplicate effects."""
+"""Requests that DynamoDB asks to retry are retried a limited number of times,
+without duplicate effects.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_dynamodb_retries_are_bounded(bench: StoreFixture) -> None:
 
 
 def test_dynamodb_failed_condition_is_an_answer_even_among_conflicts(bench: StoreFixture) -> None:
-    bench.faults.instead("transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict"))
+    bench.faults.instead(
+        "transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict")
+    )
     lease = bench.lease()
     with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), AFTER, (), lease)
@@ -83,6 +87,8 @@ def test_dynamodb_unprocessed_keys_of_a_batch_are_requested_again(bench: StoreFi
     groups = [("clusterapi", f"g{n}") for n in range(130)]
     bench.store.group_ownership.claim_groups(bench.cluster, groups)
     try:
-        assert bench.store.group_ownership.claim_groups("other", groups) == dict.fromkeys(groups, bench.cluster)
+        assert bench.store.group_ownership.claim_groups("other", groups) == dict.fromkeys(
+            groups, bench.cluster
+        )
     finally:
         bench.store.group_ownership.release(bench.cluster, groups)

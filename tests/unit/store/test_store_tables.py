@@ -1,4 +1,6 @@
-"""The table matches store/tables.py, and DynamoDB's expiry only deletes rows that are already ignored."""
+"""The table matches store/tables.py, and DynamoDB's expiry only deletes rows
+that are already ignored.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def test_table_in_use_has_the_declared_shape(bench: StoreFixture) -> None:
     real = bench.client.describe_table(TableName=bench.table)["Table"]
     stated = definition(bench.table)
     assert real["KeySchema"] == stated["KeySchema"]
-    assert sorted(map(str, real["AttributeDefinitions"])) == sorted(map(str, stated["AttributeDefinitions"]))
+    assert sorted(map(str, real["AttributeDefinitions"])) == sorted(
+        map(str, stated["AttributeDefinitions"])
+    )
     assert real["BillingModeSummary"]["BillingMode"] == stated["BillingMode"]
 
 

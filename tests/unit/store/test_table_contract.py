@@ -1,4 +1,5 @@
-"""The table's contract at the store's own seam: the in-memory table, moto and DynamoDB Local give the same answers.
+"""The table's contract at the store's own seam: the in-memory table, moto and DynamoDB
+Local give the same answers.
 
 DynamoDB Local's run is `make test-strict`.
 """
@@ -35,7 +36,12 @@ class Seam:
     @staticmethod
     def opened(client: Any, name: str) -> Table:
         return table_class(client)(
-            name, region="us-east-1", endpoint=None, sleep=lambda _: None, chance=lambda: 0.5, client=client
+            name,
+            region="us-east-1",
+            endpoint=None,
+            sleep=lambda _: None,
+            chance=lambda: 0.5,
+            client=client,
         )
 
     def put(self, item: str = "i", **values: Any) -> None:
@@ -169,11 +175,16 @@ def test_one_page_of_a_query_is_about_a_megabyte(seam: Seam, connected: Any) -> 
         ((LeaseRow.owner == "x") | (LeaseRow.token == 4), False),
         (~(LeaseRow.owner == "x"), True),
         (~(LeaseRow.owner.exists() & (LeaseRow.token == 3)), False),
-        ((LeaseRow.owner.does_not_exist() | (LeaseRow.owner == "me")) & (LeaseRow.until < 12.75), True),
+        (
+            (LeaseRow.owner.does_not_exist() | (LeaseRow.owner == "me")) & (LeaseRow.until < 12.75),
+            True,
+        ),
     ],
     ids=str,
 )
-def test_table_condition_holds_as_in_dynamodb(seam: Seam, condition: Condition, *, holds: bool) -> None:
+def test_table_condition_holds_as_in_dynamodb(
+    seam: Seam, condition: Condition, *, holds: bool
+) -> None:
     seam.put(owner="me", token=3, until=12.5, left=b"\x01")
     assert seam.holds(condition) is holds
 
@@ -188,7 +199,9 @@ def test_missing_row_counts_as_a_row_without_attributes(seam: Seam) -> None:
     "write",
     [
         lambda seam: seam.table.put(LeaseRow(seam.cluster, "i"), LeaseRow.owner == "you"),
-        lambda seam: seam.table.update(seam.cluster, "i", [LeaseRow.token.add(1)], LeaseRow.owner == "you"),
+        lambda seam: seam.table.update(
+            seam.cluster, "i", [LeaseRow.token.add(1)], LeaseRow.owner == "you"
+        ),
         lambda seam: seam.table.delete(seam.cluster, "i", LeaseRow.owner == "you"),
     ],
     ids=["put", "update", "delete"],
@@ -245,7 +258,9 @@ def test_table_update_actions_all_read_the_row_before_the_update(seam: Seam) -> 
     ],
     ids=str,
 )
-def test_sums_are_exact_in_decimal_digits(seam: Seam, amounts: tuple[float, float], total: float) -> None:
+def test_sums_are_exact_in_decimal_digits(
+    seam: Seam, amounts: tuple[float, float], total: float
+) -> None:
     for amount in amounts:
         made = seam.update(RateLimitRow.arrival.add(amount))
     assert float(made["arrival"]["N"]) == total
@@ -323,7 +338,10 @@ def test_table_cancelled_transaction_writes_nothing_and_returns_the_rows(seam: S
                 table.delete(cluster, "c", LeaseRow.owner.exists()),
             ]
         )
-    assert {at: old.get("owner") for at, old in caught.value.refused.items()} == {1: {"S": "me"}, 2: None}
+    assert {at: old.get("owner") for at, old in caught.value.refused.items()} == {
+        1: {"S": "me"},
+        2: None,
+    }
     assert seam.items() == ["b"]
 
 
@@ -339,7 +357,10 @@ def test_table_transaction_has_100_writes_at_most_and_each_row_once(seam: Seam) 
 
 @moto_is_lax
 def test_table_transaction_is_limited_to_4_mb(seam: Seam) -> None:
-    writes = [seam.table.put(LeaseRow(seam.cluster, f"n{number:02}", left=bytes(390 * KB))) for number in range(12)]
+    writes = [
+        seam.table.put(LeaseRow(seam.cluster, f"n{number:02}", left=bytes(390 * KB)))
+        for number in range(12)
+    ]
     seam.table.transact(writes[:10])
     with pytest.raises(StoreError, match="ValidationException"):
         seam.table.transact(writes)
@@ -350,7 +371,9 @@ def test_rows_that_a_transaction_finds_do_not_count_in_its_4_mb(seam: Seam) -> N
     items = [f"n{number:02}" for number in range(12)]
     for item in items:
         seam.put(item, left=bytes(390 * KB))
-    seam.table.transact([seam.table.update(seam.cluster, item, [LeaseRow.owner.set("me")]) for item in items])
+    seam.table.transact(
+        [seam.table.update(seam.cluster, item, [LeaseRow.owner.set("me")]) for item in items]
+    )
     assert seam.row(items[-1])["owner"] == {"S": "me"}
     seam.table.transact([seam.table.delete(seam.cluster, item) for item in items])
     assert seam.items() == []
@@ -359,7 +382,10 @@ def test_rows_that_a_transaction_finds_do_not_count_in_its_4_mb(seam: Seam) -> N
 @moto_is_lax
 def test_values_that_a_transaction_sets_count_in_its_4_mb(seam: Seam) -> None:
     value = bytes(390 * KB)
-    writes = [seam.table.update(seam.cluster, f"n{number:02}", [LeaseRow.left.set(value)]) for number in range(12)]
+    writes = [
+        seam.table.update(seam.cluster, f"n{number:02}", [LeaseRow.left.set(value)])
+        for number in range(12)
+    ]
     with pytest.raises(StoreError, match="ValidationException"):
         seam.table.transact(writes)
     assert seam.items() == []

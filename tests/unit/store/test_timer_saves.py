@@ -1,4 +1,6 @@
-"""Node timers that are only confirmed are not written; other timers take one conditional write, no transaction."""
+"""Node timers that are only confirmed are not written; other timers take one
+conditional write, no transaction.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,16 @@ def saved(bench: StoreFixture, before: Memory, after: Memory, lease: Lease) -> l
     """Saves; returns the names of the requests that wrote."""
     with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, before, after, (), lease)
-    return [name for name, _ in counter.requests if name in ("PutItem", "UpdateItem", "TransactWriteItems")]
+    return [
+        name
+        for name, _ in counter.requests
+        if name in ("PutItem", "UpdateItem", "TransactWriteItems")
+    ]
 
 
-def test_save_confirmed_timers_are_not_written_and_follow_from_the_lease(bench: StoreFixture) -> None:
+def test_save_confirmed_timers_are_not_written_and_follow_from_the_lease(
+    bench: StoreFixture,
+) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     assert saved(bench, bench.load(), timers(START + 60), lease) == []
@@ -64,7 +72,13 @@ def test_save_confirmed_timers_are_written_every_ten_minutes(bench: StoreFixture
 
 @pytest.mark.parametrize(
     "after",
-    [paused(START + 60), timers(START + 60, 4), timers(START + 60, 2), timers(START - 60), timers(START + 600)],
+    [
+        paused(START + 60),
+        timers(START + 60, 4),
+        timers(START + 60, 2),
+        timers(START - 60),
+        timers(START + 600),
+    ],
     ids=["paused", "one more", "one fewer", "a clock set back", "after a break"],
 )
 def test_save_any_other_change_of_timers_is_one_write(bench: StoreFixture, after: Memory) -> None:
@@ -79,7 +93,9 @@ def test_save_any_other_change_of_timers_is_one_write(bench: StoreFixture, after
     [(0.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (599.0, 599.0), (600.0, 0.0)],
     ids=["the same", "an older pass", "a newer pass", "the longest", "timers of another time"],
 )
-def test_confirm_uses_the_instant_of_a_pass_that_did_not_write_the_timers(success: float, confirmed: float) -> None:
+def test_confirm_uses_the_instant_of_a_pass_that_did_not_write_the_timers(
+    success: float, confirmed: float
+) -> None:
     tried = NodeMemory(unremovable_until=START + 300)
     memory = replace(timers(START), nodes=timers(START).nodes | {"tried": tried})
     expected = replace(memory, nodes=timers(START + confirmed).nodes | {"tried": tried})

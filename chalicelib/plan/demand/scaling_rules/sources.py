@@ -1,8 +1,9 @@
-"""Collects the rules in force and their pools: those of the policy, then those of HorizontalNodeAutoscaler objects.
+"""Collects the rules in force and their pools: those of the policy, then those of
+HorizontalNodeAutoscaler objects.
 
-An object applies as a whole: with one mistake, or one rule too many on one pool, none of it applies, and its last good
-version stays in force. What was not read in this pass keeps its last known state. See docs/reference/scaling-rules.md
-"Rules in force".
+An object applies as a whole: with one mistake, or one rule too many on one pool, none of it
+applies, and its last good version stays in force. What was not read in this pass keeps its last
+known state. See docs/reference/scaling-rules.md "Rules in force".
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts, PoolNames
 
 MOST_RULES = 10  # on one pool, from all sources; of these one per metric
-MOST_UNKNOWN = 100  # missing targets that are reported; further ones add no information and would fill the plan
+# missing targets that are reported; further ones add no information and would fill the plan
+MOST_UNKNOWN = 100
 
 
 class BoundRule(Demand, frozen=True):
-    """A rule on one pool. It has a verdict if it is invalid there. created: creation time of the object that it comes
-    from, 0.0 for the policy's rules."""
+    """A rule on one pool. It has a verdict if it is invalid there. created: creation time of the
+    object that it comes from, 0.0 for the policy's rules."""
 
     rule: Rule
     pool: PoolFacts
@@ -37,8 +39,9 @@ class BoundRule(Demand, frozen=True):
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """bound: in the order in which they act. lost: keys of rules of which a target could not be found in this pass.
-    objects: the last good version of each object. verdicts, notes: about what is not in force."""
+    """bound: in the order in which they act. lost: keys of rules of which a target could not
+    be found in this pass. objects: the last good version of each object. verdicts, notes:
+    about what is not in force."""
 
     bound: tuple[BoundRule, ...] = ()
     lost: frozenset[str] = frozenset()
@@ -48,8 +51,8 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 def sources(state: ClusterState) -> Sources:
-    """Return all rules of a pass with their pools. Order: the policy's, then by age of the object, each in document
-    order."""
+    """Return all rules of a pass with their pools. Order: the policy's, then by age of the
+    object, each in document order."""
     collector = _SourceCollector(state)
     for rule in state.policy.rules:
         for pool in collector.targets(rule):
@@ -69,7 +72,11 @@ def sources(state: ClusterState) -> Sources:
             good.pop(key, None)
             if before is not None:
                 good[key] = before
-        if (problem or valid is None) and before is not None and (problem := collector.take(before)):
+        if (
+            (problem or valid is None)
+            and before is not None
+            and (problem := collector.take(before))
+        ):
             collector.refuse(key, f"its last good version cannot be in force either: {problem}")
     return Sources(
         tuple(collector.bound),
@@ -83,7 +90,8 @@ def sources(state: ClusterState) -> Sources:
 def _versions(
     state: ClusterState, collector: _SourceCollector
 ) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
-    """Return the good version of each object, and by key: what was read, if it is valid, and what was good before."""
+    """Return the good version of each object, and by key: what was read, if it is valid,
+    and what was good before."""
     good_before, read = state.memory.rule_objects, state.snapshot.rule_objects
     if read is None:
         return dict(good_before), {key: (None, before) for key, before in good_before.items()}
@@ -102,11 +110,14 @@ def _versions(
 
 
 def _excess(rule: Rule, pool: PoolFacts, rules_on: Mapping[str, list[Metric | None]]) -> str:
-    """Return why a pool cannot have this rule in addition to its others (rules_on: pool -> metrics of its rules), "" if
-    it can."""
+    """Return why a pool cannot have this rule in addition to its others (rules_on: pool -> metrics
+    of its rules), "" if it can."""
     metrics = rules_on.get(pool.id, [])
     if rule.metric is not None and rule.metric in metrics:
-        return f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is allowed"
+        return (
+            f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is "
+            "allowed"
+        )
     if len(metrics) >= MOST_RULES:
         return f"{rule.name}: pool {pool.id} has {MOST_RULES} rules already, which is the most"
     return ""
@@ -126,8 +137,8 @@ class _SourceCollector:
         self.notes: dict[object, Reason] = {}
 
     def take(self, rule_object: RuleObject) -> str:
-        """Bind the rules of an object, or return why they would be too many and bind none. Disabled objects are
-        ignored."""
+        """Bind the rules of an object, or return why they would be too many and bind none.
+        Disabled objects are ignored."""
         if rule_object.disabled:
             return ""
         zone = self.state.policy.scale_up.cron_time_zone
@@ -149,9 +160,12 @@ class _SourceCollector:
         if low and not rule.source:
             problem = problem or low
         elif doubt := low or _never_exceeded(rule, self.state):
-            # CCE accepts such an object. Removals then keep what the rule needs (allocation_rate.RuleRemovalGuard).
+            # CCE accepts such an object. Removals then keep what the rule needs
+            # (allocation_rate.RuleRemovalGuard).
             self._note(Reason.of(ReasonCode.RULE_THRESHOLD, rule=rule.key, detail=doubt))
-        invalid = Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem) if problem else None
+        invalid = (
+            Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem) if problem else None
+        )
         self.bound.append(BoundRule(rule, pool, created, verdict=invalid))
         if invalid is not None:
             self._note(invalid)
@@ -170,11 +184,14 @@ class _SourceCollector:
                 yield pool
 
     def _report_missing(self, rule: Rule, name: str) -> None:
-        """Report a target that no provider has; if a provider could not be read, the target may exist."""
+        """Report a target that no provider has; if a provider could not be
+        read, the target may exist."""
         self.lost.add(rule.key)
         if len(self.verdicts) >= MOST_UNKNOWN:
             return
-        gap = next((gap for gap in self.state.snapshot.gaps if gap.kind.startswith("provider/")), None)
+        gap = next(
+            (gap for gap in self.state.snapshot.gaps if gap.kind.startswith("provider/")), None
+        )
         reason = (
             Reason.of(ReasonCode.GROUP_UNREADABLE, detail=gap.detail)
             if gap is not None
@@ -193,7 +210,10 @@ class _SourceCollector:
 
 def threshold(rule: Rule, state: ClusterState) -> int:
     """Return the percentage above which a metric rule acts."""
-    own = {Metric.CPU: state.policy.scale_up.cpu_threshold, Metric.MEMORY: state.policy.scale_up.memory_threshold}
+    own = {
+        Metric.CPU: state.policy.scale_up.cpu_threshold,
+        Metric.MEMORY: state.policy.scale_up.memory_threshold,
+    }
     return rule.above or own.get(rule.metric or Metric.CPU, 0)
 
 
@@ -201,13 +221,16 @@ def _never_exceeded(rule: Rule, state: ClusterState) -> str:
     """Return why a metric rule can hardly act, "" if it can."""
     if rule.metric is None or threshold(rule, state) < 100:
         return ""
-    setting = "its threshold" if rule.above else f"automatic, and scaleUp.{rule.metric.value}Threshold"
+    setting = (
+        "its threshold" if rule.above else f"automatic, and scaleUp.{rule.metric.value}Threshold"
+    )
     return f"{setting} is 100%, which the requests of a pool do not exceed; set less"
 
 
 def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
-    """Return why a metric rule would add what removals take away again, "" if it would not. Where nothing is ever
-    removed, as is CCE's default, any threshold is allowed. A rule of the policy is refused for it."""
+    """Return why a metric rule would add what removals take away again, "" if it would not.
+    Where nothing is ever removed, as is CCE's default, any threshold is allowed. A rule of the
+    policy is refused for it."""
     if rule.metric is None or not state.options.scale_down_enabled:
         return ""
     above = threshold(rule, state)
@@ -216,7 +239,8 @@ def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
         least = state.options.scale_down_utilization_threshold if own is None else own
         if above / 100 <= least:
             return (
-                f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that nodes would be "
+                f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that "
+                "nodes would be "
                 "added and removed in turn; raise it"
             )
     return ""

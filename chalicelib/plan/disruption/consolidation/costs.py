@@ -1,8 +1,9 @@
 """What nodes cost and what their disruption costs.
 
-The disruption D of a node is 1 plus the eviction cost of each of its pods: 1 + deletion cost / 2^27 + priority / 2^25,
-between 0 and 10. A pool's rate is what one unit of disruption must bring per hour: the price of all its priced nodes,
-divided by the aggressiveness and by the disruption of all these nodes. See docs/reference/consolidation.md "Score".
+The disruption D of a node is 1 plus the eviction cost of each of its pods: 1 + deletion cost / 2^27
++ priority / 2^25, between 0 and 10. A pool's rate is what one unit of disruption must bring
+per hour: the price of all its priced nodes, divided by the aggressiveness and by the disruption of
+all these nodes. See docs/reference/consolidation.md "Score".
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ PriceHistory = tuple[tuple[float, int], ...]
 
 
 class PoolTotals(msgspec.Struct, frozen=True):
-    """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the others. standard:
-    the disruption if each pod cost 1, by which the price is shared: no tenant changes by the costs of its pods what
-    other nodes are worth."""
+    """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the
+    others. standard: the disruption if each pod cost 1, by which the price is shared: no tenant
+    changes by the costs of its pods what other nodes are worth."""
 
     price: int
     disruption: int
@@ -47,8 +48,9 @@ class PoolTotals(msgspec.Struct, frozen=True):
 
 
 class NodeCost(msgspec.Struct, frozen=True):
-    """A priced node. price: at which its saving counts, the lowest within priceSettleTime; now: the present one.
-    disruption: D in millionths. idle: unused paid time, per hour of the horizon. standard: D if each pod cost 1."""
+    """A priced node. price: at which its saving counts, the lowest within priceSettleTime; now: the
+    present one. disruption: D in millionths. idle: unused paid time, per hour of the horizon.
+    standard: D if each pod cost 1."""
 
     price: int
     now: int
@@ -59,9 +61,10 @@ class NodeCost(msgspec.Struct, frozen=True):
 
 
 class PurchasePrice(msgspec.Struct, frozen=True):
-    """What a new node of a group costs. price: the highest within priceSettleTime; now: the present one; settled_at:
-    when they agree, if the price stays. Both include `risk`, what the interruptions of a spot group cost. overlap: of
-    the time until it is ready, per hour of the horizon."""
+    """What a new node of a group costs. price: the highest within priceSettleTime; now: the present
+    one; settled_at: when they agree, if the price stays. Both include `risk`, what the
+    interruptions of a spot group cost. overlap: of the time until it is ready, per hour of the
+    horizon."""
 
     price: int
     now: int
@@ -71,8 +74,8 @@ class PurchasePrice(msgspec.Struct, frozen=True):
 
 
 def eviction_cost(pod_class: PodClass) -> int:
-    """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
-    none."""
+    """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no
+    32-bit integer counts as none."""
     text = pod_class.deletion_cost
     deletion = int(text) if _INTEGER.fullmatch(text) else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
@@ -81,14 +84,17 @@ def eviction_cost(pod_class: PodClass) -> int:
 
 
 class Costs:
-    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
-    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known.
-    recommended: the nodes that their vendor recommends to leave."""
+    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is
+    missing; groups: what purchases cost; history: the next memory of prices; currency: of all of
+    them, "" if it is not known. recommended: the nodes that their vendor recommends to leave."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
         self._book = price_book(
-            state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
+            state.policy.prices,
+            state.snapshot.groups,
+            state.now,
+            spot=state.policy.spot is not None,
         )
         self.currency = self._book.currency
         self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
@@ -102,13 +108,15 @@ class Costs:
         self.nodes = {
             node.name: cost
             for row, node in enumerate(state.snapshot.nodes)
-            if (cost := self._price_node(node, int(disruption[row]), int(standard[row]))) is not None
+            if (cost := self._price_node(node, int(disruption[row]), int(standard[row])))
+            is not None
         }
         self.pools = self._totals()
 
     def disruption_price(self, name: str, *, wanted: bool = False) -> int:
-        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier
-        pass wanted already. A node that its vendor recommends to leave costs half (spot.rebalance)."""
+        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a
+        node that an earlier pass wanted already. A node that its vendor recommends to leave
+        costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.standard) / self._aggressiveness
@@ -117,9 +125,14 @@ class Costs:
         return -(-exact.numerator // exact.denominator)
 
     def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
-        """Return the score of a move: its share of the pools' price per share of their disruption."""
+        """Return the score of a move: its share of the pools' price per
+        share of their disruption."""
         share = sum(
-            (Fraction(self.pools[node.pool].price * node.disruption, self.pools[node.pool].standard))
+            (
+                Fraction(
+                    self.pools[node.pool].price * node.disruption, self.pools[node.pool].standard
+                )
+            )
             for node in map(self.nodes.__getitem__, names)
         )
         return float(saves / share) if share else 0.0
@@ -127,7 +140,11 @@ class Costs:
     def rate(self, pool: str) -> float:
         """Return what one unit of disruption in a pool must bring per hour."""
         total = self.pools[pool]
-        return float(Fraction(total.price, total.standard) / self._aggressiveness) if total.standard else 0.0
+        return (
+            float(Fraction(total.price, total.standard) / self._aggressiveness)
+            if total.standard
+            else 0.0
+        )
 
     @property
     def needed_score(self) -> float:
@@ -144,16 +161,24 @@ class Costs:
         history = self._settled(self._state.memory.consolidation.prices.get(name, ()), now)
         self.history[name] = history
         highest = max(value for _, value in history)
-        settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
+        settled_at = max(
+            (after + self._settle for (_, value), (after, _) in _pairs(history) if value > now),
+            default=0,
+        )
         overlap = round(highest * self._time_until_ready(group) / 3600 / HORIZON)
         risk = risk_premium(group, self._state)
         self.groups[name] = PurchasePrice(highest + risk, now + risk, settled_at, overlap, risk)
 
     def _time_until_ready(self, group: NodeGroupState) -> float:
-        """Return the seconds for which a new node is paid beside the old ones: the median that its group has taught
-        where the policy weighs that, otherwise replaceTimeout, otherwise the provision time."""
+        """Return the seconds for which a new node is paid beside the old ones: the median
+        that its group has taught where the policy weighs that, otherwise replaceTimeout,
+        otherwise the provision time."""
         state, own = self._state, self._state.policy.consolidation.replace_timeout
-        known = join_summary(group.memory.joins, state.now).median if state.policy.scale_up.expected_cost else None
+        known = (
+            join_summary(group.memory.joins, state.now).median
+            if state.policy.scale_up.expected_cost
+            else None
+        )
         if known is not None:
             return float(known)
         return provision_time(group.group, state.options) if own is None else own
@@ -176,7 +201,8 @@ class Costs:
         return NodeCost(lowest, now, disruption, idle, pool_id(group), standard)
 
     def _settled(self, history: PriceHistory, price: int) -> PriceHistory:
-        """Return the prices in force within priceSettleTime, oldest first, with the present one at the end."""
+        """Return the prices in force within priceSettleTime, oldest first, with
+        the present one at the end."""
         now, window = self._state.now, self._state.now - self._settle
         known = [entry for entry in history if entry[0] <= now]
         if not known or known[-1][1] != price:
@@ -185,21 +211,27 @@ class Costs:
         return tuple(known[first:])
 
     def _disruption(self) -> tuple[Ints, Ints]:
-        """Return D of every node, in millionths, by its place in the snapshot; and the same if each pod cost 1."""
+        """Return D of every node, in millionths, by its place in the snapshot; and the
+        same if each pod cost 1."""
         state, occupancy = self._state, self._state.occupancy
         classes = state.snapshot.classes
         costs = [
-            0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else eviction_cost(cls)
+            0
+            if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options)
+            else eviction_cost(cls)
             for cls in classes
         ]
         standard = [
-            0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else MICRO for cls in classes
+            0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else MICRO
+            for cls in classes
         ]
         counted = (occupancy.where >= 0) & ~occupancy.dying
 
         def summed(cost_of: list[int]) -> Ints:
             weights = np.array([*cost_of, 0], dtype=np.float64)[occupancy.cls[counted]]
-            sums = np.bincount(occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes))
+            sums = np.bincount(
+                occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes)
+            )
             whole: Ints = MICRO + np.round(sums).astype(np.int64)
             return whole
 
@@ -218,7 +250,12 @@ class Costs:
             disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
             standard[node.pool] = standard.get(node.pool, 0) + node.standard
         return {
-            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0), standard.get(pool, 0))
+            pool: PoolTotals(
+                price.get(pool, 0),
+                disruption.get(pool, 0),
+                missing.get(pool, 0),
+                standard.get(pool, 0),
+            )
             for pool in sorted(price.keys() | missing.keys())
         }
 

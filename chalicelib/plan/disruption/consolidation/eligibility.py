@@ -1,6 +1,7 @@
 """Which nodes consolidation may look at, by what is known before anything is simulated.
 
-    named groups ► price ► replacement under way ► age ► quiet time ► do-not-disrupt ► moves of the day
+    named groups ► price ► replacement under way ► age ► quiet time ►
+    do-not-disrupt ► moves of the day
 
 A node that is not eligible still takes the pods of others.
 """
@@ -34,12 +35,15 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
 def named_groups(state: ClusterState) -> frozenset[str]:
-    """Return the ids of the groups that consolidation may use: all of them, or those of the named pools."""
+    """Return the ids of the groups that consolidation may use: all of them, or
+    those of the named pools."""
     names = state.policy.consolidation.groups
     if not names:
         return frozenset(state.groups)
     pools = PoolNames(state)
-    return frozenset(group for name in names if (pool := pools.find(name)) is not None for group in pool.groups)
+    return frozenset(
+        group for name in names if (pool := pools.find(name)) is not None for group in pool.groups
+    )
 
 
 class QuietTimes:
@@ -48,12 +52,20 @@ class QuietTimes:
     def __init__(self, state: ClusterState) -> None:
         pods, classes, occupancy = state.snapshot.pods, state.snapshot.classes, state.occupancy
         nodes = len(state.snapshot.nodes)
-        counted_class = np.array([*(not (cls.is_daemonset or cls.mirror) for cls in classes), False], dtype=np.bool_)
+        counted_class = np.array(
+            [*(not (cls.is_daemonset or cls.mirror) for cls in classes), False], dtype=np.bool_
+        )
         counted = (occupancy.where >= 0) & counted_class[occupancy.cls]
         where = occupancy.where[counted]
         chosen = [pods[at] for at in np.flatnonzero(counted).tolist()]
-        checks = np.fromiter((zlib.crc32(pod.uid.encode()) + 1 for pod in chosen), dtype=np.float64, count=len(chosen))
-        created: Floats = np.fromiter(map(attrgetter("created"), chosen), dtype=np.float64, count=len(chosen))
+        checks = np.fromiter(
+            (zlib.crc32(pod.uid.encode()) + 1 for pod in chosen),
+            dtype=np.float64,
+            count=len(chosen),
+        )
+        created: Floats = np.fromiter(
+            map(attrgetter("created"), chosen), dtype=np.float64, count=len(chosen)
+        )
         self._sums: Ints = np.bincount(where, weights=checks, minlength=nodes).astype(np.int64)
         newest: Floats = np.zeros(nodes)
         np.maximum.at(newest, where, created)
@@ -73,13 +85,17 @@ class QuietTimes:
 class Eligibility:
     """The checks of one pass."""
 
-    def __init__(self, state: ClusterState, costs: Costs, quiet: QuietTimes, rows: Mapping[str, Reason]) -> None:
+    def __init__(
+        self, state: ClusterState, costs: Costs, quiet: QuietTimes, rows: Mapping[str, Reason]
+    ) -> None:
         """rows: node -> why a replacement has it, or must not have it again yet."""
         self._state, self._costs, self._quiet, self._rows = state, costs, quiet, rows
         self._settings, self.named = state.policy.consolidation, named_groups(state)
         self._births = NodeBirths()
 
-    def ineligible(self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
+    def ineligible(
+        self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage
+    ) -> Reason | None:
         """Return why a node is not looked at, None if it is: a filter of find_candidates."""
         del usage
         if (off := self._excluded(node, group)) is not None:
@@ -87,7 +103,9 @@ class Eligibility:
         if node.name in self._rows:
             return self._rows[node.name]
         if node.name not in self._costs.nodes:
-            return Reason.of(ReasonCode.NO_PRICE, group=group.id, detail=self._costs.unpriced.get(node.name, ""))
+            return Reason.of(
+                ReasonCode.NO_PRICE, group=group.id, detail=self._costs.unpriced.get(node.name, "")
+            )
         # A node that was bought because spot groups were not to be had goes as soon as one is.
         age = 0.0 if is_fallback(node, group, state) else self._settings.min_node_age
         for code, until in (
@@ -109,8 +127,8 @@ class Eligibility:
         return None if detail is None else Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
 
     def blocked_candidate(self, candidate: Candidate, moves: OwnerMoves) -> Reason | None:
-        """Return why a candidate's pods keep it whatever else goes: one of them is under two PodDisruptionBudgets, or
-        an owner's pods were moved often enough today."""
+        """Return why a candidate's pods keep it whatever else goes: one of them is under two
+        PodDisruptionBudgets, or an owner's pods were moved often enough today."""
         for pod, names in candidate.limited:
             if len(names) > 1:
                 reason = Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=", ".join(names))
@@ -123,8 +141,8 @@ class Eligibility:
 
 
 def protection(node: Node, state: ClusterState) -> Reason | None:
-    """Return which annotation keeps a node, None also where nodeLifecycle.annotations is false. On nodes only "true"
-    counts."""
+    """Return which annotation keeps a node, None also where nodeLifecycle.annotations is false. On
+    nodes only "true" counts."""
     lifecycle = state.policy.node_lifecycle
     if lifecycle is not None and not lifecycle.annotations:
         return None
@@ -138,8 +156,8 @@ def protection(node: Node, state: ClusterState) -> Reason | None:
 
 
 def protected_time(text: str) -> float | None:
-    """Return for how many seconds from its start an annotation protects a pod: infinity for "true", else a duration;
-    None for a value that is neither."""
+    """Return for how many seconds from its start an annotation protects a pod: infinity for "true",
+    else a duration; None for a value that is neither."""
     if text == "true":
         return math.inf
     try:
@@ -149,7 +167,8 @@ def protected_time(text: str) -> float | None:
 
 
 def _protection(pod: Pod, text: str, now: float) -> Reason | None:
-    """Return why a pod's annotation keeps its node. A pod that has not started keeps it for any duration."""
+    """Return why a pod's annotation keeps its node. A pod that has not started
+    keeps it for any duration."""
     duration = protected_time(text)
     if duration is None:
         return None

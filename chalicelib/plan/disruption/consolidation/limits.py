@@ -1,9 +1,10 @@
-"""Everything that limits which nodes may go together and how many may be bought, as rows of one table.
+"""Everything that limits which nodes may go together and how many may be
+bought, as rows of one table.
 
     sum of `going` over the nodes that go + sum of `buying` over the nodes that are bought <= room
 
-The search checks a move against the rows, and the programme has the same rows as constraints, so both obey the same
-limits. Zero-or-max groups are not in it: they are never consolidated.
+The search checks a move against the rows, and the programme has the same rows as constraints, so
+both obey the same limits. Zero-or-max groups are not in it: they are never consolidated.
 """
 
 from __future__ import annotations
@@ -35,13 +36,18 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Limits:
-    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is
-    exceeded already, nothing may use more of it, but it does not stop what does not use it."""
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room
+    [L]. Where a limit is exceeded already, nothing may use more of it, but it does not
+    stop what does not use it."""
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
-        self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(len(rows), candidates)
-        self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(len(rows), groups)
+        self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(
+            len(rows), candidates
+        )
+        self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(
+            len(rows), groups
+        )
         self.room: Ints = np.array([max(0, row.room) for row in rows], dtype=np.int64)
 
     def used(self, gone: Sequence[int], bought: Ints) -> Ints:
@@ -54,15 +60,18 @@ class Limits:
         return bool((self.used(gone, bought) <= self.room).all())
 
     def refusal(self, used: Ints, candidate: int, bought: Ints) -> Reason | None:
-        """Return why a candidate may not go together with these purchases, beside what uses the rows already; None if
-        it may."""
+        """Return why a candidate may not go together with these purchases, beside what uses the
+        rows already; None if it may."""
         more = self.going[:, candidate] + self.buying @ bought
         broken = np.flatnonzero((used + more > self.room) & (more > 0))
         return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
 
 
 def limits_of(
-    state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
+    state: ClusterState,
+    budgets: Budgets,
+    candidates: Sequence[Candidate],
+    offers: Sequence[NodeOffer],
 ) -> Limits:
     """Return the rows, in the order in which their reasons are given."""
     builder = _Builder(state, budgets, candidates, offers)
@@ -86,13 +95,19 @@ def limits_of(
 
 class _Builder:
     def __init__(
-        self, state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
+        self,
+        state: ClusterState,
+        budgets: Budgets,
+        candidates: Sequence[Candidate],
+        offers: Sequence[NodeOffer],
     ) -> None:
         self.state, self.budgets, self.candidates, self.offers = state, budgets, candidates, offers
         self.groups_of = [candidate.group for candidate in candidates]
         self.pools_of = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
         self.pool_of_offer = [pool_id(state.groups[offer.group].group) for offer in offers]
-        self.pods: Ints = np.array([len(candidate.pods) for candidate in candidates], dtype=np.int64)
+        self.pods: Ints = np.array(
+            [len(candidate.pods) for candidate in candidates], dtype=np.int64
+        )
         self.ones: Ints = np.ones(len(candidates), dtype=np.int64)
         self.none: Ints = np.zeros(len(offers), dtype=np.int64)
         self.shares = SpotShares(state) if state.policy.spot is not None else None
@@ -116,25 +131,35 @@ class _Builder:
             if going.any():
                 group = self.state.groups[self.groups_of[int(going.argmax())]].group
                 assert group.pool is not None
-                reason = Reason.of(ReasonCode.POOL_MIN_SIZE, pool=group.pool.name or name, min=group.pool.min)
+                reason = Reason.of(
+                    ReasonCode.POOL_MIN_SIZE, pool=group.pool.name or name, min=group.pool.min
+                )
                 yield Limit(going, -self._in(self.pool_of_offer, name), spare, _always(reason))
 
     def cluster_minimums(self) -> Iterator[Limit]:
         """The cluster's minimums of cores, memory and GPUs."""
         minimums = self.budgets.minimums
         for name, room in sorted(minimums.room.items()):
-            going = np.array([minimums.amounts(candidate.node)[name] for candidate in self.candidates], dtype=np.int64)
-            buying = np.array([minimums.amounts(offer.node)[name] for offer in self.offers], dtype=np.int64)
+            going = np.array(
+                [minimums.amounts(candidate.node)[name] for candidate in self.candidates],
+                dtype=np.int64,
+            )
+            buying = np.array(
+                [minimums.amounts(offer.node)[name] for offer in self.offers], dtype=np.int64
+            )
             reason = Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=name)
             yield Limit(going, -buying, max(0, room), _always(reason))
 
     def disruption_budgets(self) -> Iterator[Limit]:
-        """disruptionBudgets, for each pool. The old nodes of a replacement have counted since its purchase."""
+        """disruptionBudgets, for each pool. The old nodes of a replacement have
+        counted since its purchase."""
         counted = self.budgets.counted_out(candidate.node.name for candidate in self.candidates)
         more: Ints = 1 - np.array(counted, dtype=np.int64)
         for pool in sorted(set(self.pools_of)):
             for left, reason in self.budgets.disruption_room(pool, DisruptionReason.CONSOLIDATION):
-                yield Limit(self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason))
+                yield Limit(
+                    self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason)
+                )
 
     def pod_budgets(self) -> Iterator[Limit]:
         """PodDisruptionBudgets that not all candidates together can keep."""
@@ -152,21 +177,29 @@ class _Builder:
     def _pod_of_budget(self, name: str) -> Callable[[int], Reason]:
         def reason(at: int) -> Reason:
             candidate = self.candidates[at]
-            pod = next((pod for pod, names in candidate.limited if name in names), candidate.pods[0])
-            return blocked(candidate.node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)).reason
+            pod = next(
+                (pod for pod, names in candidate.limited if name in names), candidate.pods[0]
+            )
+            return blocked(
+                candidate.node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)
+            ).reason
 
         return reason
 
     def breaker(self) -> Iterator[Limit]:
-        """The circuit breaker's hourly limits and its share. Consolidation stays within the share and never trips
-        it."""
+        """The circuit breaker's hourly limits and its share. Consolidation stays within the
+        share and never trips it."""
         for what, room, reason in self.budgets.breaker.rooms():
-            yield Limit(self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason))
+            yield Limit(
+                self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason)
+            )
 
     def metric_rules(self) -> Iterator[Limit]:
         """Metric rules that would buy again what goes."""
         nodes = [candidate.node for candidate in self.candidates]
-        for used, room, reason in self.budgets.guard.rooms(nodes) if self.budgets.guard is not None else ():
+        for used, room, reason in (
+            self.budgets.guard.rooms(nodes) if self.budgets.guard is not None else ()
+        ):
             yield Limit(np.array(used, dtype=np.int64), self.none, room, _always(reason))
 
     def owners(self) -> Iterator[Limit]:
@@ -201,7 +234,12 @@ class _Builder:
         for pool in sorted(set(self.pool_of_offer)):
             limit = surge_limit(pool, self.state)
             reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
-            yield Limit(going, self._in(self.pool_of_offer, pool), max(0, limit - bought.get(pool, 0)), _always(reason))
+            yield Limit(
+                going,
+                self._in(self.pool_of_offer, pool),
+                max(0, limit - bought.get(pool, 0)),
+                _always(reason),
+            )
 
     def splits(self) -> Iterator[Limit]:
         """Without splitNodes no more nodes are bought than go."""
@@ -210,8 +248,9 @@ class _Builder:
             yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
 
     def spot_shares(self) -> Iterator[Limit]:
-        """spot.maxShare, for each spot group that has nodes or of which nodes may be bought. A row says that its nodes
-        less the share of the pool's nodes, in units of 1/denominator, stay at most 0."""
+        """spot.maxShare, for each spot group that has nodes or of which nodes may be bought.
+        A row says that its nodes less the share of the pool's nodes, in units of
+        1/denominator, stay at most 0."""
         shares = self.shares
         if shares is None or shares.share >= 1:
             return
@@ -221,7 +260,9 @@ class _Builder:
             if not have and name not in {offer.group for offer in self.offers}:
                 continue
             of = shares.of_pool(pool)
-            going = part * self._in_share_pool(self.groups_of, pool) - whole * self._in(self.groups_of, name)
+            going = part * self._in_share_pool(self.groups_of, pool) - whole * self._in(
+                self.groups_of, name
+            )
             offered = [offer.group for offer in self.offers]
             buying = whole * self._in(offered, name) - part * self._in_share_pool(offered, pool)
             room = max(part * of - whole * have, 0 if have else whole - part)
@@ -235,14 +276,18 @@ class _Builder:
             return
         for pool in sorted({shares.pool_of[name] for name in shares.spot}):
             going = self._in_share_pool(self.groups_of, pool, on_demand=True)
-            buying = self._in_share_pool([offer.group for offer in self.offers], pool, on_demand=True)
+            buying = self._in_share_pool(
+                [offer.group for offer in self.offers], pool, on_demand=True
+            )
             room = shares.of_pool(pool, on_demand=True) - shares.base
             yield Limit(going, -buying, room, _always(shares.base_reason()))
 
     def _in_share_pool(self, groups: Sequence[str], pool: str, *, on_demand: bool = False) -> Ints:
         assert self.shares is not None
         of, spot = self.shares.pool_of, self.shares.spot if on_demand else frozenset()
-        return np.fromiter((of[g] == pool and g not in spot for g in groups), dtype=np.int64, count=len(groups))
+        return np.fromiter(
+            (of[g] == pool and g not in spot for g in groups), dtype=np.int64, count=len(groups)
+        )
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:
@@ -268,8 +313,8 @@ class OwnerMoves:
         return counts
 
     def left(self, owner: str) -> int | None:
-        """Return how many more pods of an owner may move now; None: no limit. An owner without moves of today is only
-        limited if more than all its pods would move."""
+        """Return how many more pods of an owner may move now; None: no limit. An owner without
+        moves of today is only limited if more than all its pods would move."""
         if not self._most:
             return None
         return self._most * self._count(owner) - sum(pods for _, pods in self._today(owner))
@@ -282,7 +327,9 @@ class OwnerMoves:
 
     def _today(self, owner: str) -> list[tuple[float, int]]:
         moves: Mapping[str, tuple[tuple[float, int], ...]] = self._state.memory.consolidation.moves
-        return sorted(move for move in moves.get(owner, ()) if 0 <= self._state.now - move[0] < 86_400.0)
+        return sorted(
+            move for move in moves.get(owner, ()) if 0 <= self._state.now - move[0] < 86_400.0
+        )
 
     def _count(self, owner: str) -> int:
         if self._replicas is None:

@@ -1,8 +1,10 @@
-"""The integer programme of consolidation, over numbers only: which nodes go, and which are bought for their pods.
+"""The integer programme of consolidation, over numbers only: which nodes go, and which
+are bought for their pods.
 
-A proposal places every pod of the nodes that go, whole pods on whole nodes, within all linear limits. Rules about other
-pods, host ports and claims are not in the numbers: the caller tries a proposal on the simulated cluster, and `cut`
-excludes what fails there. See docs/reference/consolidation.md "The programme".
+A proposal places every pod of the nodes that go, whole pods on whole nodes, within all linear
+limits. Rules about other pods, host ports and claims are not in the numbers: the caller tries a
+proposal on the simulated cluster, and `cut` excludes what fails there. See
+docs/reference/consolidation.md "The programme".
 """
 
 from __future__ import annotations
@@ -32,20 +34,24 @@ from chalicelib.plan.tables import Bools, Floats, Ints
 
 __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
-_COLUMNS, _FEW = 6, 25  # an exact programme has at most so many columns per square root of branches; with more than a
-# few columns it gets fewer branches, because each takes longer
+# an exact programme has at most so many columns per square root of branches; with more than a few
+# columns it gets fewer branches, because each takes longer
+_COLUMNS, _FEW = 6, 25
 _COPIES = 12  # new nodes of a group in an exact programme
-_REPAIRS, _PATIENT = 24, 3  # rounds in which nodes are put back: the first ones count on their room, the second half
-# puts back ever more than seems necessary
+# rounds in which nodes are put back: the first ones count on their room, the second half puts back
+# ever more than seems necessary
+_REPAIRS, _PATIENT = 24, 3
 _WORK = 400_000  # pairs of a node and a class that a round may look at
 _OVERHEAD = 300  # nodes: what it costs to look at a class at all
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
-_NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
+# a new node that lacks less than this part of its price may be worth it in whole numbers
+_NEAR = 10
 _TENTH = 10  # of a set that failed, the least valuable tenth is given up at once
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """gone: candidates that go, ascending. bought [G]: new nodes. gain: saves of those that go less the purchases."""
+    """gone: candidates that go, ascending. bought [G]: new nodes. gain: saves of those
+    that go less the purchases."""
 
     gone: tuple[int, ...]
     bought: tuple[int, ...]
@@ -55,15 +61,18 @@ class Proposal(msgspec.Struct, frozen=True):
 class Programme:
     """Proposes sets of nodes that go, with purchases.
 
-    bound: no plan has a larger gain, cuts or not; infinite without a solver. proven: the last proposal is the best
-    under the cuts. Of plans of equal gain, an exact programme takes the one with the fewest nodes that go, then the
-    fewest purchases, then the lowest sum of indexes; the search of a large problem prefers the same among its plans.
-    The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
+    bound: no plan has a larger gain, cuts or not; infinite without a solver. proven: the last
+    proposal is the best under the cuts. Of plans of equal gain, an exact programme takes the one
+    with the fewest nodes that go, then the fewest purchases, then the lowest sum of indexes; the
+    search of a large problem prefers the same among its plans. The same problem and cuts give the
+    same proposals, on any machine, unless `stop` ends the search.
     """
 
-    def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
-        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of HiGHS's tree; stop:
-        called between steps, ends the search when it returns true."""
+    def __init__(
+        self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]
+    ) -> None:
+        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of
+        HiGHS's tree; stop: called between steps, ends the search when it returns true."""
         self._numbers = Numbers(problem)
         self._rounds, self._branches, self._stop = rounds, branches, stop
         self._cuts: list[Proposal] = []
@@ -78,28 +87,34 @@ class Programme:
         self.bound = float(math.floor(bound * (1 + 1e-9) + 1e-3))  # not its last digits
 
     def cut(self, proposal: Proposal) -> None:
-        """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
+        """Exclude what failed: no set that contains these nodes is proposed with
+        at most these purchases."""
         self._cuts.append(proposal)
 
     def propose(self, *, robust: bool = False) -> Proposal | None:
         """Return the best proposal, None if none has a gain.
 
-        robust: only proposals whose pods find places in four orders of a scheduler, largest or smallest first, into the
-        fullest or the emptiest node. The exact programme is then not asked, which knows no order.
+        robust: only proposals whose pods find places in four orders of a scheduler, largest or
+        smallest first, into the fullest or the emptiest node. The exact programme is then not
+        asked, which knows no order.
         """
         self.proven = False
         if self._leaves is None or self._stop():
             return None
         orders = _SCHEDULERS if robust else _TIGHT
         rounds = max(1, self._rounds // (1 + len(self._cuts)))
-        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop)
+        search = _Search(
+            self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop
+        )
         best = min(search.plans(), key=_rank, default=None)
         self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
         return best if robust or self._stop() else self._improved(best)
 
     def _improved(self, proposal: Proposal | None) -> Proposal | None:
         """Return the optimum of a small problem, or the best plan within the limit of branches."""
-        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, proposal)
+        exact = _ExactProgramme(
+            self._numbers, self._leaves or (), self._cuts, self._branches, proposal
+        )
         if exact.small:
             try:
                 proposal, self.proven = exact.solve()
@@ -119,8 +134,8 @@ def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
 class _PlacementOrder(msgspec.Struct, frozen=True):
     """Which pods come first, and which node takes them.
 
-    matched: pods that few nodes may take come before larger ones, and go where the free room has the proportions of
-    their requests. That packs best, but no scheduler does so.
+    matched: pods that few nodes may take come before larger ones, and go where the free room has
+    the proportions of their requests. That packs best, but no scheduler does so.
     """
 
     largest: bool
@@ -130,12 +145,15 @@ class _PlacementOrder(msgspec.Struct, frozen=True):
 
 _TIGHT = (_PlacementOrder(largest=True, emptiest=False, matched=True),)
 _SCHEDULERS = tuple(
-    _PlacementOrder(largest=largest, emptiest=emptiest) for emptiest in (True, False) for largest in (False, True)
+    _PlacementOrder(largest=largest, emptiest=emptiest)
+    for emptiest in (True, False)
+    for largest in (False, True)
 )
 
 
 class _Packer:
-    """Places the pods of nodes that go, class by class. work: how many pairs of a node and a class it looked at."""
+    """Places the pods of nodes that go, class by class. work: how many pairs of a node
+    and a class it looked at."""
 
     def __init__(self, numbers: Numbers) -> None:
         problem = self._problem = numbers.problem
@@ -152,11 +170,14 @@ class _Packer:
     def values(self, pod: Floats) -> Floats:
         """Return values of a pod by class, from its dual values; none is 0."""
         sizes = self._sizes / max(float(self._sizes.max(initial=0.0)), 1e-300)
-        values: Floats = pod + 1e-3 * max(float(pod.max(initial=0.0)), 1.0) * np.maximum(sizes, 1e-3)
+        values: Floats = pod + 1e-3 * max(float(pod.max(initial=0.0)), 1.0) * np.maximum(
+            sizes, 1e-3
+        )
         return values
 
     def unplaced(self, gone: Bools, bought: Ints, orders: Sequence[_PlacementOrder]) -> Ints:
-        """Return the pods of each class that find no place in the first order in which not all do."""
+        """Return the pods of each class that find no place in the first
+        order in which not all do."""
         left: Ints = np.zeros(len(self._sizes), dtype=np.int64)
         for order in orders:
             left = self._unplaced(gone, bought, order)
@@ -173,13 +194,21 @@ class _Packer:
         empty = np.einsum("nr,r->n", free, self._weights)
         left: Ints = problem.extra + problem.pods[gone].sum(axis=0)
         self.work += (len(free) + _OVERHEAD) * int((left > 0).sum())
-        classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
+        classes = (
+            self._by_choice
+            if order.matched
+            else self._by_size
+            if order.largest
+            else self._by_size[::-1]
+        )
         for cls in classes[left[classes] > 0].tolist():
             rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
             if order.emptiest:
                 put = self._spread(empty[rows], cap, float(self._sizes[cls]), int(left[cls]))
             else:
-                ranks = np.lexsort((empty[rows], self._mismatch(free[rows], cls) if order.matched else empty[rows]))
+                ranks = np.lexsort(
+                    (empty[rows], self._mismatch(free[rows], cls) if order.matched else empty[rows])
+                )
                 rows, cap = rows[ranks], cap[ranks]
                 put = np.clip(left[cls] - (np.cumsum(cap) - cap), 0, cap)
             free[rows] -= put[:, None] * problem.need[cls]
@@ -196,15 +225,19 @@ class _Packer:
         return rows[cap > 0], cap[cap > 0]
 
     def _mismatch(self, free: Ints, cls: int) -> Floats:
-        """Return how far the proportions of free room are from those of a pod's requests, in tenths."""
+        """Return how far the proportions of free room are from those of a
+        pod's requests, in tenths."""
         room, pod = free * self._weights, self._problem.need[cls] * self._weights
-        parts = room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300) - pod / max(float(pod.sum()), 1e-300)
+        parts = room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300) - pod / max(
+            float(pod.sum()), 1e-300
+        )
         distance: Floats = np.abs(parts).sum(axis=1).round(1)
         return distance
 
     @staticmethod
     def _spread(empty: Floats, cap: Ints, size: float, count: int) -> Ints:
-        """Return how many of `count` pods each row gets if every pod goes to the row that is emptiest by then."""
+        """Return how many of `count` pods each row gets if every pod goes to the row
+        that is emptiest by then."""
         put: Ints = np.zeros(len(cap), dtype=np.int64)
         rows = np.argsort(-empty, kind="stable")[:count]  # no other row is ever the emptiest
         row = np.repeat(rows, cap[rows])
@@ -215,7 +248,8 @@ class _Packer:
 
 
 class _Search:
-    """Rounds leaves of the relaxation: nodes are put back until all pods have places, then others are added."""
+    """Rounds leaves of the relaxation: nodes are put back until all pods have
+    places, then others are added."""
 
     def __init__(
         self,
@@ -244,20 +278,31 @@ class _Search:
                 gain = self._numbers.gain(gone, bought)
                 if gain > best:
                     best = gain
-                    yield Proposal(tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), gain)
+                    yield Proposal(
+                        tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), gain
+                    )
 
     def _mixes(self, leaf: Leaf) -> Iterator[tuple[Bools, Ints]]:
-        """Yield the plans of a leaf: its purchases rounded up and down, then one more or fewer of a group."""
+        """Yield the plans of a leaf: its purchases rounded up and down, then one
+        more or fewer of a group."""
         solution = leaf.solution
         gone: Bools = leaf.may_go & (solution.gone > 1 - EPSILON)
         tried: set[bytes] = set()
         best: tuple[int, Bools, Ints] | None = None
         near = np.flatnonzero(leaf.may_buy & (leaf.profit * _NEAR > -self._numbers.problem.price))
-        steps = [np.eye(len(leaf.may_buy), dtype=np.int64)[group] * sign for group in near.tolist() for sign in (1, -1)]
+        steps = [
+            np.eye(len(leaf.may_buy), dtype=np.int64)[group] * sign
+            for group in near.tolist()
+            for sign in (1, -1)
+        ]
         queue = [np.ceil(solution.bought - EPSILON), np.floor(solution.bought + EPSILON)]
         while queue and self._rounds > 0 and not self._over():
             bought = queue.pop(0).astype(np.int64)
-            if bought.tobytes() in tried or (bought < 0).any() or (bought > self._numbers.most).any():
+            if (
+                bought.tobytes() in tried
+                or (bought < 0).any()
+                or (bought > self._numbers.most).any()
+            ):
                 continue
             tried.add(bought.tobytes())
             self._rounds -= 1
@@ -275,10 +320,14 @@ class _Search:
         may_go = leaf.may_go & ~self._numbers.problem.same_shape[bought > 0].any(axis=0)
         for cut in self._cuts:
             if (bought <= np.array(cut.bought, dtype=np.int64)).all():
-                worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
+                worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[
+                    : math.ceil(len(cut.gone) / _TENTH)
+                ]
                 may_go[worst] = False
         repaired = self._repaired(leaf, gone & may_go, bought)
-        return None if repaired is None else (self._extended(leaf, repaired, may_go, bought), bought)
+        return (
+            None if repaired is None else (self._extended(leaf, repaired, may_go, bought), bought)
+        )
 
     def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> Bools | None:
         """Put nodes back until limits hold and all pods have places."""
@@ -321,7 +370,8 @@ class _Search:
             left = np.maximum(left - relief[node], 0) if helps.any() else left * 0
 
     def _extended(self, leaf: Leaf, gone: Bools, may_go: Bools, bought: Ints) -> Bools:
-        """Add nodes while all pods have places, those that are worth most first; a block that fails is halved."""
+        """Add nodes while all pods have places, those that are worth most first; a
+        block that fails is halved."""
         rest = np.flatnonzero(may_go & ~gone)
         rest = rest[np.argsort(-leaf.worth[rest], kind="stable")]
         blocks = [rest[at : at + _BLOCK] for at in range(0, len(rest), _BLOCK)]
@@ -331,7 +381,10 @@ class _Search:
             block = blocks.pop(0)
             more = gone.copy()
             more[block] = True
-            if self._numbers.allowed(more, bought) and not self._packer.unplaced(more, bought, self._orders).any():
+            if (
+                self._numbers.allowed(more, bought)
+                and not self._packer.unplaced(more, bought, self._orders).any()
+            ):
                 gone = more
             elif len(block) > 1:
                 blocks[:0] = [block[: len(block) // 2], block[len(block) // 2 :]]
@@ -344,15 +397,17 @@ def _violates(gone: Bools, bought: Ints, failed_proposal: Proposal) -> bool:
 
 
 def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
-    """Return the candidates that may go and the most new nodes in plans of at least this gain: the bound of a leaf
-    loses what a candidate or a new node lacks of being worth it."""
+    """Return the candidates that may go and the most new nodes in plans of at least this gain: the
+    bound of a leaf loses what a candidate or a new node lacks of being worth it."""
     may_go: Bools = np.zeros_like(numbers.may_go)
     most = np.zeros_like(numbers.most)
     for leaf in leaves:
         spare = leaf.bound * (1 + EPSILON) + EPSILON - gain
         if spare >= 0:
             may_go |= leaf.may_go & (leaf.worth > -spare - EPSILON)
-            within = np.minimum(spare / np.maximum(-leaf.profit, EPSILON), numbers.most).astype(np.int64)
+            within = np.minimum(spare / np.maximum(-leaf.profit, EPSILON), numbers.most).astype(
+                np.int64
+            )
             most = np.maximum(most, np.where(leaf.profit < 0, within, numbers.most) * leaf.may_buy)
     return may_go, most
 
@@ -372,16 +427,20 @@ class _ExactProgramme:
         self._numbers, self._cuts, self._best = numbers, cuts, proposal
         self._may_go, most = _worth_trying(numbers, leaves, proposal.gain if proposal else 1)
         useful = np.flatnonzero(
-            numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go))
+            numbers.cap.any(axis=1)
+            | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go))
         )
         copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
         self._places = [Place(useful[at : at + 1], EXISTING, 0) for at in range(len(useful))]
         self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
-        columns = int((numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()) + len(copies)
+        columns = int(
+            (numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()
+        ) + len(copies)
         self.small = bool(columns <= _COLUMNS * math.isqrt(branches) and (most <= _COPIES).all())
         self._branches = max(1, branches * _FEW // max(columns, _FEW))
         self._copies = [
-            [at for at, place in enumerate(self._places) if place.group == group] for group in range(len(most))
+            [at for at, place in enumerate(self._places) if place.group == group]
+            for group in range(len(most))
         ]
 
     def solve(self) -> tuple[Proposal | None, bool]:
@@ -395,7 +454,8 @@ class _ExactProgramme:
         return best, proven
 
     def _rules(self) -> list[LinearRule]:
-        """Return the rows beside those of every model: equal new nodes are bought in order, shapes, cuts."""
+        """Return the rows beside those of every model: equal new nodes are
+        bought in order, shapes, cuts."""
         problem = self._numbers.problem
         rules = []
         for group, places in enumerate(self._copies):
@@ -404,21 +464,38 @@ class _ExactProgramme:
                 shape = np.flatnonzero(problem.same_shape[group] & self._numbers.may_go).tolist()
                 rules += [LinearRule(1.0, {node: 1.0}, {places[0]: 1.0}) for node in shape]
         for cut in self._cuts:
-            more = [places[most] for places, most in zip(self._copies, cut.bought, strict=True) if most < len(places)]
-            rules.append(LinearRule(len(cut.gone) - 1.0, dict.fromkeys(cut.gone, 1.0), dict.fromkeys(more, -1.0)))
+            more = [
+                places[most]
+                for places, most in zip(self._copies, cut.bought, strict=True)
+                if most < len(places)
+            ]
+            rules.append(
+                LinearRule(
+                    len(cut.gone) - 1.0, dict.fromkeys(cut.gone, 1.0), dict.fromkeys(more, -1.0)
+                )
+            )
         return rules
 
     def _gain_rule(self, least: int) -> LinearRule:
         problem = self._numbers.problem
         unit = float(max(1, problem.saves.max(initial=0)))
-        saves = {node: -int(problem.saves[node]) / unit for node in np.flatnonzero(self._may_go).tolist()}
-        prices = [(at, int(problem.price[group]) / unit) for group, places in enumerate(self._copies) for at in places]
+        saves = {
+            node: -int(problem.saves[node]) / unit for node in np.flatnonzero(self._may_go).tolist()
+        }
+        prices = [
+            (at, int(problem.price[group]) / unit)
+            for group, places in enumerate(self._copies)
+            for at in places
+        ]
         return LinearRule((0.5 - least) / unit, saves, dict(prices))
 
     def _optimum(self, least: int, *, ties: bool) -> tuple[Proposal | None, bool]:
-        """Return the best plan of at least this gain, and whether that is certain. ties: the simplest such plan."""
+        """Return the best plan of at least this gain, and whether that is certain.
+        ties: the simplest such plan."""
         limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
-        model = Model(self._numbers, self._places, [*self._rules(), self._gain_rule(least)], **limits)
+        model = Model(
+            self._numbers, self._places, [*self._rules(), self._gain_rule(least)], **limits
+        )
         model.restrict(self._may_go, np.ones(len(self._copies), dtype=np.bool_))
         if ties:
             model.minimise_nodes()
@@ -430,17 +507,28 @@ class _ExactProgramme:
         return plan, plan is not None and model.status == "Optimal"
 
     def _checked(self, solution: Solution) -> Proposal | None:
-        """Return a solution as a plan, None if in whole numbers it breaks a rule: HiGHS has tolerances."""
+        """Return a solution as a plan, None if in whole numbers it breaks
+        a rule: HiGHS has tolerances."""
         problem, numbers = self._numbers.problem, self._numbers
         gone, bought = solution.gone > 0.5, np.round(solution.bought).astype(np.int64)
         put = np.round(solution.put).astype(np.int64)
         for place, pods in zip(self._places, put, strict=True):
-            room = problem.room[place.group] if place.group != EXISTING else problem.free[place.nodes[0]]
+            room = (
+                problem.room[place.group]
+                if place.group != EXISTING
+                else problem.free[place.nodes[0]]
+            )
             for cls in np.flatnonzero(pods).tolist():
                 room = room - pods[cls] * problem.need[cls]
                 if (room[problem.need[cls] > 0] < 0).any():
                     return None
         placed = put.sum(axis=0) >= problem.extra + problem.pods[gone].sum(axis=0)
-        if not placed.all() or not numbers.allowed(gone, bought) or any(_violates(gone, bought, c) for c in self._cuts):
+        if (
+            not placed.all()
+            or not numbers.allowed(gone, bought)
+            or any(_violates(gone, bought, c) for c in self._cuts)
+        ):
             return None
-        return Proposal(tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), numbers.gain(gone, bought))
+        return Proposal(
+            tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), numbers.gain(gone, bought)
+        )

@@ -1,5 +1,5 @@
-"""The groups of which a consolidation may buy nodes, what such a node costs and holds, and why other groups are not
-bought."""
+"""The groups of which a consolidation may buy nodes, what such a node costs and holds, and why
+other groups are not bought."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from chalicelib.plan.state.spot_market import returns_at
 from chalicelib.plan.tables import Bools, Ints
 
 Form = tuple[str, tuple[tuple[str, int], ...], str, bool]
-"""What makes two machines equal for a replacement: instance type (or capacity, if it is unknown), zone, spot."""
+"""What makes two machines equal for a replacement: instance type (or capacity, if it
+is unknown), zone, spot."""
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """A group of which nodes may be bought. price: of one node, the overlap included. cost: without it. most: nodes;
-    stop: what keeps it from more. shared: limits that it shares with the others: what one node of each counts, the
-    room, the reason. settled_at: when its present price counts, 0.0 if it does already; now: that price."""
+    """A group of which nodes may be bought. price: of one node, the overlap included. cost: without
+    it. most: nodes; stop: what keeps it from more. shared: limits that it shares with the others:
+    what one node of each counts, the room, the reason. settled_at: when its present price counts,
+    0.0 if it does already; now: that price."""
 
     group: str
     node: Node
@@ -49,8 +51,15 @@ def form_of(node: Node, group: NodeGroupState | None) -> Form:
     """Return the form of a node."""
     kind = instance_type(node)
     amounts: Amounts = node.capacity or node.allocatable
-    capacity = () if kind else tuple(sorted((name, int(amount)) for name, amount in amounts.items()))
-    return kind, capacity, zone_of((node,), None), is_spot(node, group.group if group is not None else None)
+    capacity = (
+        () if kind else tuple(sorted((name, int(amount)) for name, amount in amounts.items()))
+    )
+    return (
+        kind,
+        capacity,
+        zone_of((node,), None),
+        is_spot(node, group.group if group is not None else None),
+    )
 
 
 def _not_yet(group: NodeGroupState, state: ClusterState) -> Reason | None:
@@ -60,8 +69,8 @@ def _not_yet(group: NodeGroupState, state: ClusterState) -> Reason | None:
 
 
 class Market:
-    """The groups that may be bought, in the order of their ids, and why each other group is not. fits [G,K]: by
-    constant predicates, for the classes asked; room [G,R]."""
+    """The groups that may be bought, in the order of their ids, and why each other group is not.
+    fits [G,K]: by constant predicates, for the classes asked; room [G,R]."""
 
     def __init__(
         self,
@@ -71,7 +80,8 @@ class Market:
         named: Collection[str],
         reason: Reason | None,
     ) -> None:
-        """named: the groups that consolidation may use. reason: why nothing is bought in this pass."""
+        """named: the groups that consolidation may use. reason: why nothing is bought in this
+        pass."""
         limiter = ResourceLimiter(state)
         self._candidates = Candidates(state, simulated, limiter)
         self._rows: list[int] = []
@@ -81,7 +91,12 @@ class Market:
         row_of = {group.id: row for row, group in enumerate(self._candidates.groups)}
         for name, group in sorted(state.groups.items()):
             price = costs.groups.get(name)
-            if price is None or group.template is None or name not in named or group.group.options.zero_or_max:
+            if (
+                price is None
+                or group.template is None
+                or name not in named
+                or group.group.options.zero_or_max
+            ):
                 continue
             shape = self._candidates.shapes.get(name) or shape_of(group.template, simulated)
             stop = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)
@@ -108,15 +123,22 @@ class Market:
                 offers.append(offer)
                 self._rows.append(row_of[name])
         groups = [state.groups[offer.group] for offer in offers]
-        shared = tuple((amounts, room, offers[0].stop) for amounts, room in limiter.shared(groups)) if offers else ()
+        shared = (
+            tuple((amounts, room, offers[0].stop) for amounts, room in limiter.shared(groups))
+            if offers
+            else ()
+        )
         self.offers = tuple(msgspec.structs.replace(offer, shared=shared) for offer in offers)
 
     def fits(self, cls: int) -> Bools:
-        """Return which offers take one pod of a class on an empty new node, regardless of other pods."""
+        """Return which offers take one pod of a class on an empty new node,
+        regardless of other pods."""
         fits: Bools = self._candidates.fits(cls)[self._rows]
         return fits
 
     def room(self, columns: int) -> Ints:
         """Return the free room of an empty new node of each offer, [G,R]."""
-        room: Ints = np.array([offer.shape.free for offer in self.offers], dtype=np.int64).reshape(-1, columns)
+        room: Ints = np.array([offer.shape.free for offer in self.offers], dtype=np.int64).reshape(
+            -1, columns
+        )
         return room

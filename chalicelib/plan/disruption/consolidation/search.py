@@ -1,10 +1,12 @@
 """The search for the set of moves with the greatest gain.
 
-    greedy removals ► greedy replacements ► the programme's proposals, each verified ► the best of all, or nothing
+    greedy removals ► greedy replacements ► the programme's proposals, each verified ►
+    the best of all, or nothing
 
-Every set is verified in the same way: all limits, and the trial in four orders. A set whose pods lack a place gives up
-its least valuable nodes until the rest passes. The result is therefore never worse than greedy choice or than doing
-nothing, whatever the programme proposes. Limits of the search are counts, so the same input gives the same result.
+Every set is verified in the same way: all limits, and the trial in four orders. A set whose pods
+lack a place gives up its least valuable nodes until the rest passes. The result is therefore never
+worse than greedy choice or than doing nothing, whatever the programme proposes. Limits of the
+search are counts, so the same input gives the same result.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """A verified set: indexes of candidates that go, sorted; nodes bought of each offer; what it brings."""
+    """A verified set: indexes of candidates that go, sorted; nodes bought of
+    each offer; what it brings."""
 
     gone: tuple[int, ...]
     bought: tuple[int, ...]
@@ -51,7 +54,8 @@ class Solution(msgspec.Struct, frozen=True):
     places: Places
 
     def better_than(self, other_solution: Solution) -> bool:
-        """Return whether it is preferred: greater gain, less disruption, fewer nodes, fewer purchases, names."""
+        """Return whether it is preferred: greater gain, less disruption, fewer
+        nodes, fewer purchases, names."""
         return self._key() < other_solution._key()
 
     def _key(self) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
@@ -59,8 +63,8 @@ class Solution(msgspec.Struct, frozen=True):
 
 
 class ConsolidationSearch:
-    """The search among these candidates, sorted by name. wanted: names of nodes that earlier passes wanted; they need
-    less of a score."""
+    """The search among these candidates, sorted by name. wanted: names of nodes that earlier passes
+    wanted; they need less of a score."""
 
     def __init__(
         self,
@@ -79,7 +83,9 @@ class ConsolidationSearch:
         self.settings: Consolidation = state.policy.consolidation
         names = [candidate.node.name for candidate in candidates]
         self.price: Ints = np.array([costs.nodes[name].price for name in names], dtype=np.int64)
-        self.disruption: Ints = np.array([costs.nodes[name].disruption for name in names], dtype=np.int64)
+        self.disruption: Ints = np.array(
+            [costs.nodes[name].disruption for name in names], dtype=np.int64
+        )
         self.disruption_price: Ints = np.array(
             [costs.disruption_price(name, wanted=name in wanted) for name in names], dtype=np.int64
         )
@@ -90,7 +96,10 @@ class ConsolidationSearch:
         self.cost: Ints = np.array([offer.price for offer in self.offers], dtype=np.int64)
         forms = [form_of(candidate.node, state.groups[candidate.group]) for candidate in candidates]
         self.barred: Bools = np.array(
-            [[self.is_barred(offer, at, form) for at, form in enumerate(forms)] for offer in self.offers],
+            [
+                [self.is_barred(offer, at, form) for at, form in enumerate(forms)]
+                for offer in self.offers
+            ],
             dtype=np.bool_,
         ).reshape(len(self.offers), len(candidates))
         self.forms = forms
@@ -102,8 +111,8 @@ class ConsolidationSearch:
         self.proven = True
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
-        """Return whether an offer may not be bought if the candidate goes: it has the same form, or both are spot and
-        too few spot groups are cheaper."""
+        """Return whether an offer may not be bought if the candidate goes: it has the same form, or
+        both are spot and too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
         if offer.form == form:
             return True
@@ -115,8 +124,8 @@ class ConsolidationSearch:
     # --- the search
 
     def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be
-        done; sets are compared as it returns them."""
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set
+        what may not be done; sets are compared as it returns them."""
         best = self._improved(None, self.greedy(), settle)
         if not self.over():
             best = self._improved(best, self._programme(), settle)
@@ -125,8 +134,8 @@ class ConsolidationSearch:
 
     @property
     def gap(self) -> float | None:
-        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the
-        bound; None if there is no bound."""
+        """Return by how much the best plan of the programme's candidates may exceed the result, as
+        a share of the bound; None if there is no bound."""
         if self.bound == np.inf:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
@@ -138,7 +147,9 @@ class ConsolidationSearch:
         settle: Callable[[Solution], Solution | None],
     ) -> Solution | None:
         for solution in map(settle, solutions):
-            if solution is not None and (best_solution is None or solution.better_than(best_solution)):
+            if solution is not None and (
+                best_solution is None or solution.better_than(best_solution)
+            ):
                 best_solution = solution
         return best_solution
 
@@ -154,7 +165,9 @@ class ConsolidationSearch:
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         starts = [self.verified(removed, none)]
-        if len(self.candidates) <= MOST_CANDIDATES and (starts[0] is None or len(starts[0].gone) < len(removed)):
+        if len(self.candidates) <= MOST_CANDIDATES and (
+            starts[0] is None or len(starts[0].gone) < len(removed)
+        ):
             starts.append(self.verified(self._careful_removals(), none))
         for start in dict.fromkeys(() if start is None else start.gone for start in starts):
             yield from self._with_replacements(start)
@@ -167,18 +180,26 @@ class ConsolidationSearch:
             yield removals
         for most in (len(self.candidates), 1):
             for members, offer in self._bundles(set(gone), bought, most):
-                # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
+                # Rules between pods and the orders of the scheduler may leave less
+                # of a bundle, or nothing.
                 alone = self.verified(members, self.one(offer))
                 if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
                     bundles.append((alone.gone, offer))
                     gone += alone.gone
                     bought[offer] += 1
-        if bundles and (replaced := self.verified(gone, bought) or self._as_many_as_pass(start, bundles)) is not None:
+        if (
+            bundles
+            and (replaced := self.verified(gone, bought) or self._as_many_as_pass(start, bundles))
+            is not None
+        ):
             yield replaced
 
-    def _as_many_as_pass(self, start: Sequence[int], bundles: Sequence[tuple[tuple[int, ...], int]]) -> Solution | None:
-        """Return these removals with the bundles of which each passes the whole trial beside those before it. Bundles
-        that pass alone may fail together, because the scheduler may put pods of one on the new node of another."""
+    def _as_many_as_pass(
+        self, start: Sequence[int], bundles: Sequence[tuple[tuple[int, ...], int]]
+    ) -> Solution | None:
+        """Return these removals with the bundles of which each passes the whole trial beside those
+        before it. Bundles that pass alone may fail together, because the scheduler may put pods of
+        one on the new node of another."""
         gone = list(start)
         bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
         passed: Solution | None = None
@@ -189,17 +210,21 @@ class ConsolidationSearch:
         return passed
 
     def _careful_removals(self) -> list[int]:
-        """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
+        """Return candidates that go one after the other, each only if all that go
+        then pass the whole trial."""
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         gone: list[int] = []
         for at in self.worth_trying():
             more = [*gone, at]
-            if self.limits.allow(more, none) and isinstance(self.trial.run(sorted(more), none), Places):
+            if self.limits.allow(more, none) and isinstance(
+                self.trial.run(sorted(more), none), Places
+            ):
                 gone = more
         return gone
 
     def _removals(self, order: Sequence[int]) -> list[int]:
-        """Return the candidates that go one after the other into room that exists, within all limits."""
+        """Return the candidates that go one after the other into room that
+        exists, within all limits."""
         simulated, candidates = self.simulated, [self.candidates[at] for at in order]
         rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         shares = [(-candidate.share, row) for candidate, row in zip(candidates, rows, strict=True)]
@@ -224,9 +249,9 @@ class ConsolidationSearch:
         return gone
 
     def _bundles(self, without: set[int], bought: Ints, most: int) -> list[tuple[list[int], int]]:
-        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within
-        all limits beside what goes already, the greatest gain first. without: candidates that go already. most:
-        candidates for each new node."""
+        """Return (candidates, offer) of new nodes that each take all pods of some candidates and
+        bring a gain, within all limits beside what goes already, the greatest gain first. without:
+        candidates that go already. most: candidates for each new node."""
         bundles: list[tuple[list[int], int]] = []
         order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
         if not len(self.offers) or not len(order):
@@ -241,7 +266,10 @@ class ConsolidationSearch:
                 self._bundle(order, load, suited[:, offer] & is_free, offer, used, most)
                 for offer in range(len(self.offers))
             ]
-            gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
+            gains = [
+                int(self.saves[order[members]].sum()) - int(self.cost[at])
+                for at, members in enumerate(options)
+            ]
             best = max(range(len(options)), key=lambda at: (gains[at], -at))
             members = options[best]
             more = bought + self.one(best)
@@ -255,15 +283,20 @@ class ConsolidationSearch:
             is_free[members] = False
             gone, bought = [*gone, *names], more
 
-    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int) -> list[int]:
-        """Return the positions in `order` of at most so many candidates whose pods fill one new node best: those that
-        save most for the room that their pods take; a single one is that which saves most."""
+    def _bundle(
+        self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int
+    ) -> list[int]:
+        """Return the positions in `order` of at most so many candidates whose pods fill one
+        new node best: those that save most for the room that their pods take; a single one
+        is that which saves most."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
         used = used + self.limits.buying[:, offer]
         if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
             return []
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
+            share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(
+                axis=1
+            )
         rows = np.flatnonzero(usable & (share <= 1))
         value = self.saves[order[rows]] / (np.maximum(share[rows], 1e-9) if most > 1 else 1.0)
         members: list[int] = []
@@ -284,14 +317,18 @@ class ConsolidationSearch:
         return bought
 
     def holds(self, order: Sequence[int]) -> Bools:
-        """Return which offers' nodes hold all pods of a candidate, by resources and constant predicates, [N,G]."""
+        """Return which offers' nodes hold all pods of a candidate, by resources and
+        constant predicates, [N,G]."""
         _, pods, need = self._classes(order)
-        enough = ((pods @ need)[:, None, :] <= self.market.room(need.shape[1])[None, :, :]).all(axis=2)
+        enough = ((pods @ need)[:, None, :] <= self.market.room(need.shape[1])[None, :, :]).all(
+            axis=2
+        )
         holds: Bools = enough & self._suited(order)
         return holds
 
     def _suited(self, order: Sequence[int]) -> Bools:
-        """Return which offers take every pod of a candidate by constant predicates and may be bought for it, [N,G]."""
+        """Return which offers take every pod of a candidate by constant predicates and may
+        be bought for it, [N,G]."""
         classes, pods, _ = self._classes(order)
         fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
         fits = fits.reshape(len(classes), len(self.offers))
@@ -309,7 +346,9 @@ class ConsolidationSearch:
             for cls, count in counts.items():
                 pods[row, at_class[cls]] = count
         columns = self.simulated.table.columns
-        need: Ints = np.array([columns.need(cls) for cls in classes], dtype=np.int64).reshape(-1, len(columns.names))
+        need: Ints = np.array([columns.need(cls) for cls in classes], dtype=np.int64).reshape(
+            -1, len(columns.names)
+        )
         return classes, pods, need
 
     def _programme(self) -> Iterator[Solution]:
@@ -317,10 +356,13 @@ class ConsolidationSearch:
         searched = np.flatnonzero(self.saves > 0).tolist()
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
-        programme = Programme(self._problem(searched), rounds=rounds, branches=branches, stop=self.over)
+        programme = Programme(
+            self._problem(searched), rounds=rounds, branches=branches, stop=self.over
+        )
         best = 0
         for number in range(rounds):
-            # The first proposal keeps room for other orders of the scheduler, the next ones are as tight as possible.
+            # The first proposal keeps room for other orders of the scheduler, the next ones
+            # are as tight as possible.
             proposal = programme.propose(robust=number == 0)
             self.proven = programme.proven
             if proposal is not None and proposal.gain > best and not self.over():
@@ -351,7 +393,9 @@ class ConsolidationSearch:
         is_open = simulated.open[: simulated.real]
         staying = np.setdiff1d(np.flatnonzero(is_open), rows)
         places = [*rows, *staying.tolist()]
-        fits = np.array([simulated.static(cls)[places] & is_open[places] for cls in classes], dtype=np.bool_).T
+        fits = np.array(
+            [simulated.static(cls)[places] & is_open[places] for cls in classes], dtype=np.bool_
+        ).T
         return ConsolidationProblem(
             need=need,
             extra=np.array([spare.get(cls, 0) for cls in classes], dtype=np.int64),
@@ -361,9 +405,9 @@ class ConsolidationSearch:
             fits=fits.reshape(len(places), len(classes)),
             price=self.cost,
             room=self.market.room(len(columns.names)),
-            group_fits=np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_).T.reshape(
-                len(self.offers), len(classes)
-            ),
+            group_fits=np.array(
+                [self.market.fits(cls) for cls in classes], dtype=np.bool_
+            ).T.reshape(len(self.offers), len(classes)),
             most=np.array([offer.most for offer in self.offers], dtype=np.int64),
             going=self.limits.going[:, order],
             buying=self.limits.buying,
@@ -392,11 +436,17 @@ class ConsolidationSearch:
     def saves_enough(self, gone: Sequence[int], bought: Ints) -> bool:
         """Return whether a replacement saves the share minSavings of what goes."""
         price = int(self.price[list(gone)].sum())
-        cost = int(sum(offer.cost * count for offer, count in zip(self.offers, bought.tolist(), strict=True)))
+        cost = int(
+            sum(
+                offer.cost * count
+                for offer, count in zip(self.offers, bought.tolist(), strict=True)
+            )
+        )
         return not cost or (price - cost) >= self.settings.min_savings * price - 1e-6
 
     def verified(self, gone: Sequence[int], bought: Ints) -> Solution | None:
-        """Return the set, without the nodes whose pods lack a place, if it brings a gain within all limits."""
+        """Return the set, without the nodes whose pods lack a place, if it brings
+        a gain within all limits."""
         gone = sorted(gone)
         key = tuple(gone), tuple(bought.tolist())
         if key in self._verified:
@@ -423,11 +473,15 @@ class ConsolidationSearch:
         return None
 
     def _without_shortage(self, gone: list[int], shortage: Shortage) -> list[int]:
-        """Return the nodes that still go: the least valuable ones with pods of the failing classes stay, as many as
-        hold what found no place."""
+        """Return the nodes that still go: the least valuable ones with pods of the failing classes
+        stay, as many as hold what found no place."""
         lacking = self.need_of(shortage.pods)
         order = sorted(gone, key=lambda at: (int(self.saves[at]), -at))
-        holding = [at for at in order if not shortage.pods or any(c in self.trial.moving[at] for c in shortage.pods)]
+        holding = [
+            at
+            for at in order
+            if not shortage.pods or any(c in self.trial.moving[at] for c in shortage.pods)
+        ]
         staying: set[int] = set()
         for at in holding or order:
             staying.add(at)
@@ -440,16 +494,25 @@ class ConsolidationSearch:
         return [at for at in gone if at not in staying]
 
     def judged_set(self, purchases: Mapping[str, int], cost: int | None) -> Solution | Reason:
-        """Return all candidates together as a set, as the present snapshot allows it, or why it is not done. purchases:
-        group -> nodes that are bought; cost: of purchases that exist already."""
+        """Return all candidates together as a set, as the present snapshot allows it,
+        or why it is not done. purchases: group -> nodes that are bought; cost: of
+        purchases that exist already."""
         gone = list(range(len(self.candidates)))
-        bought: Ints = np.array([purchases.get(offer.group, 0) for offer in self.offers], dtype=np.int64)
+        bought: Ints = np.array(
+            [purchases.get(offer.group, 0) for offer in self.offers], dtype=np.int64
+        )
         for group in sorted(purchases.keys() - {offer.group for offer in self.offers}):
             blocked = self.market.blocked.get(group)
-            return blocked[1] if blocked is not None else Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
+            return (
+                blocked[1]
+                if blocked is not None
+                else Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
+            )
         used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)
         for at in gone:
-            refusal = self.limits.refusal(used, at, bought if at == gone[-1] else np.zeros_like(bought))
+            refusal = self.limits.refusal(
+                used, at, bought if at == gone[-1] else np.zeros_like(bought)
+            )
             if refusal is not None:
                 return refusal
             used = used + self.limits.going[:, at]
@@ -463,7 +526,9 @@ class ConsolidationSearch:
         score, disruption = self.costs.score(price - paid, names), int(self.disruption[gone].sum())
         if paid and price - paid < self.settings.min_savings * price - 1e-6:
             saves = round((price - paid) / price, 6)
-            return Reason.of(ReasonCode.SAVINGS_TOO_SMALL, saves=saves, needs=self.settings.min_savings)
+            return Reason.of(
+                ReasonCode.SAVINGS_TOO_SMALL, saves=saves, needs=self.settings.min_savings
+            )
         if gain < 0:
             return Reason.of(
                 ReasonCode.NOT_WORTH_DISRUPTION,

@@ -1,7 +1,8 @@
-"""Splits a verified set into moves that are carried out independently, and drops those that are not worth it alone.
+"""Splits a verified set into moves that are carried out independently, and drops those
+that are not worth it alone.
 
-A node whose pods all go to room that exists is a move of its own. Nodes whose pods share a new node, and all the new
-nodes that they share, are one replacement.
+A node whose pods all go to room that exists is a move of its own. Nodes whose pods share a new
+node, and all the new nodes that they share, are one replacement.
 """
 
 from __future__ import annotations
@@ -16,22 +17,30 @@ from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.tables import Ints
 
 MOST_JOINED = 8
-"""Most nodes of a replacement that is made of several which depend on each other only in some orders."""
+"""Most nodes of a replacement that is made of several which depend on each
+other only in some orders."""
 
 
-def moves_of(search: ConsolidationSearch, solution: Solution) -> tuple[list[JudgedMove], Solution | None]:
-    """Return the moves, in the order of their first nodes' names, and the set that they make up. Left out is what does
-    not bring a gain or save enough by itself, and what has a place only while there are purchases of other moves."""
+def moves_of(
+    search: ConsolidationSearch, solution: Solution
+) -> tuple[list[JudgedMove], Solution | None]:
+    """Return the moves, in the order of their first nodes' names, and the set that they make up.
+    Left out is what does not bring a gain or save enough by itself, and what has a place only while
+    there are purchases of other moves."""
     current: Solution | None = solution
     for _ in range(len(solution.gone) + sum(solution.bought) + 1):
         if current is None:
             break
         parts = [part for part in _independent(search, current) if _is_worth(search, *part)]
         gone = tuple(sorted(at for members, _ in parts for at in members))
-        bought = sum((extra for _, extra in parts), start=np.zeros(len(search.offers), dtype=np.int64))
+        bought = sum(
+            (extra for _, extra in parts), start=np.zeros(len(search.offers), dtype=np.int64)
+        )
         if (gone, tuple(bought.tolist())) == (current.gone, current.bought):
             destinations = destinations_of(search, current)
-            return [judged_move(search, members, extra, destinations) for members, extra in parts], current
+            return [
+                judged_move(search, members, extra, destinations) for members, extra in parts
+            ], current
         current = search.verified(gone, bought)
     return [], None
 
@@ -41,9 +50,9 @@ Part = tuple[tuple[int, ...], Ints]
 
 
 def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
-    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one would begin
-    before it is there: they are one replacement with what the first order does not buy for others, or with a few
-    others."""
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another
+    one would begin before it is there: they are one replacement with what the first order does not
+    buy for others, or with a few others."""
     parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
     if not total.any():
         return parts
@@ -71,13 +80,23 @@ def judged_move(
     destinations: dict[int, dict[str, str]],
     cost: int | None = None,
 ) -> JudgedMove:
-    """Return a move with its figures. destinations: candidate -> pod -> node. cost: of purchases that exist already."""
+    """Return a move with its figures. destinations: candidate -> pod -> node. cost: of
+    purchases that exist already."""
     names = [search.candidates[at].node.name for at in gone]
     price = int(search.price[list(gone)].sum())
-    purchases = {offer.group: int(count) for offer, count in zip(search.offers, bought.tolist(), strict=True) if count}
+    purchases = {
+        offer.group: int(count)
+        for offer, count in zip(search.offers, bought.tolist(), strict=True)
+        if count
+    }
     prices = {offer.group: offer.cost for offer in search.offers if offer.group in purchases}
-    paid = sum(prices[group] * count for group, count in purchases.items()) if cost is None else cost
-    overlap = sum((offer.price - offer.cost) * int(count) for offer, count in zip(search.offers, bought, strict=True))
+    paid = (
+        sum(prices[group] * count for group, count in purchases.items()) if cost is None else cost
+    )
+    overlap = sum(
+        (offer.price - offer.cost) * int(count)
+        for offer, count in zip(search.offers, bought, strict=True)
+    )
     idle = sum(search.costs.nodes[name].idle for name in names)
     pools = {search.costs.nodes[name].pool for name in names}
     return JudgedMove(
@@ -94,11 +113,15 @@ def judged_move(
     )
 
 
-def _removal(search: ConsolidationSearch, at: int, destinations: dict[str, str]) -> SimulatedRemoval:
+def _removal(
+    search: ConsolidationSearch, at: int, destinations: dict[str, str]
+) -> SimulatedRemoval:
     candidate = search.candidates[at]
     risky = any(search.budgets.pdbs.left(name) < count for name, count in candidate.used.items())
     evict = tuple(pod.key for pod in candidate.pods)
-    return SimulatedRemoval(candidate.node, candidate.group, evict, destinations, candidate.waits_for, risky)
+    return SimulatedRemoval(
+        candidate.node, candidate.group, evict, destinations, candidate.waits_for, risky
+    )
 
 
 def _is_worth(search: ConsolidationSearch, gone: Sequence[int], bought: Ints) -> bool:
@@ -122,7 +145,8 @@ def destinations_of(search: ConsolidationSearch, solution: Solution) -> dict[int
 
 
 def _rows(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, int]]:
-    """Return candidate -> pod -> row. Pods of a class are alike: those of the first candidate get the first places."""
+    """Return candidate -> pod -> row. Pods of a class are alike: those of the first
+    candidate get the first places."""
     waiting: dict[int, list[tuple[int, str]]] = {}
     for at in solution.gone:
         for pod in search.candidates[at].pods:

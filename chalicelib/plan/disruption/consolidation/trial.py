@@ -1,8 +1,10 @@
-"""The trial of a move on the simulated cluster: do the pods of the nodes that go find places in every order?
+"""The trial of a move on the simulated cluster: do the pods of the nodes that go
+find places in every order?
 
-The scheduler may place evicted pods in another order and on other nodes than a plan expects. A move is therefore tried
-four times: the largest and the smallest pods first, into the fullest and into the emptiest nodes (LeastAllocated, the
-scheduler's default). It passes if every pod finds a place each time, and if headroom still has its room afterwards.
+The scheduler may place evicted pods in another order and on other nodes than a plan expects. A move
+is therefore tried four times: the largest and the smallest pods first, into the fullest and into
+the emptiest nodes (LeastAllocated, the scheduler's default). It passes if every pod finds a place
+each time, and if headroom still has its room afterwards.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ class SchedulerOrder(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Describe it."""
         pods = "largest" if self.largest_first else "smallest"
-        return f"the {pods} pods first, into the {'fullest' if self.fullest_first else 'emptiest'} nodes"
+        return (
+            f"the {pods} pods first, into the {'fullest' if self.fullest_first else 'emptiest'} "
+            "nodes"
+        )
 
 
 ORDERS = tuple(
@@ -44,8 +49,8 @@ ORDERS = tuple(
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """An order in which pods find no place: class -> pods. headroom: the name of headroom that finds none; then there
-    are no pods. failing: position of the order in ORDERS."""
+    """An order in which pods find no place: class -> pods. headroom: the name of headroom that
+    finds none; then there are no pods. failing: position of the order in ORDERS."""
 
     failing: int
     pods: Mapping[int, int]
@@ -53,8 +58,8 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where the pods of a move go in the first order: (class, row, pods), in the order of placement. new_rows: rows of
-    the nodes that are bought -> their group."""
+    """Where the pods of a move go in the first order: (class, row, pods), in the order of
+    placement. new_rows: rows of the nodes that are bought -> their group."""
 
     placed: tuple[tuple[int, int, int], ...]
     new_rows: Mapping[int, str]
@@ -64,7 +69,10 @@ class Trial:
     """Trials of moves among these candidates. The simulated cluster is left as it was."""
 
     def __init__(
-        self, simulated: SimulatedCluster, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
+        self,
+        simulated: SimulatedCluster,
+        candidates: Sequence[Candidate],
+        offers: Sequence[NodeOffer],
     ) -> None:
         self._simulated, self._candidates, self._offers = simulated, candidates, offers
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
@@ -78,10 +86,13 @@ class Trial:
             self._mean = np.maximum(table.allocatable[: simulated.real].mean(axis=0), 1.0)
 
     def run(self, gone: Sequence[int], bought: Ints, first: int = 0) -> Places | Shortage:
-        """Try a move in every order: the candidates with these indexes go, so many nodes of each offer are bought.
-        first: the order to begin with."""
+        """Try a move in every order: the candidates with these indexes go, so many nodes of each
+        offer are bought. first: the order to begin with."""
         simulated = self._simulated
-        mark, was_open = simulated.checkpoint(), [bool(simulated.open[self._rows[at]]) for at in gone]
+        mark, was_open = (
+            simulated.checkpoint(),
+            [bool(simulated.open[self._rows[at]]) for at in gone],
+        )
         length = len(simulated.table)
         new_rows = self._extend(bought)
         for at in gone:  # they stay domains of topology spread until they are deleted
@@ -111,8 +122,8 @@ class Trial:
         return places
 
     def tally(self, at: int, cls: int) -> tuple[tuple[tuple[Reason, int], ...], int]:
-        """Count why no existing node takes a pod of a class when this candidate alone has gone; also returns the number
-        of these nodes."""
+        """Count why no existing node takes a pod of a class when this candidate alone has gone;
+        also returns the number of these nodes."""
         simulated, row = self._simulated, self._rows[at]
         mark, was_open = simulated.checkpoint(), bool(simulated.open[row])
         simulated.mark_leaving(row)
@@ -149,20 +160,24 @@ class Trial:
             for cls, count in self.moving[at].items():
                 per_class.setdefault(cls, {})[self._rows[at]] = count
         for cls, rows in sorted(per_class.items()):
-            self._simulated.place(cls, np.array(list(rows)), -np.array(list(rows.values()), dtype=np.int64))
+            self._simulated.place(
+                cls, np.array(list(rows)), -np.array(list(rows.values()), dtype=np.int64)
+            )
         return {cls: sum(rows.values()) for cls, rows in sorted(per_class.items())}
 
     def _place(
         self, moving: Mapping[int, int], order: SchedulerOrder, new_rows: Mapping[int, str]
     ) -> tuple[list[tuple[int, int, int]], dict[int, int], str]:
-        """Place all pods; returns the placements, the pods without a place, and the headroom without one. A class that
-        depends on others is tried again after them."""
+        """Place all pods; returns the placements, the pods without a place, and the headroom
+        without one. A class that depends on others is tried again after them."""
         simulated = self._simulated
         usable: Bools = np.zeros(len(simulated.table), dtype=np.bool_)
         usable[: simulated.real] = True
         usable[list(new_rows)] = True
         sign = -1 if order.largest_first else 1
-        waiting = dict(sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), sign * item[0])))
+        waiting = dict(
+            sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), sign * item[0]))
+        )
         placed: list[tuple[int, int, int]] = []
         while waiting:
             short: dict[int, int] = {}
@@ -181,14 +196,21 @@ class Trial:
         return placed, {}, ""
 
     def _place_class(
-        self, cls: int, count: int, order: SchedulerOrder, usable: Bools, placed: list[tuple[int, int, int]]
+        self,
+        cls: int,
+        count: int,
+        order: SchedulerOrder,
+        usable: Bools,
+        placed: list[tuple[int, int, int]],
     ) -> int:
         """Place the pods of a class; returns how many found no place."""
         simulated, again, needs = self._simulated, True, self._simulated.needs(cls)
         # A pod that must be spread changes where the next one may go.
         one_by_one = needs is not None and bool(needs.evenness) and count <= _ONE_BY_ONE
         while count > 0 and again:
-            preference = self._preference(cls, fullest=order.fullest_first) if needs is not None else None
+            preference = (
+                self._preference(cls, fullest=order.fullest_first) if needs is not None else None
+            )
             quota, again = simulated.quota(cls, moving=True, preference=preference)
             quota = np.where(usable, quota, 0)
             most = 1 if one_by_one else simulated.attached.at_once(cls, count)
@@ -197,13 +219,16 @@ class Trial:
             if not len(rows):
                 break
             simulated.place(cls, rows, pods)
-            placed += [(cls, row, number) for row, number in zip(rows.tolist(), pods.tolist(), strict=True)]
+            placed += [
+                (cls, row, number) for row, number in zip(rows.tolist(), pods.tolist(), strict=True)
+            ]
             count -= int(pods.sum())
         return count
 
     def _distribute(self, cls: int, quota: Ints, count: int, *, fullest: bool) -> tuple[Ints, Ints]:
-        """Return the rows that take up to `count` pods, and how many each takes: node by node from the fullest, or one
-        by one to the emptiest, as the scheduler's scores MostAllocated and LeastAllocated do."""
+        """Return the rows that take up to `count` pods, and how many each takes: node by node
+        from the fullest, or one by one to the emptiest, as the scheduler's scores
+        MostAllocated and LeastAllocated do."""
         rows = np.flatnonzero(quota)
         if not len(rows):
             return rows, rows
@@ -236,7 +261,8 @@ class Trial:
         return order
 
     def _left_and_share(self, cls: int, rows: Ints) -> tuple[Floats, Floats]:
-        """Return the free shares of cpu and memory of these rows together, and what a pod of a class takes of them."""
+        """Return the free shares of cpu and memory of these rows together, and what a pod
+        of a class takes of them."""
         free, need = self._simulated.table.free, self._simulated.table.columns.need(cls)
         left: Floats = np.zeros(len(rows))
         share: Floats = np.zeros(len(rows))

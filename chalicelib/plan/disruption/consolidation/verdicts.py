@@ -1,4 +1,6 @@
-"""Why a node is not consolidated: one reason for each candidate that stays, from the first stage that stopped it."""
+"""Why a node is not consolidated: one reason for each candidate that stays, from the
+first stage that stopped it.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,11 @@ class Explanation:
         search = self._search
         gain = search.gain([at], alone.bought)
         if gain <= 0:
-            return self._unsettled(at, alone.bought) or self._not_bought(at) or self._not_worth([at], alone.bought)
+            return (
+                self._unsettled(at, alone.bought)
+                or self._not_bought(at)
+                or self._not_worth([at], alone.bought)
+            )
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
         reason = self._refusal(at, alone.bought) or shortage_reason(search, at, shortage)
@@ -81,8 +87,12 @@ class Explanation:
             return reason
         if self._solution is not None:
             first = search.candidates[self._gone[0]].node.name
-            return Reason.of(ReasonCode.OTHER_MOVE_BETTER, move=first, gain=self._solution.gain / MICRO)
-        return Reason.of(ReasonCode.SEARCH_LIMIT, **({} if search.gap is None else {"gap": search.gap}))
+            return Reason.of(
+                ReasonCode.OTHER_MOVE_BETTER, move=first, gain=self._solution.gain / MICRO
+            )
+        return Reason.of(
+            ReasonCode.SEARCH_LIMIT, **({} if search.gap is None else {"gap": search.gap})
+        )
 
     # --- the best move of one node
 
@@ -101,39 +111,54 @@ class Explanation:
         return _Alone(self._none, result)
 
     def _purchases(self, at: int, shortage: Shortage) -> list[Ints]:
-        """Return what could hold the pods without a place, or all pods of the node, cheapest first."""
+        """Return what could hold the pods without a place, or all pods of
+        the node, cheapest first."""
         search = self._search
         options: dict[tuple[int, ...], int] = {}
         for pods in (dict(shortage.pods), search.trial.moving[at]):
             need, least = search.need_of(pods), math.inf
             for offer, purchasable in enumerate(search.offers):
                 fits = all(bool(search.market.fits(cls)[offer]) for cls in pods)
-                if fits and not search.barred[offer, at] and bool((need <= purchasable.shape.free).all()):
+                if (
+                    fits
+                    and not search.barred[offer, at]
+                    and bool((need <= purchasable.shape.free).all())
+                ):
                     options[tuple(search.one(offer).tolist())] = purchasable.price
                     least = min(least, purchasable.price)
-            if self._may_split(at, need) and (split := self._best_split(at, pods, least)) is not None:
+            if (
+                self._may_split(at, need)
+                and (split := self._best_split(at, pods, least)) is not None
+            ):
                 options[tuple(split.tolist())] = int(split @ search.cost)
         ordered = sorted(options, key=lambda bought: (options[bought], bought))
         return [np.array(bought, dtype=np.int64) for bought in ordered]
 
     def _may_split(self, at: int, need: Ints) -> bool:
-        """Return whether a mix of several new nodes could bring a gain: the cheapest price of what the pods need most
-        of is less than what the node saves."""
+        """Return whether a mix of several new nodes could bring a gain: the cheapest price of what
+        the pods need most of is less than what the node saves."""
         search = self._search
         if not search.settings.split_nodes or not len(search.offers) or self._splits <= 0:
             return False
-        room = np.array([np.maximum(offer.shape.free, 0) for offer in search.offers], dtype=np.float64)
+        room = np.array(
+            [np.maximum(offer.shape.free, 0) for offer in search.offers], dtype=np.float64
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(need > 0, need / room, 0.0)
-        least = float((np.where(np.isnan(shares), 0.0, shares) * search.cost[:, None]).min(axis=0).max(initial=0.0))
+        least = float(
+            (np.where(np.isnan(shares), 0.0, shares) * search.cost[:, None])
+            .min(axis=0)
+            .max(initial=0.0)
+        )
         if least >= search.saves[at]:
             return False
         self._splits -= 1
         return True
 
     def _best_split(self, at: int, pods: dict[int, int], single: float) -> Ints | None:
-        """Return the cheapest mix of several new nodes for these pods; None where one new node is certainly cheaper, or
-        a pod fits none. single: the lowest price of one that holds them all."""
+        """Return the cheapest mix of several new nodes for these pods; None where one
+        new node is certainly cheaper, or a pod fits none. single: the lowest price of
+        one that holds them all."""
         if sum(pods.values()) < 2 or single < 2 * int(self._search.cost.min()):
             return None
         if not all(self._fits_any(at, cls) for cls, count in pods.items() if count):
@@ -144,11 +169,14 @@ class Explanation:
         return self._mixes[key]
 
     def _fits_any(self, at: int, cls: int) -> bool:
-        """Return whether a new node that may be bought for this candidate holds a pod of the class."""
+        """Return whether a new node that may be bought for this candidate
+        holds a pod of the class."""
         search = self._search
         need, fits = search.simulated.table.columns.need(cls), search.market.fits(cls)
         return any(
-            bool(fits[row]) and not search.barred[row, at] and bool((need <= offer.shape.free).all())
+            bool(fits[row])
+            and not search.barred[row, at]
+            and bool((need <= offer.shape.free).all())
             for row, offer in enumerate(search.offers)
         )
 
@@ -159,17 +187,27 @@ class Explanation:
 
         search, classes = self._search, sorted(pods)
         offers = [
-            Offer(offer.group, offer.shape.free, offer.price / MICRO, 0 if search.barred[row, at] else offer.most)
+            Offer(
+                offer.group,
+                offer.shape.free,
+                offer.price / MICRO,
+                0 if search.barred[row, at] else offer.most,
+            )
             for row, offer in enumerate(search.offers)
         ]
         asks = [
             Ask(
-                search.simulated.table.columns.need(cls), pods[cls], tuple(search.market.fits(cls).tolist()), _UNLIMITED
+                search.simulated.table.columns.need(cls),
+                pods[cls],
+                tuple(search.market.fits(cls).tolist()),
+                _UNLIMITED,
             )
             for cls in classes
         ]
         bought = solve(offers, asks, [], search.over)
-        if not bought or sum(sum(node.pods.values()) * node.nodes for node in bought) < sum(pods.values()):
+        if not bought or sum(sum(node.pods.values()) * node.nodes for node in bought) < sum(
+            pods.values()
+        ):
             return None
         counts = self._none.copy()
         for node in bought:
@@ -179,8 +217,12 @@ class Explanation:
     # --- reasons
 
     def _refusal(self, at: int, bought: Ints) -> Reason | None:
-        """Return which limit keeps a node beside what goes. A metric rule says what its rate would be."""
-        refusal, guard = self._search.limits.refusal(self._used, at, bought), self._search.budgets.guard
+        """Return which limit keeps a node beside what goes. A metric rule
+        says what its rate would be."""
+        refusal, guard = (
+            self._search.limits.refusal(self._used, at, bought),
+            self._search.budgets.guard,
+        )
         if refusal is None or guard is None or refusal.code is not ReasonCode.RULE_NEEDS_NODE:
             return refusal
         gone = [self._search.candidates[other].node for other in self._gone]
@@ -194,7 +236,11 @@ class Explanation:
         search = self._search
         if shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
-        return self._not_bought(at) or shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
+        return (
+            self._not_bought(at)
+            or shortage_reason(search, at, shortage)
+            or self._no_cheaper_place(at)
+        )
 
     def _not_bought(self, at: int) -> Reason | None:
         """Return why a group that would be worth it is not bought."""
@@ -210,7 +256,8 @@ class Explanation:
         return None
 
     def _would_pay(self, at: int, offer: NodeOffer, *, same_form: bool = False) -> bool:
-        """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
+        """Return whether one node of a group that is not bought would hold the
+        node's pods and bring a gain."""
         search = self._search
         if not same_form and search.is_barred(offer, at, search.forms[at]):
             return False
@@ -222,7 +269,9 @@ class Explanation:
         if not search.settings.spot_to_spot:
             return Reason.of(ReasonCode.SPOT_FLEXIBILITY)
         cheaper = sum(offer.form[-1] and offer.price < search.price[at] for offer in search.offers)
-        return Reason.of(ReasonCode.SPOT_FLEXIBILITY, cheaper=cheaper, needs=search.settings.min_cheaper_groups)
+        return Reason.of(
+            ReasonCode.SPOT_FLEXIBILITY, cheaper=cheaper, needs=search.settings.min_cheaper_groups
+        )
 
     def _no_cheaper_place(self, at: int) -> Reason:
         search = self._search
@@ -231,16 +280,24 @@ class Explanation:
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, detail="buys nothing")
         holding = np.flatnonzero(search.holds([at])[0])
         if len(holding):
-            return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, best=int(search.cost[holding].min()) / MICRO)
+            return Reason.of(
+                ReasonCode.NO_CHEAPER_PLACE,
+                price=price,
+                best=int(search.cost[holding].min()) / MICRO,
+            )
         return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price)
 
     def _not_worth(self, gone: Sequence[int], bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[list(gone)].sum())
         names = [search.candidates[at].node.name for at in gone]
-        saves = price - int(bought @ search.cost) - sum(search.costs.nodes[name].idle for name in names)
+        saves = (
+            price - int(bought @ search.cost) - sum(search.costs.nodes[name].idle for name in names)
+        )
         if saves <= 0:
-            return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=(price - saves) / MICRO)
+            return Reason.of(
+                ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=(price - saves) / MICRO
+            )
         return Reason.of(
             ReasonCode.NOT_WORTH_DISRUPTION,
             saves=saves / MICRO,
@@ -252,9 +309,13 @@ class Explanation:
     def _savings_too_small(self, at: int, bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[at])
-        cost = sum(offer.cost * count for offer, count in zip(search.offers, bought.tolist(), strict=True))
+        cost = sum(
+            offer.cost * count for offer, count in zip(search.offers, bought.tolist(), strict=True)
+        )
         return Reason.of(
-            ReasonCode.SAVINGS_TOO_SMALL, saves=round((price - cost) / price, 6), needs=search.settings.min_savings
+            ReasonCode.SAVINGS_TOO_SMALL,
+            saves=round((price - cost) / price, 6),
+            needs=search.settings.min_savings,
         )
 
     def _unsettled(self, at: int, bought: Ints) -> Reason | None:
@@ -262,7 +323,9 @@ class Explanation:
         search = self._search
         name = search.candidates[at].node.name
         waiting = [
-            offer for offer, count in zip(search.offers, bought.tolist(), strict=True) if count and offer.settled_at
+            offer
+            for offer, count in zip(search.offers, bought.tolist(), strict=True)
+            if count and offer.settled_at
         ]
         node = search.costs.nodes[name]
         cheaper = sum((offer.price - offer.cost) + offer.now for offer in waiting)
@@ -274,8 +337,11 @@ class Explanation:
         return Reason.of(ReasonCode.PRICE_UNSETTLED, group=last.group, until=last.settled_at)
 
 
-def shortage_reason(search: ConsolidationSearch, at: int, shortage: Shortage | None) -> Reason | None:
-    """Return why pods of a node found no place: another order than the first, or rules beyond resources."""
+def shortage_reason(
+    search: ConsolidationSearch, at: int, shortage: Shortage | None
+) -> Reason | None:
+    """Return why pods of a node found no place: another order than the first,
+    or rules beyond resources."""
     if shortage is None or not shortage.pods:
         return None
     candidate = search.candidates[at]
@@ -283,7 +349,9 @@ def shortage_reason(search: ConsolidationSearch, at: int, shortage: Shortage | N
     if not pods:
         return None
     if shortage.failing != 0:
-        return Reason.of(ReasonCode.NOT_ROBUST, pod=pods[0].key, order=ORDERS[shortage.failing].text)
+        return Reason.of(
+            ReasonCode.NOT_ROBUST, pod=pods[0].key, order=ORDERS[shortage.failing].text
+        )
     simulated = search.simulated
     if simulated.is_independent(pods[0].cls):
         return None

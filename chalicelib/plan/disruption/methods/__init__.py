@@ -1,7 +1,8 @@
 """The methods that propose which nodes go, behind one interface.
 
-Here: the interface, and a module per method. planner.py asks the methods one after the other, in the order of its table
-METHODS. Not here: limits and conditions that hold whatever the method is (budgets.py).
+Here: the interface, and a module per method. planner.py asks the methods one after the
+other, in the order of its table METHODS. Not here: limits and conditions that hold whatever
+the method is (budgets.py).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 
 class DisruptionContext(msgspec.Struct, frozen=True):
-    """What all methods of a pass share. over: whether the time for simulations is up; not_evaluated: the verdict on
-    nodes that were not reached by then. assume_unneeded_for: for a what-if; every unneeded node counts as unneeded for
-    at least this many seconds. reservation: of the nodes of replacements; None: there are no replacements."""
+    """What all methods of a pass share. over: whether the time for simulations is up;
+    not_evaluated: the verdict on nodes that were not reached by then. assume_unneeded_for: for a
+    what-if; every unneeded node counts as unneeded for at least this many seconds. reservation: of
+    the nodes of replacements; None: there are no replacements."""
 
     state: ClusterState
     simulated: SimulatedCluster
@@ -38,8 +40,8 @@ class DisruptionContext(msgspec.Struct, frozen=True):
 
 
 class MethodResult(msgspec.Struct, frozen=True):
-    """commands: what is done now. verdicts: why each other candidate stays, by node. memory: the next memory of the
-    nodes that the method would remove now or later; they get the soft taint."""
+    """commands: what is done now. verdicts: why each other candidate stays, by node. memory: the
+    next memory of the nodes that the method would remove now or later; they get the soft taint."""
 
     commands: tuple[DisruptionCommand, ...]
     verdicts: dict[str, NodeVerdict]
@@ -51,9 +53,12 @@ class Method(Protocol):
 
     reason: DisruptionReason
 
-    def ineligible(self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
-        """Return why the method does not consider a node that is otherwise eligible, None if it does."""
+    def ineligible(
+        self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage
+    ) -> Reason | None:
+        """Return why the method does not consider a node that is otherwise
+        eligible, None if it does."""
 
     def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
-        """Return what the method does with these nodes. It draws what its commands use from the budgets; the simulated
-        cluster keeps the moves of the pods."""
+        """Return what the method does with these nodes. It draws what its commands use from the
+        budgets; the simulated cluster keeps the moves of the pods."""

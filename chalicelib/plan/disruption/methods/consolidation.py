@@ -1,9 +1,12 @@
-"""Consolidation of needed nodes: they go if their pods fit a cheaper place and the saving is worth the disruption.
+"""Consolidation of needed nodes: they go if their pods fit a cheaper place and the saving
+is worth the disruption.
 
-    candidates ► search ► moves ► confirmed by a later pass ► removals, or purchases first (replacements.py)
+    candidates ► search ► moves ► confirmed by a later pass ► removals, or
+    purchases first (replacements.py)
 
-A move into room that exists is wanted node by node (NodeMemory.wanted_since); a move that buys is a replacement. A pool
-with a pending pod that it could take, or that grows, keeps its nodes in this pass. See docs/reference/consolidation.md.
+A move into room that exists is wanted node by node (NodeMemory.wanted_since); a move that buys is a
+replacement. A pool with a pending pod that it could take, or that grows, keeps its nodes in this
+pass. See docs/reference/consolidation.md.
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ import numpy as np
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase, NodeVerdict, PoolCost, Removal
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    Move,
+    MovePurchase,
+    NodeVerdict,
+    PoolCost,
+    Removal,
+)
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.bought_back import owner_of
@@ -28,7 +38,11 @@ from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, 
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
-from chalicelib.plan.disruption.consolidation.splitting import destinations_of, judged_move, moves_of
+from chalicelib.plan.disruption.consolidation.splitting import (
+    destinations_of,
+    judged_move,
+    moves_of,
+)
 from chalicelib.plan.disruption.consolidation.verdicts import Explanation
 from chalicelib.plan.disruption.methods import DisruptionContext
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
@@ -40,15 +54,16 @@ from chalicelib.plan.state.pools import pool_id
 from chalicelib.reasons.text import sentence
 
 REPEAT_AFTER = 300.0
-"""Seconds for which a search that found nothing is not repeated while pods, nodes, prices and policy stay the same."""
+"""Seconds for which a search that found nothing is not repeated while pods, nodes, prices
+and policy stay the same."""
 MOST_REASONS = 2_000
 """Reasons of nodes that such a search leaves for the passes that do not repeat it."""
 _DAY = 86_400.0
 
 
 class ConsolidationResult(msgspec.Struct, frozen=True):
-    """What consolidation does in this pass. nodes: the next memory of every node. tainted: nodes that get the soft
-    taint."""
+    """What consolidation does in this pass. nodes: the next memory of every node. tainted: nodes
+    that get the soft taint."""
 
     commands: tuple[DisruptionCommand, ...]
     report: ConsolidationReport
@@ -59,16 +74,24 @@ class ConsolidationResult(msgspec.Struct, frozen=True):
 
 
 def consolidate(
-    context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
+    context: DisruptionContext,
+    commands: Sequence[DisruptionCommand],
+    nodes: Mapping[str, NodeMemory],
 ) -> ConsolidationResult:
-    """Return the moves of this pass. context: its budgets, and its simulated cluster without what other methods remove.
-    commands: of these methods. nodes: the next memory of nodes as they leave it."""
+    """Return the moves of this pass. context: its budgets, and its simulated cluster
+    without what other methods remove. commands: of these methods. nodes: the next memory
+    of nodes as they leave it."""
     removed = [removal for command in commands for removal in command.candidates]
     return _Pass(context, removed, nodes).result()
 
 
 class _Pass:
-    def __init__(self, context: DisruptionContext, removed: Sequence[Removal], nodes: Mapping[str, NodeMemory]) -> None:
+    def __init__(
+        self,
+        context: DisruptionContext,
+        removed: Sequence[Removal],
+        nodes: Mapping[str, NodeMemory],
+    ) -> None:
         self.context, self.state, self.simulated = context, context.state, context.simulated
         self.budgets, self.settings = context.budgets, context.state.policy.consolidation
         self.removed, self.nodes = removed, nodes
@@ -89,13 +112,18 @@ class _Pass:
         advanced = self._advance([move for move in self.moves if move.purchases])
         self.verdicts |= advanced.verdicts
         commands = (*commands, *advanced.commands)
-        going = [*self.removed, *(removal for command in commands for removal in command.candidates)]
+        going = [
+            *self.removed,
+            *(removal for command in commands for removal in command.candidates),
+        ]
         wanted = {move.nodes[0] for move in direct} if self.acts else set()
         return ConsolidationResult(
             commands=commands,
             report=self._report(commands, advanced),
             replacements=advanced.rows,
-            memory=msgspec.structs.replace(memory, moves=self._moves_of_the_day(going), prices=self.costs.history),
+            memory=msgspec.structs.replace(
+                memory, moves=self._moves_of_the_day(going), prices=self.costs.history
+            ),
             nodes=self._node_memory(wanted),
             tainted=softly_tainted(advanced.rows.values()) | wanted,
         )
@@ -115,7 +143,9 @@ class _Pass:
             if name in gone:
                 continue
             evict = tuple(pod.key for pod in candidate.pods)
-            removal = SimulatedRemoval(candidate.node, candidate.group, evict, {}, candidate.waits_for)
+            removal = SimulatedRemoval(
+                candidate.node, candidate.group, evict, {}, candidate.waits_for
+            )
             reason = (
                 self.budgets.standing_refusal(removal)
                 or held.get(pool_id(self.state.groups[candidate.group].group))
@@ -132,7 +162,9 @@ class _Pass:
         reasons: dict[str, Reason] = {}
         for row in self.reservation.rows.values():
             if row.state is not ReplacementState.FAILED:
-                reasons |= dict.fromkeys((*row.nodes, *row.new_nodes), Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id))
+                reasons |= dict.fromkeys(
+                    (*row.nodes, *row.new_nodes), Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
+                )
             elif row.until > self.state.now:
                 detail = sentence(row.why) if row.why is not None else ""
                 failed = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)
@@ -140,17 +172,24 @@ class _Pass:
         return reasons
 
     def _held_pools(self) -> dict[str, Reason]:
-        """Return the pools that are left alone in this pass: one of their groups grows, or a pending pod fits there."""
+        """Return the pools that are left alone in this pass: one of their groups grows, or
+        a pending pod fits there."""
         held: dict[str, Reason] = {}
         waiting: dict[int, str] = {}
         for pod in self.state.occupancy.waiting():
             if pod.scheduled_reason == "Unschedulable" and not pod.deleted:
                 waiting.setdefault(pod.cls, pod.key)
-        own = {purchase.operation for row in self.reservation.rows.values() for purchase in row.purchases}
+        own = {
+            purchase.operation
+            for row in self.reservation.rows.values()
+            for purchase in row.purchases
+        }
         growing = {
             operation.spec.group
             for operation in self.state.memory.operations
-            if operation.is_open and operation.spec.kind is OperationKind.SCALE_UP and operation.spec.id not in own
+            if operation.is_open
+            and operation.spec.kind is OperationKind.SCALE_UP
+            and operation.spec.id not in own
         }
         for name, group in sorted(self.state.groups.items()):
             pool = pool_id(group.group)
@@ -161,13 +200,16 @@ class _Pass:
         return held
 
     def _pod_for(self, group: NodeGroupState, waiting: Mapping[int, str]) -> str:
-        """Return a pending pod that a node of the group could take if it were empty, "" without one."""
+        """Return a pending pod that a node of the group could take if it
+        were empty, "" without one."""
         table = self.simulated.table
         row = table.index.get(group.nodes[0].name) if group.nodes else None
         if row is None:
             return ""
         for cls, key in sorted(waiting.items()):
-            if self.simulated.static(cls)[row] and bool((table.allocatable[row] >= table.columns.need(cls)).all()):
+            if self.simulated.static(cls)[row] and bool(
+                (table.allocatable[row] >= table.columns.need(cls)).all()
+            ):
                 return key
         return ""
 
@@ -187,7 +229,8 @@ class _Pass:
         solution = search.best(lambda proposed: moves_of(search, proposed)[1])
         if solution is not None:
             moves, solution = moves_of(search, solution)
-            # Budgets that do not suffice for all moves go to those that save most for their disruption.
+            # Budgets that do not suffice for all moves go to those that save
+            # most for their disruption.
             self.moves = sorted(moves, key=lambda move: (-move.saves / move.disruption, move.nodes))
         self.gap = search.gap
         reasons = Explanation(search, solution).reasons()
@@ -195,32 +238,60 @@ class _Pass:
         if self.moves or self.context.over():  # a search that was cut off has not found nothing
             return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
         known = dict(sorted(reasons.items())[:MOST_REASONS])
-        return msgspec.structs.replace(before, digest=digest, searched_at=self.state.now, reasons=known)
+        return msgspec.structs.replace(
+            before, digest=digest, searched_at=self.state.now, reasons=known
+        )
 
-    def _search(self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool) -> ConsolidationSearch:
+    def _search(
+        self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool
+    ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        buys = buys and self.state.policy.consolidation.mode in {ConsolidationMode.FULL, ConsolidationMode.SHADOW}
+        buys = buys and self.state.policy.consolidation.mode in {
+            ConsolidationMode.FULL,
+            ConsolidationMode.SHADOW,
+        }
         named = self.eligibility.named if buys else frozenset()
         refused = Reason.of(ReasonCode.GROUP_GROWING) if self.budgets.grown else None
         market = Market(self.state, self.simulated, self.costs, named, refused)
         limits = limits_of(self.state, self.budgets, candidates, market.offers)
         over = self.context.over
         return ConsolidationSearch(
-            self.state, self.simulated, self.budgets, self.costs, candidates, market, limits, wanted, over
+            self.state,
+            self.simulated,
+            self.budgets,
+            self.costs,
+            candidates,
+            market,
+            limits,
+            wanted,
+            over,
         )
 
     def _wanted(self) -> frozenset[str]:
         """Return the nodes that the last pass wanted, too."""
-        return frozenset(name for name, node in self.state.memory.nodes.items() if node.wanted_since)
+        return frozenset(
+            name for name, node in self.state.memory.nodes.items() if node.wanted_since
+        )
 
     def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
         """Return a fingerprint of all that a search depends on."""
         groups = [
-            (name, group.target, group.group.min, group.group.max, group.backed_off, self.costs.groups.get(name))
+            (
+                name,
+                group.target,
+                group.group.min,
+                group.group.max,
+                group.backed_off,
+                self.costs.groups.get(name),
+            )
             for name, group in sorted(self.state.groups.items())
         ]
         nodes = [
-            (name, self.quiet.memory_of(node)[0], self.costs.nodes[name].price if name in self.costs.nodes else 0)
+            (
+                name,
+                self.quiet.memory_of(node)[0],
+                self.costs.nodes[name].price if name in self.costs.nodes else 0,
+            )
             for node in sorted(self.state.snapshot.nodes, key=lambda node: node.name)
             for name in (node.name,)
         ]
@@ -232,7 +303,8 @@ class _Pass:
     # --- moves into room that exists
 
     def _removals(self, moves: Sequence[JudgedMove]) -> tuple[DisruptionCommand, ...]:
-        """Return the removals of nodes that were wanted long enough, as far as the budgets have room."""
+        """Return the removals of nodes that were wanted long enough, as far
+        as the budgets have room."""
         chosen, refused = self.budgets.draw(
             [move.removals[0] for move in moves], self._unconfirmed, DisruptionReason.CONSOLIDATION
         )
@@ -243,11 +315,19 @@ class _Pass:
     def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
         since = self._wanted_since(removal.node.name)
         needs = self.settings.confirm_after
-        return Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs) if self.state.now - since < needs else None
+        return (
+            Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
+            if self.state.now - since < needs
+            else None
+        )
 
     def _wanted_since(self, name: str) -> float:
         before = self.state.memory.nodes.get(name)
-        return min(before.wanted_since, self.state.now) if before and before.wanted_since else self.state.now
+        return (
+            min(before.wanted_since, self.state.now)
+            if before and before.wanted_since
+            else self.state.now
+        )
 
     # --- moves that buy
 
@@ -259,7 +339,9 @@ class _Pass:
             judge=self._judge,
             confirm=self._confirm,
             reservation=self.reservation,
-            proposals=proposals if self.state.policy.consolidation.mode is ConsolidationMode.FULL else (),
+            proposals=proposals
+            if self.state.policy.consolidation.mode is ConsolidationMode.FULL
+            else (),
         )
 
     def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
@@ -269,12 +351,16 @@ class _Pass:
     def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
         """Judge a move whose purchases do not exist yet."""
         return self._judged(
-            replacement.nodes, {purchase.group: purchase.nodes for purchase in replacement.purchases}, None
+            replacement.nodes,
+            {purchase.group: purchase.nodes for purchase in replacement.purchases},
+            None,
         )
 
-    def _judged(self, names: Sequence[str], purchases: Mapping[str, int], cost: int | None) -> JudgedMove | Reason:
-        """Judge a move on the present snapshot, with the lower score of what was wanted before. cost: of purchases that
-        exist."""
+    def _judged(
+        self, names: Sequence[str], purchases: Mapping[str, int], cost: int | None
+    ) -> JudgedMove | Reason:
+        """Judge a move on the present snapshot, with the lower score of what was wanted before.
+        cost: of purchases that exist."""
         checker = DrainabilityChecker(self.state, self.budgets.pdbs)
         candidates = []
         for name in names:
@@ -295,18 +381,23 @@ class _Pass:
         if at is None or name not in self.simulated.table.index:
             return Reason.of(ReasonCode.UNEXPECTED, detail=f"node {name} is gone")
         if name not in self.costs.nodes:
-            return Reason.of(ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail="")
+            return Reason.of(
+                ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail=""
+            )
         node = self.state.snapshot.nodes[at]
         candidate = checker.of(node)
         reason = protection(node, self.state)
         if not isinstance(candidate, Candidate):
             return reason or candidate.reason
-        return reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
+        return (
+            reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
+        )
 
     # --- the next memory, and the report
 
     def _node_memory(self, wanted: Collection[str]) -> dict[str, NodeMemory]:
-        """Return the next memory of every node: what other methods leave, and what consolidation adds."""
+        """Return the next memory of every node: what other methods leave, and
+        what consolidation adds."""
         memory: dict[str, NodeMemory] = {}
         for node in self.state.snapshot.nodes:
             pods, since = self.quiet.memory_of(node)
@@ -318,7 +409,9 @@ class _Pass:
             )
         return memory
 
-    def _moves_of_the_day(self, removals: Iterable[Removal]) -> dict[str, tuple[tuple[float, int], ...]]:
+    def _moves_of_the_day(
+        self, removals: Iterable[Removal]
+    ) -> dict[str, tuple[tuple[float, int], ...]]:
         """Return the moves of each owner's pods within a day, with those of this pass."""
         now, pods = self.state.now, dict[str, int]()
         for removal in removals:
@@ -337,7 +430,9 @@ class _Pass:
         }
         return {owner: moves for owner, moves in days.items() if moves}
 
-    def _report(self, commands: Sequence[DisruptionCommand], advanced: Advance) -> ConsolidationReport:
+    def _report(
+        self, commands: Sequence[DisruptionCommand], advanced: Advance
+    ) -> ConsolidationReport:
         begun = {removal.node for command in commands for removal in command.candidates}
         rows = {row.nodes: row for row in advanced.rows.values()}
         moves = []
@@ -346,7 +441,12 @@ class _Pass:
             state = "begins" if begun.issuperset(move.nodes) else "wanted"
             state = row.state.value if row is not None else state
             moves.append(
-                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self.costs.currency)
+                _move(
+                    move,
+                    state if self.acts else "shadow",
+                    row.id if row is not None else "",
+                    self.costs.currency,
+                )
             )
         proposed = {move.nodes for move in self.moves}
         moves += [
@@ -361,7 +461,11 @@ class _Pass:
             if name not in removed
         )
         return ConsolidationReport(
-            self.state.policy.consolidation.mode.value, tuple(moves), verdicts, self._pools(), self.gap
+            self.state.policy.consolidation.mode.value,
+            tuple(moves),
+            verdicts,
+            self._pools(),
+            self.gap,
         )
 
     def _pools(self) -> tuple[PoolCost, ...]:
@@ -393,7 +497,8 @@ def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move
     return Move(
         nodes=move.nodes,
         purchases=tuple(
-            MovePurchase(group, nodes, move.prices[group] / MICRO) for group, nodes in sorted(move.purchases.items())
+            MovePurchase(group, nodes, move.prices[group] / MICRO)
+            for group, nodes in sorted(move.purchases.items())
         ),
         price=move.price / MICRO,
         saves=move.saves / MICRO,
@@ -412,7 +517,8 @@ def _row_as_move(replacement: Replacement, currency: str) -> Move:
     return Move(
         nodes=replacement.nodes,
         purchases=tuple(
-            MovePurchase(bought.group, bought.nodes, bought.price / MICRO) for bought in replacement.purchases
+            MovePurchase(bought.group, bought.nodes, bought.price / MICRO)
+            for bought in replacement.purchases
         ),
         price=replacement.price / MICRO,
         saves=saves / MICRO,

@@ -1,8 +1,8 @@
 """Evacuation of nodes that their vendor takes back.
 
-All their pods go at once, by the Eviction API, which asks PodDisruptionBudgets. Nothing that limits removals limits
-this: the machine goes anyway, and its pods with it. It is counted afterwards, so that other removals see it. See
-docs/reference/spot.md "Evacuation".
+All their pods go at once, by the Eviction API, which asks PodDisruptionBudgets. Nothing that limits
+removals limits this: the machine goes anyway, and its pods with it. It is counted afterwards, so
+that other removals see it. See docs/reference/spot.md "Evacuation".
 """
 
 from __future__ import annotations
@@ -28,33 +28,37 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 def evacuate(
     state: ClusterState, budgets: Budgets, placements: Iterable[PodPlacement]
 ) -> tuple[DisruptionCommand, ...]:
-    """Return the removals of the nodes at risk, the first deadline first, as one command; none if there is none.
-    placements: of all pods in this pass; the removals say where their pods are expected."""
+    """Return the removals of the nodes at risk, the first deadline first, as one command;
+    none if there is none. placements: of all pods in this pass; the removals say where
+    their pods are expected."""
     if not state.at_risk:
         return ()
     places = {pod: p.node or f"{p.group}/{p.number}" for p in placements for pod in p.pods}
     busy = {
         target.node
         for operation in state.memory.operations
-        if operation.is_open and operation.spec.kind in {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
+        if operation.is_open
+        and operation.spec.kind in {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
         for target in operation.spec.targets
     }
     names = (name for name in state.at_risk if name not in busy and not _is_left_alone(name, state))
     removals = tuple(
-        _removal(name, state, places) for name in sorted(names, key=lambda n: (state.at_risk[n].leaves_at, n))
+        _removal(name, state, places)
+        for name in sorted(names, key=lambda n: (state.at_risk[n].leaves_at, n))
     )
     budgets.evacuate(removals)
     return (DisruptionCommand(DisruptionReason.INTERRUPTED, removals),) if removals else ()
 
 
 def _is_left_alone(name: str, state: ClusterState) -> bool:
-    """Return whether nothing is to be done: the group could not be read or may be another cluster's, the vendor is
-    deleting the machine already, or it has not taken it after its last deadline, a short time ago. An instant too far
-    away comes from a wrong clock."""
+    """Return whether nothing is to be done: the group could not be read or may be another
+    cluster's, the vendor is deleting the machine already, or it has not taken it after its last
+    deadline, a short time ago. An instant too far away comes from a wrong clock."""
     group, node = state.groups[state.group_of[name]], _node(name, state)
     failed = group.memory.failed_removals.get(name)
     deleting = any(
-        instance.state is InstanceState.DELETING and (instance.node == name or instance.id == node.provider_id)
+        instance.state is InstanceState.DELETING
+        and (instance.node == name or instance.id == node.provider_id)
         for instance in group.group.instances
     )
     late = state.at_risk[name].leaves_at <= state.now
@@ -82,8 +86,8 @@ def _is_evictable(pod: Pod, state: ClusterState) -> bool:
 
 
 def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -> list[Reason]:
-    """Return NO_REPLACEMENT_IN_TIME for nodes at risk with pods that get a new node which is usually ready too late, by
-    name. placements: of all pods in this pass."""
+    """Return NO_REPLACEMENT_IN_TIME for nodes at risk with pods that get a new node which is
+    usually ready too late, by name. placements: of all pods in this pass."""
     if not state.at_risk:
         return []
     node_of = {pod.key: name for name in state.at_risk for pod in state.occupancy.on(name)}
@@ -96,7 +100,12 @@ def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -
             if state.now + takes > state.at_risk[name].leaves_at:
                 ready[name] = max(takes, ready.get(name, 0.0))
     return [
-        Reason.of(ReasonCode.NO_REPLACEMENT_IN_TIME, node=name, until=state.at_risk[name].leaves_at, ready=takes)
+        Reason.of(
+            ReasonCode.NO_REPLACEMENT_IN_TIME,
+            node=name,
+            until=state.at_risk[name].leaves_at,
+            ready=takes,
+        )
         for name, takes in islice(sorted(ready.items()), MOST_REPORTED)
     ]
 

@@ -1,12 +1,14 @@
-"""Age, drift and repair: nodes that are due go, with another node in their place where their pods have no room.
+"""Age, drift and repair: nodes that are due go, with another node in their place where
+their pods have no room.
 
-    due nodes ► held? ► candidates ► into room that exists, or a node of the same group is bought first
-    (replacements.py)
+    due nodes ► held? ► candidates ► into room that exists, or a node of the same group is
+    bought first (replacements.py)
 
-A node is replaced by one of its own group, which is made as the group is defined now; by one of another group only if
-that costs no more than the disruption is worth. Where pods need a zone of a group in several, a successor is an attempt
-for the zone of the old node, with the limits of plan/state/purchase_attempts.py. A sick node may be restarted first,
-and goes before its successor comes where its group cannot grow. See docs/reference/node-lifecycle.md.
+A node is replaced by one of its own group, which is made as the group is defined now; by one of
+another group only if that costs no more than the disruption is worth. Where pods need a zone of a
+group in several, a successor is an attempt for the zone of the old node, with the limits of
+plan/state/purchase_attempts.py. A sick node may be restarted first, and goes before its successor
+comes where its group cannot grow. See docs/reference/node-lifecycle.md.
 """
 
 from __future__ import annotations
@@ -64,13 +66,16 @@ BUYS_INSTEAD = frozenset(
     }
 )
 """Limits that keep a node from going unless another one comes first."""
-_AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, ReasonCode.MAX_NODES_TOTAL})
+_AT_MAXIMUM = frozenset(
+    {ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, ReasonCode.MAX_NODES_TOTAL}
+)
 
 
 class LifecycleResult(msgspec.Struct, frozen=True):
-    """What is done with due nodes in this pass. commands: removals, and purchases of replacements. restarts: of sick
-    nodes. verdicts: each due node, and what holds it. advanced: the replacements. notes: for the plan. memory: node ->
-    what is remembered of it, of all nodes of which anything is. renewals: group -> reason -> the same of renewals.
+    """What is done with due nodes in this pass. commands: removals, and purchases of replacements.
+    restarts: of sick nodes. verdicts: each due node, and what holds it. advanced: the replacements.
+    notes: for the plan. memory: node -> what is remembered of it, of all nodes of which anything
+    is. renewals: group -> reason -> the same of renewals.
     for_zones: group in several zones -> zone -> successors that are bought for it."""
 
     commands: tuple[DisruptionCommand, ...]
@@ -84,8 +89,8 @@ class LifecycleResult(msgspec.Struct, frozen=True):
 
 
 class _SuccessorSource(NamedTuple):
-    """Of which group a successor is bought. attempt: its zone, where the pods need one of several; None: any will
-    do."""
+    """Of which group a successor is bought. attempt: its zone, where the pods need one of
+    several; None: any will do."""
 
     group: str
     attempt: ZoneVariant | None = None
@@ -96,7 +101,8 @@ class _SuccessorSource(NamedTuple):
 
 
 class _Proposal(NamedTuple):
-    """What a proposal buys: successors with one reason, of one group, for one zone ("": for any)."""
+    """What a proposal buys: successors with one reason, of one group, for one zone ("": for
+    any)."""
 
     why: DisruptionReason
     group: str
@@ -104,8 +110,9 @@ class _Proposal(NamedTuple):
 
 
 def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult:
-    """Return what is done with nodes that are due. unneeded: nodes that go by themselves, because nothing needs them.
-    context: its reservation is used, and its simulated cluster keeps the moves of pods."""
+    """Return what is done with nodes that are due. unneeded: nodes that go by themselves,
+    because nothing needs them. context: its reservation is used, and its simulated cluster
+    keeps the moves of pods."""
     return _Renewal(context, unneeded).result()
 
 
@@ -118,9 +125,13 @@ class _Renewal:
         dead = frozenset(item.node.name for item in self.lifecycle.due if _is_dead(item))
         self.checker = DrainabilityChecker(self.state, self.budgets.pdbs, dead)
         policy = self.state.policy
-        self.book = price_book(policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None)
+        self.book = price_book(
+            policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None
+        )
         going = self.budgets.taken.union(unneeded)
-        self.due = {item.node.name: item for item in self.lifecycle.due if item.node.name not in going}
+        self.due = {
+            item.node.name: item for item in self.lifecycle.due if item.node.name not in going
+        }
         self.tried = 0  # due nodes for which a place was looked for
         self.verdicts: dict[str, Reason] = {}
         self.removals: dict[DisruptionReason, list[Removal]] = {}
@@ -132,8 +143,12 @@ class _Renewal:
         self._limiter: ResourceLimiter | None = None
 
     def result(self) -> LifecycleResult:
-        self.verdicts |= {name: item.held for name, item in self.due.items() if item.held is not None}
-        waiting = [item for name, item in self.due.items() if item.held is None and self._is_free(name)]
+        self.verdicts |= {
+            name: item.held for name, item in self.due.items() if item.held is not None
+        }
+        waiting = [
+            item for name, item in self.due.items() if item.held is None and self._is_free(name)
+        ]
         for item in waiting:
             reason = self.context.not_evaluated if self.context.over() else self._act(item)
             if reason is not None:
@@ -153,7 +168,9 @@ class _Renewal:
             for name, item in self.due.items()
             if item.held is not None and item.held.code is ReasonCode.RENEWAL_RESTS
         }
-        commands = [DisruptionCommand(reason, tuple(removals)) for reason, removals in self.removals.items()]
+        commands = [
+            DisruptionCommand(reason, tuple(removals)) for reason, removals in self.removals.items()
+        ]
         return LifecycleResult(
             commands=(*commands, *advanced.commands),
             restarts=tuple(self.restarts),
@@ -175,7 +192,9 @@ class _Renewal:
                 return False
             if row.until > self.state.now:
                 detail = sentence(row.why) if row.why is not None else ""
-                self.verdicts[name] = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)
+                self.verdicts[name] = Reason.of(
+                    ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail
+                )
                 return False
         return True
 
@@ -188,7 +207,9 @@ class _Renewal:
             return candidate
         removal = _simulated(candidate)
         why = self.budgets.standing_refusal(removal, due_node.why)
-        why = why or self.budgets.disruption_refusal(candidate.group, [due_node.node.name], due_node.why)
+        why = why or self.budgets.disruption_refusal(
+            candidate.group, [due_node.node.name], due_node.why
+        )
         why = why or (self.context.not_evaluated if self.tried >= MOST_TRIED else None)
         if why is not None:
             return why
@@ -198,8 +219,13 @@ class _Renewal:
             group = self.state.groups[candidate.group]
             if not group.group.restarts:
                 return Reason.of(ReasonCode.CANNOT_RESTART, provider=group.group.provider)
-            if not isinstance(places, Reason) or self.state.buckets[due_node.node.name] is not Bucket.READY:
-                return self._restart(due_node, candidate, [] if isinstance(places, Reason) else places)
+            if (
+                not isinstance(places, Reason)
+                or self.state.buckets[due_node.node.name] is not Bucket.READY
+            ):
+                return self._restart(
+                    due_node, candidate, [] if isinstance(places, Reason) else places
+                )
         if not isinstance(places, Reason):
             refused = self._remove(due_node.why, places)
             if refused is None or refused.code not in BUYS_INSTEAD:
@@ -207,15 +233,22 @@ class _Renewal:
         return self._replace(due_node, candidate, places if isinstance(places, Reason) else None)
 
     def _trial(self, due_node: DueNode) -> Reason | None:
-        """Return why a node waits for a single other one: after a rest, one successor shows whether it helps now."""
+        """Return why a node waits for a single other one: after a rest, one successor
+        shows whether it helps now."""
         why, group = due_node.why, due_node.group
         known = self.lifecycle.renewals.get(group, {}).get(why.value)
         if known is None or not known.times or why is DisruptionReason.REPAIR:
             return None
         gone = any(removal.group == group for removal in self.removals.get(why, ()))
-        rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY and row.reason is why)
+        rows = (
+            row
+            for row in self.reservation.rows.values()
+            if row.state in UNDER_WAY and row.reason is why
+        )
         bought = any(purchase.group == group for row in rows for purchase in row.purchases)
-        proposed = any(nodes and key.why is why and key.group == group for key, nodes in self.proposed.items())
+        proposed = any(
+            nodes and key.why is why and key.group == group for key, nodes in self.proposed.items()
+        )
         if not (gone or bought or proposed):
             return None
         needs = 2 * self.state.policy.consolidation.confirm_after
@@ -226,7 +259,9 @@ class _Renewal:
         node, is_repair = due_node.node, due_node.why is DisruptionReason.REPAIR
         usage = self._usage = self._usage or Usage(self.state)
 
-        def filtered(node: Node, group: NodeGroupState, _state: object, _usage: object) -> Reason | None:
+        def filtered(
+            node: Node, group: NodeGroupState, _state: object, _usage: object
+        ) -> Reason | None:
             if group.group.options.zero_or_max:
                 detail = "its group goes as a whole or not at all"
                 return Reason.of(ReasonCode.UNEXPECTED, detail=detail)
@@ -248,19 +283,28 @@ class _Renewal:
             return candidate.reason
         spent = self.budgets.pdbs.exhausted(candidate.limited)
         if spent is not None:
-            params = {"pod": spent[0].key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": spent[1]}
+            params = {
+                "pod": spent[0].key,
+                "rule": ReasonCode.NOT_ENOUGH_PDB.value,
+                "budget": spent[1],
+            }
             return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
         return candidate
 
     def _places(self, candidates: Sequence[Candidate]) -> list[SimulatedRemoval] | Reason:
-        """Return these removals with the places of all their pods on nodes that exist, or why there are none. The
-        simulated cluster and the budgets are left as they were. Nodes that are not due themselves take the pods first:
-        a pod on a due node would have to move once more."""
+        """Return these removals with the places of all their pods on nodes that exist, or why there
+        are none. The simulated cluster and the budgets are left as they were. Nodes that are not
+        due themselves take the pods first: a pod on a due node would have to move once more."""
         rows, gone = self.simulated.table.index, {candidate.node.name for candidate in candidates}
         going: Ints = np.array(
-            sorted(row for name in self.due if name not in gone and (row := rows.get(name)) is not None), dtype=np.int64
+            sorted(
+                row for name in self.due if name not in gone and (row := rows.get(name)) is not None
+            ),
+            dtype=np.int64,
         )
-        staying: Ints = np.setdiff1d(np.flatnonzero(self.simulated.open[: self.simulated.real]), going)
+        staying: Ints = np.setdiff1d(
+            np.flatnonzero(self.simulated.open[: self.simulated.real]), going
+        )
         going = going[self.simulated.open[going]]
         drains = max(self.state.options.max_drain_parallelism, 1)
         trial = RemovalSimulation(self.simulated, self.budgets.pdbs.copy(), staying, going, drains)
@@ -276,33 +320,47 @@ class _Renewal:
         trial.undo()
         return reason or removals
 
-    def _remove(self, reason: DisruptionReason, places: Sequence[SimulatedRemoval]) -> Reason | None:
-        """Remove nodes whose pods have places, if the budgets have room; returns the refusal of the first."""
+    def _remove(
+        self, reason: DisruptionReason, places: Sequence[SimulatedRemoval]
+    ) -> Reason | None:
+        """Remove nodes whose pods have places, if the budgets have room; returns
+        the refusal of the first."""
         chosen, refused = self.budgets.draw(places, lambda _: None, reason)
         carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
         self.removals.setdefault(reason, []).extend(_removal(removal, reason) for removal in chosen)
         return next(iter(refused.values()), None)
 
-    def _restart(self, due_node: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]) -> Reason | None:
-        """Restart a sick node after its pods have left. It takes the room of a removal in all budgets."""
+    def _restart(
+        self, due_node: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]
+    ) -> Reason | None:
+        """Restart a sick node after its pods have left. It takes the room of
+        a removal in all budgets."""
         chosen, refused = self.budgets.draw(
             places or [_simulated(candidate)], lambda _: None, due_node.why, keeps_size=True
         )
         if not chosen:
             return refused.get(due_node.node.name)
         carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
-        self.restarts.append(Restart(due_node.node.name, due_node.group, due_node.condition, chosen[0].evict))
+        self.restarts.append(
+            Restart(due_node.node.name, due_node.group, due_node.condition, chosen[0].evict)
+        )
         return None
 
     # --- purchases
 
-    def _replace(self, due_node: DueNode, candidate: Candidate, place_reason: Reason | None) -> Reason | None:
+    def _replace(
+        self, due_node: DueNode, candidate: Candidate, place_reason: Reason | None
+    ) -> Reason | None:
         """Propose that a node is bought for the pods of this one; returns why not."""
         source = self._source(candidate, due_node)
         if isinstance(source, Reason):
             if due_node.why is DisruptionReason.REPAIR and source.code in _AT_MAXIMUM:
                 return self._remove_first(due_node, candidate)
-            return source if source.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_reason or source
+            return (
+                source
+                if source.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS
+                else place_reason or source
+            )
         same = self.proposed.setdefault(_Proposal(due_node.why, source.group, source.zone), [])
         if (full := self._no_room_for(source, len(same))) is not None:
             return full
@@ -314,7 +372,8 @@ class _Renewal:
         return None
 
     def _no_room_for(self, source: _SuccessorSource, before: int) -> Reason | None:
-        """Return which limit a further purchase of one proposal exceeds. before: nodes that the proposal buys."""
+        """Return which limit a further purchase of one proposal exceeds. before:
+        nodes that the proposal buys."""
         group = source.group
         if source.attempt is not None and before >= source.attempt.room.for_zone:
             return source.attempt.room.why
@@ -332,8 +391,9 @@ class _Renewal:
         return self._limiter
 
     def _source(self, candidate: Candidate, due_node: DueNode) -> _SuccessorSource | Reason:
-        """Return the group of which a node is bought: its own if the pods fit a new node of it, otherwise the cheapest
-        one that costs at most what the disruption is worth more, otherwise its own as an attempt for its zone."""
+        """Return the group of which a node is bought: its own if the pods fit a new node of it,
+        otherwise the cheapest one that costs at most what the disruption is worth more, otherwise
+        its own as an attempt for its zone."""
         groups = self._groups = self._groups or self._candidate_groups()
         own = candidate.group
         classes = {pod.cls for pod in candidate.pods}
@@ -358,20 +418,26 @@ class _Renewal:
             return groups.skipped[own]
         attempt = self._attempt(groups, candidate, classes, need)
         return attempt or Reason.of(
-            ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=candidate.pods[0].key if candidate.pods else "", what="no group fits"
+            ReasonCode.NO_PLACE_TO_MOVE_PODS,
+            pod=candidate.pods[0].key if candidate.pods else "",
+            what="no group fits",
         )
 
     def _candidate_groups(self) -> Candidates:
-        zones = {name: variant for name, variant in zone_variants(self.state).items() if variant.zone}
+        zones = {
+            name: variant for name, variant in zone_variants(self.state).items() if variant.zone
+        }
         return Candidates(self.state, self.simulated, self._purchasable(), zones)
 
     def _attempt(
         self, candidates: Candidates, candidate: Candidate, classes: Collection[int], need: Ints
     ) -> _SuccessorSource | Reason | None:
-        """Return an attempt for the zone of a node, whose pods fit a new one there, or why none is made now; None
-        where that would not help."""
+        """Return an attempt for the zone of a node, whose pods fit a new one there, or why none is
+        made now; None where that would not help."""
         own, zone = candidate.group, zone_label(candidate.node)
-        attempt = next((of for of in candidates.variants.values() if of.group == own and of.zone == zone), None)
+        attempt = next(
+            (of for of in candidates.variants.values() if of.group == own and of.zone == zone), None
+        )
         if attempt is None or not bool((need <= candidates.shapes[own].free).all()):
             return None
         if not all(zone in self.simulated.zones.fitting_zones(cls, own) for cls in classes):
@@ -383,21 +449,28 @@ class _Renewal:
         return _SuccessorSource(own, attempt) if fits else None
 
     def _affordable(self, node: Node) -> int | None:
-        """Return the most that another group's node may cost: the price of this one, and of its disruption."""
+        """Return the most that another group's node may cost: the price of this
+        one, and of its disruption."""
         costs = self._costs = self._costs or Costs(self.state)
         cost = costs.nodes.get(node.name)
         return None if cost is None else cost.now + costs.disruption_price(node.name)
 
     def _price_of(self, group: str) -> int | None:
         template = self.state.groups[group].template
-        price = self.book.of_node(template.node, self.state.groups[group].group) if template is not None else None
+        price = (
+            self.book.of_node(template.node, self.state.groups[group].group)
+            if template is not None
+            else None
+        )
         return price.amount if isinstance(price, Price) else None
 
     def _remove_first(self, due_node: DueNode, candidate: Candidate) -> Reason | None:
-        """Remove a sick node of a group that cannot grow before its successor comes, one node at a time. Until then its
-        pods wait, so their disruption budgets must allow all of them to be away at once: otherwise the drain could not
-        end."""
-        other = next((name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None)
+        """Remove a sick node of a group that cannot grow before its successor comes, one node at a
+        time. Until then its pods wait, so their disruption budgets must allow all of them to be
+        away at once: otherwise the drain could not end."""
+        other = next(
+            (name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None
+        )
         if other is not None:
             return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
         if self.state.groups[candidate.group].upcoming:
@@ -405,26 +478,35 @@ class _Renewal:
         if (uncertain := self._no_attempt_for(candidate)) is not None:
             return uncertain
         for pod, names in candidate.limited:
-            short = next((name for name in names if self.budgets.pdbs.left(name) < candidate.used.get(name, 0)), None)
+            short = next(
+                (
+                    name
+                    for name in names
+                    if self.budgets.pdbs.left(name) < candidate.used.get(name, 0)
+                ),
+                None,
+            )
             if short is not None:
                 params = {"pod": pod.key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": short}
                 return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
         return self._remove(due_node.why, [_simulated(candidate)])
 
     def _no_attempt_for(self, candidate: Candidate) -> Reason | None:
-        """Return why nothing would be bought for the zone of a node once it has gone, if its pods need the zone of a
-        group in several; None otherwise."""
+        """Return why nothing would be bought for the zone of a node once it has gone, if its pods
+        need the zone of a group in several; None otherwise."""
         group = self.state.groups[candidate.group]
         zones, zone = self.simulated.zones, zone_label(candidate.node)
-        bound = zone in group.zones and any(not zones.fits_anywhere(pod.cls, group.id) for pod in candidate.pods)
+        bound = zone in group.zones and any(
+            not zones.fits_anywhere(pod.cls, group.id) for pod in candidate.pods
+        )
         if not bound:
             return None
         room = room_in_zone(group, zone, self.state)
         return room.why if room.for_zone <= 0 else None
 
     def _leaving_of(self, group: str) -> list[str]:
-        """Return the nodes of a group that leave, or that this pass removes for any reason: without them the group has
-        room for a successor."""
+        """Return the nodes of a group that leave, or that this pass removes for any reason: without
+        them the group has room for a successor."""
         leaving = self.budgets.taken | self.state.leaving
         return [name for name in sorted(leaving) if self.state.group_of.get(name) == group]
 
@@ -452,9 +534,14 @@ class _Renewal:
                 of_group[zone] = of_group.get(zone, 0) + purchase.to_size - purchase.from_size
         return bought
 
-    def _move(self, removals: Sequence[SimulatedRemoval], group: str, reason: DisruptionReason) -> JudgedMove:
+    def _move(
+        self, removals: Sequence[SimulatedRemoval], group: str, reason: DisruptionReason
+    ) -> JudgedMove:
         """Return a move. group: of which as many nodes are bought, "" if that has happened."""
-        price, cost = sum(self._paid(removal) for removal in removals), self._price_of(group) or 0 if group else 0
+        price, cost = (
+            sum(self._paid(removal) for removal in removals),
+            self._price_of(group) or 0 if group else 0,
+        )
         disruption = float(sum(1 + len(removal.evict) for removal in removals))
         purchases = {group: len(removals)} if group else {}
         pools = {pool_id(self.state.groups[removal.group].group) for removal in removals}
@@ -478,13 +565,16 @@ class _Renewal:
     # --- replacements under way
 
     def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
-        """Judge nodes whose successors exist: they must still be due, and their pods have places."""
+        """Judge nodes whose successors exist: they must still be due, and their pods have
+        places."""
         del cost
         candidates = self._still_due(names)
         if isinstance(candidates, Reason):
             return candidates
         places = self._places(candidates)
-        return places if isinstance(places, Reason) else self._move(places, "", self.due[names[0]].why)
+        return (
+            places if isinstance(places, Reason) else self._move(places, "", self.due[names[0]].why)
+        )
 
     def _still_due(self, names: Sequence[str]) -> list[Candidate] | Reason:
         candidates: list[Candidate] = []
@@ -503,12 +593,15 @@ class _Renewal:
     # --- report and memory
 
     def _report(self, advanced: Advance) -> tuple[LifecycleVerdict, ...]:
-        """Return every due node with what holds it; None for a node that goes, as part of a replacement or without."""
+        """Return every due node with what holds it; None for a node that goes, as part of
+        a replacement or without."""
         going = {removal.node for removals in self.removals.values() for removal in removals}
         going |= {removal.node for command in advanced.commands for removal in command.candidates}
         going |= {restart.node for restart in self.restarts}
         return tuple(
-            LifecycleVerdict(name, item.why, item.since, None if name in going else self.verdicts.get(name))
+            LifecycleVerdict(
+                name, item.why, item.since, None if name in going else self.verdicts.get(name)
+            )
             for name, item in sorted(self.due.items())
         )
 
@@ -532,7 +625,11 @@ class _Renewal:
         for (group, why), nodes in sorted(self._renewed(advanced).items()):
             of_group = renewals.setdefault(group, {})
             known = of_group.get(why.value, GroupRenewal())
-            details = [item.detail for item in self.lifecycle.due if item.group == group and item.why is why]
+            details = [
+                item.detail
+                for item in self.lifecycle.due
+                if item.group == group and item.why is why
+            ]
             of_group[why.value] = after_renewal(known, why, sorted(nodes), details, self.state)
         for row in advanced.rows.values():
             if row.reason is DisruptionReason.REPAIR and row.state in UNDER_WAY:
@@ -540,11 +637,13 @@ class _Renewal:
         return renewals
 
     def _renewed(self, advanced: Advance) -> dict[tuple[str, DisruptionReason], set[str]]:
-        """Return (group, reason) -> old nodes that this pass removes or buys successors for. The group of a successor
-        counts, too."""
+        """Return (group, reason) -> old nodes that this pass removes or buys successors for. The
+        group of a successor counts, too."""
         renewed: dict[tuple[str, DisruptionReason], set[str]] = {}
         own = [(why, removal) for why, removals in self.removals.items() for removal in removals]
-        of_rows = [(command.reason, gone) for command in advanced.commands for gone in command.candidates]
+        of_rows = [
+            (command.reason, gone) for command in advanced.commands for gone in command.candidates
+        ]
         for why, removal in (*own, *of_rows):
             renewed.setdefault((removal.group, why), set()).add(removal.node)
         for command in advanced.commands:
@@ -555,7 +654,9 @@ class _Renewal:
                     renewed.setdefault((group, command.reason), set()).update(nodes)
         return renewed
 
-    def _note_successors(self, replacement: Replacement, renewals: dict[str, dict[str, GroupRenewal]]) -> None:
+    def _note_successors(
+        self, replacement: Replacement, renewals: dict[str, dict[str, GroupRenewal]]
+    ) -> None:
         for name in replacement.new_nodes:
             of_group = renewals.setdefault(self.state.group_of.get(name, ""), {})
             known = of_group.get(replacement.reason.value, GroupRenewal())
@@ -584,4 +685,6 @@ def _simulated(candidate: Candidate) -> SimulatedRemoval:
 
 def _removal(removal: SimulatedRemoval, reason: DisruptionReason) -> Removal:
     kind = "drain" if removal.evict else "empty"
-    return Removal(removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=reason)
+    return Removal(
+        removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=reason
+    )

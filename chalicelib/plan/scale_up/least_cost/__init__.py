@@ -1,8 +1,8 @@
 """The least-cost expander: the cheapest mix of groups over all groups and all pending pods at once.
 
-Here: column generation (LP relaxation, master problem, pricing problem), rounding, an exact program for few nodes and a
-local search. It places as many pods as possible at the lowest price that it finds. Not here: filters over single
-options (expanders).
+Here: column generation (LP relaxation, master problem, pricing problem), rounding, an exact program
+for few nodes and a local search. It places as many pods as possible at the lowest price that it
+finds. Not here: filters over single options (expanders).
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from chalicelib.plan.linear_solver import LEFT, Trouble
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
 from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed, relax
-from chalicelib.plan.scale_up.least_cost.master_problem import FEW, Effort, Master, best_integer_mix, generate
+from chalicelib.plan.scale_up.least_cost.master_problem import (
+    FEW,
+    Effort,
+    Master,
+    best_integer_mix,
+    generate,
+)
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover, first_fit, spread
 from chalicelib.plan.scale_up.least_cost.problem import (
     Ask,
@@ -41,17 +47,21 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 __all__ = ["Ask", "Bought", "Offer", "Shared", "solve"]
 
 _CLOSE = 1.004  # of the bound: a smaller gap is not worth another round
-_DIVES, _NODES = 6, 500  # maximum number of further rounding attempts, and the total nodes up to which they are made
+# maximum number of further rounding attempts, and the total nodes up to which they are made
+_DIVES, _NODES = 6, 500
 _AGAIN = Effort(rounds=4, keep=4, tries=2)
 _MORE = 50  # loads per offer that are tried for few nodes, although the relaxation did not use them
 _NEAR = 1.005  # of the loads' best possible cost: a smaller gap is not worth trying all mixes
 
 
-def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared], stop: Stop) -> list[Bought] | None:
+def solve(
+    offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared], stop: Stop
+) -> list[Bought] | None:
     """Return what to buy: as many pods as possible are placed, at the lowest price found.
 
-    stop: called between steps; once it returns true, the best mix so far is the answer. Returns None if there is no
-    solver, it gave up, or there was no time to begin. The same input gives the same answer, in any order.
+    stop: called between steps; once it returns true, the best mix so far is the answer. Returns
+    None if there is no solver, it gave up, or there was no time to begin. The same input gives the
+    same answer, in any order.
     """
     if stop():
         return None
@@ -74,7 +84,10 @@ def _best_mix(problem: Problem, stop: Stop) -> list[Load]:
     unplaced, cost = worth(problem, mixes[0])
     if not stop() and cost + unplaced * LEFT > relaxed.bound * (1 + 1e-9):
         mixes += _generated_mixes(problem, relaxed, mixes[0], stop)
-    best = min((polish(problem, loads, relaxed) for loads in mixes), key=lambda loads: worth(problem, loads))
+    best = min(
+        (polish(problem, loads, relaxed) for loads in mixes),
+        key=lambda loads: worth(problem, loads),
+    )
     unplaced, cost = worth(problem, best)
     alone = first_fit(problem, None if unplaced else cost)
     return best if alone is None else polish(problem, alone, relaxed)
@@ -87,7 +100,9 @@ def _initial_mix(problem: Problem, relaxed: Relaxed) -> list[Load]:
     return loads + cover(problem, unplaced, relaxed.value, relaxed.scarce, rooms)
 
 
-def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop) -> list[list[Load]]:
+def _generated_mixes(
+    problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop
+) -> list[list[Load]]:
     """Return mixes of generated loads."""
     master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
     master.add([*first, *_single_ask_loads(problem)])
@@ -110,7 +125,16 @@ def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop
     if total > FEW or cost <= prices.total * _NEAR or stop():
         return mixes
     prices = master.solve()
-    master.add(pricer.loads(prices.value, prices.cost, problem.cap, keep=_MORE, tries=2, gain=prices.total / cost - 1))
+    master.add(
+        pricer.loads(
+            prices.value,
+            prices.cost,
+            problem.cap,
+            keep=_MORE,
+            tries=2,
+            gain=prices.total / cost - 1,
+        )
+    )
     return [*mixes, best_integer_mix(master, prices, cost)]
 
 
@@ -151,13 +175,15 @@ def purchases(
     stop: Stop,
     grown: Mapping[str, int],
 ) -> list[Purchase] | None:
-    """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the next expander
-    decides. counts: class -> unplaced pods; price_of: the hourly price of a new node by its group and template, None
+    """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the
+    next expander decides. counts: class -> unplaced pods; price_of: the hourly price of a new node
+    by its group and template, None
     if unknown; grown: group -> nodes already bought.
 
-    Only what the search can optimise is converted to solver input. Pods with rules about other pods, host ports or
-    claims, pods that need one zone of a group in several, and groups that scale from zero to their maximum at once, are
-    left to the rest of the chain, which sees the nodes bought here in the simulated cluster.
+    Only what the search can optimise is converted to solver input. Pods with rules about other
+    pods, host ports or claims, pods that need one zone of a group in several, and groups that scale
+    from zero to their maximum at once, are left to the rest of the chain, which sees the nodes
+    bought here in the simulated cluster.
     """
     offers = []
     for group in candidates.groups:
@@ -165,12 +191,19 @@ def purchases(
         price = price_of(group.id, shape.template.node)
         atomic = group.group.options.zero_or_max
         most = (
-            0 if atomic or group.id in candidates.variants else limiter.allowance(group, grown.get(group.id, 0)).nodes
+            0
+            if atomic or group.id in candidates.variants
+            else limiter.allowance(group, grown.get(group.id, 0)).nodes
         )
         offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))
     classes = [cls for cls in counts if simulated.is_independent(cls)]
     asks = [
-        Ask(simulated.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
+        Ask(
+            simulated.table.columns.need(cls),
+            counts[cls],
+            tuple(candidates.fits(cls).tolist()),
+            _UNLIMITED,
+        )
         for cls in classes
     ]
     limits = [Shared(amounts, most) for amounts, most in limiter.shared(candidates.groups)]
@@ -178,6 +211,10 @@ def purchases(
     if bought is None:
         return None
     return [
-        Purchase(offers[node.offer].group, node.nodes, {classes[ask]: pods for ask, pods in node.pods.items()})
+        Purchase(
+            offers[node.offer].group,
+            node.nodes,
+            {classes[ask]: pods for ask, pods in node.pods.items()},
+        )
         for node in bought
     ]

@@ -1,10 +1,12 @@
 """Whole nodes from fractional mixes, and cheaper mixes from whole nodes.
 
-`dive` buys what is certain and solves again for the rest. `polish` is a local search, node by node: it places unplaced
-pods into gaps, removes unneeded nodes, and replaces oversized nodes by cheaper ones that take the same pods.
+`dive` buys what is certain and solves again for the rest. `polish` is a local search, node by node:
+it places unplaced pods into gaps, removes unneeded nodes, and replaces oversized nodes by cheaper
+ones that take the same pods.
 
-Rounding every column at once would buy one node per fraction. Instead the integer part is bought, then the largest
-fractions. The rest is a smaller problem, for which a few rounds generate suitable loads.
+Rounding every column at once would buy one node per fraction. Instead the integer part is
+bought, then the largest fractions. The rest is a smaller problem, for which a few rounds
+generate suitable loads.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ import numpy as np
 from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed
 from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Master, Prices, generate
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover
-from chalicelib.plan.scale_up.least_cost.problem import Load, Loads, Problem, Rooms, Stop, dot, left_over
+from chalicelib.plan.scale_up.least_cost.problem import (
+    Load,
+    Loads,
+    Problem,
+    Rooms,
+    Stop,
+    dot,
+    left_over,
+)
 from chalicelib.plan.tables import Bools, Floats, Ints
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
@@ -24,11 +34,11 @@ _EPSILON = 1e-6
 
 
 def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: Stop) -> list[Load]:
-    """Return whole loads for the pods of the problem; some pods may be left where limits bind. Loads found on the way
-    are added to the master problem too. Raises Trouble.
+    """Return whole loads for the pods of the problem; some pods may be left where limits bind.
+    Loads found on the way are added to the master problem too. Raises Trouble.
 
-    pricer: finds loads whose pods are worth more than their node. scarce [G,R]: value of a node's whole amount of a
-    resource. stop: says that time is over."""
+    pricer: finds loads whose pods are worth more than their node. scarce [G,R]: value of a node's
+    whole amount of a resource. stop: says that time is over."""
     problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.count))
     prices = slim.solve()
     rooms, unplaced = Rooms(problem), problem.count.copy()
@@ -46,14 +56,21 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
     return loads + cover(problem, unplaced, prices.value, scarce, rooms)
 
 
-def _whole_loads(problem: Problem, master: Master, prices: Prices, rooms: Rooms, unplaced: Ints) -> list[Load]:
-    """Buy the integer parts if there are any, otherwise some of the fractions. Reduces `rooms` and `unplaced`."""
+def _whole_loads(
+    problem: Problem, master: Master, prices: Prices, rooms: Rooms, unplaced: Ints
+) -> list[Load]:
+    """Buy the integer parts if there are any, otherwise some of the fractions.
+    Reduces `rooms` and `unplaced`."""
     whole = np.floor(prices.nodes + _EPSILON).astype(np.int64)
     loads: list[Load] = []
     for at in np.flatnonzero(whole):
         load = master.loads[at]
         carried = load.pods > 0
-        nodes = min(int(whole[at]), rooms.allowed(load.offer), int((unplaced[carried] // load.pods[carried]).min()))
+        nodes = min(
+            int(whole[at]),
+            rooms.allowed(load.offer),
+            int((unplaced[carried] // load.pods[carried]).min()),
+        )
         if nodes > 0:
             loads.append(_taken_load(Load(load.offer, load.pods, nodes), rooms, unplaced))
     if loads:
@@ -84,7 +101,9 @@ def _topped_up(problem: Problem, offer: int, pods: Ints, unplaced: Ints, value: 
     pods = pods.copy()
     room = problem.free[offer] - pods @ problem.need
     share = (problem.need / np.maximum(problem.free[offer], 1)).max(axis=1)
-    for ask in np.argsort(-np.maximum(value, _EPSILON) / np.maximum(share, _EPSILON), kind="stable"):
+    for ask in np.argsort(
+        -np.maximum(value, _EPSILON) / np.maximum(share, _EPSILON), kind="stable"
+    ):
         need = problem.need[ask]
         more = int(min(problem.cap[offer, ask], unplaced[ask])) - int(pods[ask])
         if more > 0 and (need <= room).all():
@@ -101,7 +120,8 @@ _FEW = 40  # nodes; up to this number, all nodes may be packed again
 
 
 def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
-    """Return a mix with the same pods or more, on fewer or cheaper nodes for the pods that were already placed."""
+    """Return a mix with the same pods or more, on fewer or cheaper nodes for the pods
+    that were already placed."""
     if sum(load.nodes for load in loads) * len(problem.count) <= _CELLS:
         nodes = _Nodes(problem, loads)
         unplaced = left_over(problem, loads)
@@ -122,22 +142,29 @@ class _Nodes:
     def __init__(self, problem: Problem, loads: Loads) -> None:
         self.problem = problem
         times = [load.nodes for load in loads]
-        self.offer: Ints = np.repeat(np.array([load.offer for load in loads], dtype=np.int64), times)
+        self.offer: Ints = np.repeat(
+            np.array([load.offer for load in loads], dtype=np.int64), times
+        )
         self.pods: Ints = np.repeat(
-            np.array([load.pods for load in loads], dtype=np.int64).reshape(len(loads), len(problem.count)),
+            np.array([load.pods for load in loads], dtype=np.int64).reshape(
+                len(loads), len(problem.count)
+            ),
             times,
             axis=0,
         )
         self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
         self.dropped = np.zeros(len(self.offer), dtype=np.bool_)
-        self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
+        self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(
+            axis=1
+        )
 
     def room(self, ask: int) -> Ints:
         """Return how many more pods of an ask each node takes."""
         need = self.problem.need[ask]
         used = need > 0
         room: Ints = np.minimum(
-            (self.left[:, used] // need[used]).min(axis=1), self.problem.cap[self.offer, ask] - self.pods[:, ask]
+            (self.left[:, used] // need[used]).min(axis=1),
+            self.problem.cap[self.offer, ask] - self.pods[:, ask],
         )
         room[self.dropped] = 0
         return np.maximum(room, 0)
@@ -155,11 +182,15 @@ class _Nodes:
         full = 1.0 - (self.left / np.maximum(self.problem.free[self.offer], 1)).min(axis=1)
         order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
         for node in order.tolist():
-            if not self._moved(node, np.arange(len(self.offer)) == node) and len(self.offer) <= _FEW:
+            if (
+                not self._moved(node, np.arange(len(self.offer)) == node)
+                and len(self.offer) <= _FEW
+            ):
                 self._moved(node, ~self.dropped)
 
     def _moved(self, node: int, emptied: Bools) -> bool:
-        """Remove nodes and place their pods on others. Returns whether it succeeded; if not, nothing changes."""
+        """Remove nodes and place their pods on others. Returns whether it succeeded;
+        if not, nothing changes."""
         before = self.pods.copy(), self.left.copy(), self.dropped.copy()
         homeless = self.pods[emptied].sum(axis=0)
         self.pods[emptied] = 0
@@ -190,7 +221,9 @@ def _on_cheaper_offers(problem: Problem, loads: Loads) -> list[Load]:
     after: list[Load] = []
     for load in loads:
         rest, used = load.nodes, load.pods @ problem.need
-        holds: Bools = np.logical_and(np.all(problem.free >= used, axis=1), np.all(problem.cap >= load.pods, axis=1))
+        holds: Bools = np.logical_and(
+            np.all(problem.free >= used, axis=1), np.all(problem.cap >= load.pods, axis=1)
+        )
         for offer in order[holds[order]].tolist():
             if problem.cost[offer] >= problem.cost[load.offer] or not rest:
                 break

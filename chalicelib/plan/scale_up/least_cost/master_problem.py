@@ -1,8 +1,9 @@
-"""The master problem of column generation: how many nodes of each known load cover all pods at the lowest cost.
+"""The master problem of column generation: how many nodes of each known load cover all
+pods at the lowest cost.
 
-Every load is a column, and every ask is a row that requires at least its pods. A load may carry more pods than are
-left; the surplus pods are not placed. The dual values of the rows are the prices at which `pricing_problem` values
-pods.
+Every load is a column, and every ask is a row that requires at least its pods. A load may carry
+more pods than are left; the surplus pods are not placed. The dual values of the rows are the prices
+at which `pricing_problem` values pods.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from chalicelib.plan.scale_up.least_cost.node_filling import Pricer
 from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, Stop, dot
 from chalicelib.plan.tables import Floats, Ints
 
-_SMOOTH = 0.5  # pods are priced at a mean of the old and new dual values, which oscillate strongly at first
+# pods are priced at a mean of the old and new dual values, which oscillate strongly at first
+_SMOOTH = 0.5
 _PATIENCE = 12  # rounds without progress
 _PROGRESS = 5e-4
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """Limits of the search for columns. rounds; keep: new loads per offer and round; tries: see Pricer; enough: a cost
-    that is good enough."""
+    """Limits of the search for columns. rounds; keep: new loads per offer and round; tries: see
+    Pricer; enough: a cost that is good enough."""
 
     rounds: int
     keep: int
@@ -33,8 +35,8 @@ class Effort(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """An optimum of the master problem: its cost, nodes of each load, value of a pod [A], cost of a node in the limits
-    [G]."""
+    """An optimum of the master problem: its cost, nodes of each load, value of a pod [A], cost of
+    a node in the limits [G]."""
 
     total: float
     nodes: Floats
@@ -83,7 +85,11 @@ class Master:
             pods = np.flatnonzero(load.pods)
             own = np.flatnonzero(self._limited == load.offer)
             shared = np.flatnonzero(problem.amounts[:, load.offer])
-            rows = [*pods.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
+            rows = [
+                *pods.tolist(),
+                *(asks + own).tolist(),
+                *(asks + len(self._limited) + shared).tolist(),
+            ]
             amounts = (problem.amounts[shared, load.offer] / self._scale[shared]).tolist()
             columns.append((rows, [*load.pods[pods].tolist(), *[1.0] * len(own), *amounts]))
         if columns:
@@ -92,7 +98,8 @@ class Master:
         return len(columns)
 
     def slim(self, prices: Prices, columns: int) -> Master:
-        """Return a master problem with only the most promising columns, which is solved much faster."""
+        """Return a master problem with only the most promising columns,
+        which is solved much faster."""
         slim = Master(self.problem)
         own = [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in self.loads]
         best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
@@ -106,14 +113,21 @@ class Master:
         cost = problem.cost.copy()
         cost[self._limited] -= duals[asks : asks + len(self._limited)]
         cost -= dot(problem.amounts.T, duals[asks + len(self._limited) :] / self._scale)
-        return Prices(total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost))
+        return Prices(
+            total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost)
+        )
 
 
 def generate(
-    master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop, value: Floats | None = None
+    master: Master,
+    pricer: Pricer,
+    cap: Ints,
+    effort: Effort,
+    stop: Stop,
+    value: Floats | None = None,
 ) -> Prices:
-    """Add loads until none improves the cost, progress ends, or the effort is spent. value: initial value of each
-    pod."""
+    """Add loads until none improves the cost, progress ends, or the effort is spent. value:
+    initial value of each pod."""
     prices = master.solve()
     before, idle = prices.total, 0
     for _ in range(effort.rounds):
@@ -140,14 +154,16 @@ _EPSILON = 1e-6
 
 
 def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
-    """Return the best integer mix of the master problem's loads that costs less than `cost` (unplaced pods included),
-    [] if none is found. Raises Trouble.
+    """Return the best integer mix of the master problem's loads that costs less than `cost`
+    (unplaced pods included), [] if none is found. Raises Trouble.
 
-    With few nodes, one node too many is a large part of the price, and there are few enough mixes to try them all.
-    HiGHS does so with a fixed number of branches.
+    With few nodes, one node too many is a large part of the price, and there are few enough mixes
+    to try them all. HiGHS does so with a fixed number of branches.
     """
     problem = master.problem
-    own = np.array([prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads])
+    own = np.array(
+        [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads]
+    )
     order = np.argsort(own, kind="stable")[:_COLUMNS]
     loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
     if not loads:
@@ -156,7 +172,9 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
     solver = Solver(mip_max_nodes=_BRANCHES, mip_rel_gap=1e-4, mip_max_leaves=_BRANCHES)
     solver.rows(
-        np.concatenate([problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]),
+        np.concatenate(
+            [problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]
+        ),
         np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]),
     )
     solver.unplaced_columns(asks, problem.count)

@@ -1,15 +1,16 @@
-"""The pricing problem: finds the most valuable load of one node for given pod values, a knapsack with several
-resources.
+"""The pricing problem: finds the most valuable load of one node for given pod values, a
+knapsack with several resources.
 
-Exact answers cost seconds for a large node and are not needed. Instead, many greedy fillings (lanes) run at once, each
-with its own weights of scarce resources. Then each of the best is filled again with one pod, or all pods of one ask,
-taken out. All lanes advance together, one ask per step, so that the Python loop runs a dozen times and not once per
-pod.
+Exact answers cost seconds for a large node and are not needed. Instead, many greedy fillings
+(lanes) run at once, each with its own weights of scarce resources. Then each of the best is filled
+again with one pod, or all pods of one ask, taken out. All lanes advance together, one ask per step,
+so that the Python loop runs a dozen times and not once per pod.
 
-Greedy integer mixes are built from the same fillings, fast and always feasible, but never the final answer: `spread`
-fills each offer with the pods that the relaxation assigned to it, and starts the search. `cover` repeatedly buys the
-load with the highest value for its cost, and completes a mix: it places every pod that can be placed. `first_fit`
-computes what a single group would need; no answer may cost more than that.
+Greedy integer mixes are built from the same fillings, fast and always feasible, but never the
+final answer: `spread` fills each offer with the pods that the relaxation assigned to it, and starts
+the search. `cover` repeatedly buys the load with the highest value for its cost, and completes
+a mix: it places every pod that can be placed. `first_fit` computes what a single group would need;
+no answer may cost more than that.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from chalicelib.plan.tables import Floats, Ints
 
 _LANES = 12  # per offer and round
 _IMPROVED = 3  # fillings per offer that the search tries to improve
-_CANDIDATES = 64  # asks per offer that are considered: those with the highest value for their requests
+# asks per offer that are considered: those with the highest value for their requests
+_CANDIDATES = 64
 _IDEAS = 64  # rows of the table of random weights
 _AT_ONCE = 600_000  # cells of one array; bounds memory
 GAIN = 1e-7  # by how much a load's value must exceed its cost, as a share of the cost
 
 
 class ColumnCounter:
-    """Candidates for filling a node of each offer: K asks per offer with their data. asks [G,K], need [G,K,R], value
-    [G,K], cap [G,K]."""
+    """Candidates for filling a node of each offer: K asks per offer with their data. asks [G,K],
+    need [G,K,R], value [G,K], cap [G,K]."""
 
     def __init__(self, problem: Problem, value: Floats, cap: Ints, scarce: Floats) -> None:
         free = np.maximum(problem.free, 1)
@@ -49,12 +51,17 @@ class ColumnCounter:
 
 
 def fill(
-    counter: ColumnCounter, which: Ints, pods: Ints, score: Floats, scarce: Floats, closed: Ints | None = None
+    counter: ColumnCounter,
+    which: Ints,
+    pods: Ints,
+    score: Floats,
+    scarce: Floats,
+    closed: Ints | None = None,
 ) -> None:
     """Fill L nodes greedily in addition to the pods on them; changes pods [L,K].
 
-    which [L]: the offer of each node; score [L,K]: value of a pod; scarce [L,R]: weight of a resource's share of what
-    is left; closed [L]: a candidate that is not used.
+    which [L]: the offer of each node; score [L,K]: value of a pod; scarce [L,R]: weight of a
+    resource's share of what is left; closed [L]: a candidate that is not used.
     """
     need, width = counter.need[which], counter.free.shape[1]
     amount = counter.amount[which]
@@ -88,7 +95,8 @@ def fill(
 
 
 class _RandomNumbers:
-    """Repeatable random numbers. numpy.random would be 1.4 MB of the deployment, whose size is limited."""
+    """Repeatable random numbers. numpy.random would be 1.4 MB of the
+    deployment, whose size is limited."""
 
     _TERMS = 12  # the variance of twelve uniform numbers is 1
     _SCALE = 2**16
@@ -97,8 +105,8 @@ class _RandomNumbers:
         self._random = random.Random(seed)  # noqa: S311 (protects nothing)
 
     def normal(self, deviation: float, rows: int, columns: int) -> Floats:
-        """Return nearly normal numbers around 0 [rows,columns]: sums of uniform ones, the same on every processor
-        (https://en.wikipedia.org/wiki/Irwin-Hall_distribution)."""
+        """Return nearly normal numbers around 0 [rows,columns]: sums of uniform ones, the same on
+        every processor (https://en.wikipedia.org/wiki/Irwin-Hall_distribution)."""
         count = rows * columns
         terms = np.frombuffer(self._random.randbytes(2 * self._TERMS * count), dtype="<u2")
         sums = terms.reshape(count, self._TERMS).sum(axis=1, dtype=np.int64)
@@ -108,11 +116,14 @@ class _RandomNumbers:
 
     def indices(self, length: int, count: int) -> Ints:
         """Return `count` indices of a table. length: of the table, a power of two up to 256."""
-        return np.frombuffer(self._random.randbytes(count), dtype=np.uint8).astype(np.int64) % length
+        return (
+            np.frombuffer(self._random.randbytes(count), dtype=np.uint8).astype(np.int64) % length
+        )
 
 
 class Pricer:
-    """Finds loads whose pods are worth more than their node. It has its own random generator with a fixed seed."""
+    """Finds loads whose pods are worth more than their node. It has its own random
+    generator with a fixed seed."""
 
     def __init__(self, problem: Problem, scarce: Floats) -> None:
         self.problem = problem
@@ -121,10 +132,14 @@ class Pricer:
         self._ideas = np.exp(self._random.normal(0.15, _IDEAS, _CANDIDATES))
         self._ideas[: _IDEAS // 2] = 1.0
 
-    def loads(self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, gain: float = GAIN) -> list[Load]:
-        """Return loads whose value exceeds their cost by the required share, at most `keep` per offer, best first.
+    def loads(
+        self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, gain: float = GAIN
+    ) -> list[Load]:
+        """Return loads whose value exceeds their cost by the required share, at most
+        `keep` per offer, best first.
 
-        value [A]: of a pod; cost [G]; cap [G,A]: most pods on a node; tries: how often the best are improved.
+        value [A]: of a pod; cost [G]; cap [G,A]: most pods on a node; tries: how
+        often the best are improved.
         """
         counter = ColumnCounter(self.problem, value, cap, self.scarce)
         offers = np.flatnonzero(counter.cap.any(axis=1))
@@ -157,7 +172,8 @@ class Pricer:
         return which, pods
 
     def _again(self, counter: ColumnCounter, which: Ints, pods: Ints) -> tuple[Ints, Ints]:
-        """Return each filling, and each with one pod or all pods of one ask removed and the room filled with others."""
+        """Return each filling, and each with one pod or all pods of one ask removed and the
+        room filled with others."""
         lane, ask = np.nonzero(pods)
         several = pods[lane, ask] > 1
         lanes, asks = np.concatenate([lane, lane[several]]), np.concatenate([ask, ask[several]])
@@ -178,7 +194,9 @@ def _best_lanes(which: Ints, pods: Ints, gain: Floats, keep: int) -> list[int]:
     """Return the lanes with the highest gain, at most `keep` different ones per offer."""
     chosen_of: dict[int, set[bytes]] = {}
     chosen = []
-    for at, offer in zip((order := np.argsort(-gain, kind="stable")).tolist(), which[order].tolist(), strict=True):
+    for at, offer in zip(
+        (order := np.argsort(-gain, kind="stable")).tolist(), which[order].tolist(), strict=True
+    ):
         loads = chosen_of.setdefault(offer, set())
         if len(loads) < keep and (key := pods[at].tobytes()) not in loads:
             loads.add(key)
@@ -190,14 +208,17 @@ _FILLINGS = 6  # fillings per offer, of which the best is taken
 
 
 def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
-    """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that find no room are omitted."""
+    """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that
+    find no room are omitted."""
     shares, loads = relaxed.shares.copy(), list[Load]()
     score, closed = _scores(relaxed.value), np.zeros(len(shares), dtype=np.bool_)
     while True:
         offers = np.flatnonzero(shares.any(axis=1) & ~closed)
         if not offers.size:
             return loads
-        _, pods = _filled_offers(problem, np.minimum(problem.cap, shares), score, relaxed.scarce, offers)
+        _, pods = _filled_offers(
+            problem, np.minimum(problem.cap, shares), score, relaxed.scarce, offers
+        )
         gain = dot(pods, score)
         for at, offer in enumerate(offers):
             lane = at + len(offers) * int(gain[at :: len(offers)].argmax())
@@ -212,13 +233,17 @@ def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
             shares[offer] -= pods[lane] * nodes
 
 
-def cover(problem: Problem, unplaced: Ints, value: Floats, scarce: Floats, rooms: Rooms) -> list[Load]:
-    """Return loads for pods `unplaced` [A] from any offer; reduces unplaced and rooms. Ends when nothing more can be
-    placed."""
+def cover(
+    problem: Problem, unplaced: Ints, value: Floats, scarce: Floats, rooms: Rooms
+) -> list[Load]:
+    """Return loads for pods `unplaced` [A] from any offer; reduces unplaced and rooms. Ends when
+    nothing more can be placed."""
     loads: list[Load] = []
     score = _scores(value)
     while unplaced.any():
-        allowed = np.array([rooms.allowed(offer) for offer in range(len(problem.cost))], dtype=np.int64)
+        allowed = np.array(
+            [rooms.allowed(offer) for offer in range(len(problem.cost))], dtype=np.int64
+        )
         cap = np.minimum(problem.cap, unplaced)
         offers = np.flatnonzero((allowed > 0) & cap.any(axis=1))
         if not offers.size:
@@ -238,7 +263,9 @@ def _scores(value: Floats) -> Floats:
     return np.maximum(value, 1e-6 * max(1e-3, float(value.max(initial=0.0))))
 
 
-def _filled_offers(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: Ints) -> tuple[Ints, Ints]:
+def _filled_offers(
+    problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: Ints
+) -> tuple[Ints, Ints]:
     """Return each offer filled in several ways, grouped by way: [L], [L,A]."""
     width = problem.free.shape[1]
     counter = ColumnCounter(problem, score, cap, scarce + 1e-3)
@@ -249,7 +276,9 @@ def _filled_offers(problem: Problem, cap: Ints, score: Floats, scarce: Floats, o
     for number in range(2, _FILLINGS):
         weight[idea == number, (number - 1) % width] = 4.0
     scores = counter.value[which]
-    largest = (problem.need / np.maximum(problem.free.max(axis=0), 1)).max(axis=1)[counter.asks[which]]
+    largest = (problem.need / np.maximum(problem.free.max(axis=0), 1)).max(axis=1)[
+        counter.asks[which]
+    ]
     late = idea >= _FILLINGS // 2
     scores[late] *= 1.0 + largest[late]  # large pods first; small pods fill the remaining room
     some = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
@@ -260,14 +289,16 @@ def _filled_offers(problem: Problem, cap: Ints, score: Floats, scarce: Floats, o
 
 
 def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
-    """Return the cheapest group that takes all pods alone, by first fit decreasing, or None if none does for at most
-    `dearest`."""
+    """Return the cheapest group that takes all pods alone, by first fit decreasing, or None if none
+    does for at most `dearest`."""
     best: list[Load] | None = None
     for offer in np.argsort(problem.cost, kind="stable"):
         if not problem.cap[offer].all():
             continue
         free = np.maximum(problem.free[offer], 1)
-        least = int(np.ceil(((problem.need / free) * problem.count[:, None]).sum(axis=0).max() - 1e-9))
+        least = int(
+            np.ceil(((problem.need / free) * problem.count[:, None]).sum(axis=0).max() - 1e-9)
+        )
         allowed = Rooms(problem).allowed(int(offer))
         if dearest is not None:
             allowed = min(allowed, int(dearest / problem.cost[offer] + 1e-9))
@@ -280,8 +311,8 @@ def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
 
 
 def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load] | None:
-    """Place all pods on nodes of one offer, first fit, large pods first. Returns None if that takes more nodes than
-    allowed."""
+    """Place all pods on nodes of one offer, first fit, large pods first. Returns None if that takes
+    more nodes than allowed."""
     free, asks = problem.free[offer], len(problem.count)
     nodes: Ints = np.zeros(0, dtype=np.int64)
     room: Ints = np.zeros((0, len(free)), dtype=np.int64)
@@ -290,7 +321,9 @@ def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load]
     for ask in np.argsort(-size, kind="stable").tolist():
         need, rest = problem.need[ask], int(problem.count[ask])
         used = need > 0
-        fits = np.minimum((room[:, used] // need[used]).min(axis=1, initial=2**40), problem.cap[offer, ask])
+        fits = np.minimum(
+            (room[:, used] // need[used]).min(axis=1, initial=2**40), problem.cap[offer, ask]
+        )
         fresh = int(problem.cap[offer, ask])
         before = np.minimum(rest, np.cumsum(fits * nodes))
         bought = -(-(rest - int(before[-1] if len(before) else 0)) // fresh)
@@ -311,7 +344,8 @@ def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load]
 
 
 def _spread_over_nodes(nodes: int, fits: int, rest: int) -> list[tuple[int, int]]:
-    """Return (nodes, pods on each) when `rest` pods are placed on equal nodes that take `fits` each."""
+    """Return (nodes, pods on each) when `rest` pods are placed on equal
+    nodes that take `fits` each."""
     if not fits or not rest:
         return [(nodes, 0)] if nodes else []
     full, part = divmod(min(rest, fits * nodes), fits)

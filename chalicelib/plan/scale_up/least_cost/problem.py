@@ -1,10 +1,12 @@
-"""Offers and asks as arrays, in an order that does not depend on the input order, with equal ones merged.
+"""Offers and asks as arrays, in an order that does not depend on the input
+order, with equal ones merged.
 
-Groups of several zones and pods of several owners are often equal in everything that counts here. Searching over the
-distinct ones only is the cheapest speed-up; `answer` distributes the result to the originals again.
+Groups of several zones and pods of several owners are often equal in everything that counts
+here. Searching over the distinct ones only is the cheapest speed-up; `answer` distributes the
+result to the originals again.
 
-The scale-up search works with groups and classes; the solver works with numbers only, so that it can be tested without
-a cluster.
+The scale-up search works with groups and classes; the solver works with numbers only, so that it
+can be tested without a cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ import numpy as np
 from chalicelib.plan.linear_solver import Trouble
 from chalicelib.plan.tables import LARGEST, Floats, Ints
 
-_PER_NODE = 1e-6  # of the most expensive node: decides by number of nodes among mixes of equal price
+# of the most expensive node: decides by number of nodes among mixes of equal price
+_PER_NODE = 1e-6
 
 
 class Problem(msgspec.Struct, frozen=True):
     """G offers, A asks, R resources, S limits; all distinct.
 
-    free [G,R], cost [G] (1 is the highest), most [G], need [A,R], count [A], amounts [S,G], room [S]
-    cap [G,A]: how many pods of an ask an empty node takes; 0 where they may not run
+    free [G,R], cost [G] (1 is the highest), most [G], need [A,R], count [A], amounts [S,G], room
+    [S] cap [G,A]: how many pods of an ask an empty node takes; 0 where they may not run
     offers, asks: the indexes of the merged originals
     """
 
@@ -43,18 +46,28 @@ class Problem(msgspec.Struct, frozen=True):
 
 def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]) -> Problem:
     """Return the problem without offers that cannot be bought and asks that fit nowhere."""
-    for_sale = [at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)]
+    for_sale = [
+        at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)
+    ]
     requested = [at for at, ask in enumerate(asks) if ask.count > 0]
     width = len(offers[0].free) if offers else 1
-    free = np.array([np.maximum(offers[g].free, 0) for g in for_sale], dtype=np.int64).reshape(-1, width)
+    free = np.array([np.maximum(offers[g].free, 0) for g in for_sale], dtype=np.int64).reshape(
+        -1, width
+    )
     need = np.array([asks[a].need for a in requested], dtype=np.int64).reshape(-1, width)
     rooms = _rooms(free, need)
-    fits = np.array([[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_).reshape(rooms.shape)
+    fits = np.array(
+        [[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_
+    ).reshape(rooms.shape)
     per_node = np.array([asks[a].per_node for a in requested], dtype=np.int64)
     rooms[~fits] = 0
     cap = np.minimum(rooms, per_node)
     ask_keys = [
-        (tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), -1 if (cap[:, i] == rooms[:, i]).all() else a)
+        (
+            tuple(need[i].tolist()),
+            tuple(rooms[:, i].tolist()),
+            -1 if (cap[:, i] == rooms[:, i]).all() else a,
+        )
         for i, a in enumerate(requested)
     ]
     asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(requested))])
@@ -70,20 +83,25 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     ]
     offers_of = _together(offer_keys, [bool(cap[i].any()) for i in range(len(for_sale))])
     firsts = [members[0] for members in offers_of]
-    count = np.array([sum(asks[requested[i]].count for i in members) for members in asks_of], dtype=np.int64)
+    count = np.array(
+        [sum(asks[requested[i]].count for i in members) for members in asks_of], dtype=np.int64
+    )
     return Problem(
         free=free[firsts],
         cost=_costs([offers[for_sale[i]].price for i in firsts]),
         most=np.array(
-            [min(sum(offers[for_sale[i]].most for i in members), int(count.sum())) for members in offers_of],
+            [
+                min(sum(offers[for_sale[i]].most for i in members), int(count.sum()))
+                for members in offers_of
+            ],
             dtype=np.int64,
         ),
         need=need[first_asks],
         count=count,
         cap=np.minimum(cap[np.ix_(firsts, first_asks)], count),
-        amounts=np.array([[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64).reshape(
-            len(limits), len(firsts)
-        ),
+        amounts=np.array(
+            [[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64
+        ).reshape(len(limits), len(firsts)),
         room=np.array([min(max(0, limit.most), LARGEST) for limit in limits], dtype=np.int64),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
         asks=tuple(tuple(requested[i] for i in members) for members in asks_of),
@@ -91,16 +109,22 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
 
 
 def _rooms(free: Ints, need: Ints) -> Ints:
-    """Return how many pods of each ask an empty node of each offer takes by its resources, [G,A]."""
+    """Return how many pods of each ask an empty node of each offer takes by its resources,
+    [G,A]."""
     rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
     for column in range(free.shape[1]):
         requested = need[:, column] > 0
-        rooms[:, requested] = np.minimum(rooms[:, requested], free[:, column, None] // need[None, requested, column])
+        rooms[:, requested] = np.minimum(
+            rooms[:, requested], free[:, column, None] // need[None, requested, column]
+        )
     return rooms
 
 
-def _together(keys: Sequence[tuple[object, ...]], useful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
-    """Return the members grouped by equal keys, in the order of the keys, without those of no use."""
+def _together(
+    keys: Sequence[tuple[object, ...]], useful: Sequence[bool]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the members grouped by equal keys, in the order of the keys,
+    without those of no use."""
     members: dict[tuple[object, ...], list[int]] = {}
     for at, key in enumerate(keys):
         if useful[at]:
@@ -125,14 +149,22 @@ class Rooms:
         """Return how many more nodes of an offer may be bought."""
         amounts = self._problem.amounts[:, offer]
         limited = amounts > 0
-        within = int((self.room[limited] // amounts[limited]).min()) if limited.any() else int(self.most[offer])
+        within = (
+            int((self.room[limited] // amounts[limited]).min())
+            if limited.any()
+            else int(self.most[offer])
+        )
         return max(0, min(int(self.most[offer]), within))
 
     def exchangeable(self, old: int, new: int) -> int:
         """Return how many nodes of one offer could be replaced by nodes of another."""
         more = self._problem.amounts[:, new] - self._problem.amounts[:, old]
         limited = more > 0
-        within = int((self.room[limited] // more[limited]).min()) if limited.any() else int(self.most[new])
+        within = (
+            int((self.room[limited] // more[limited]).min())
+            if limited.any()
+            else int(self.most[new])
+        )
         return max(0, min(int(self.most[new]), within))
 
     def take(self, offer: int, nodes: int) -> None:
@@ -151,7 +183,9 @@ def left_over(problem: Problem, loads: Loads) -> Ints:
 
 def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
     """Return the sort key of a mix, lower is better: unplaced pods, then cost."""
-    return int(left_over(problem, loads).sum()), float(sum(problem.cost[load.offer] * load.nodes for load in loads))
+    return int(left_over(problem, loads).sum()), float(
+        sum(problem.cost[load.offer] * load.nodes for load in loads)
+    )
 
 
 def check(problem: Problem, loads: Loads) -> None:
@@ -171,8 +205,11 @@ def check(problem: Problem, loads: Loads) -> None:
         raise Trouble("more was bought than is allowed, or for more pods than there are")
 
 
-def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads: Loads) -> list[Bought]:
-    """Return the loads in terms of the original offers and asks; the first originals are used up before the next."""
+def answer(
+    problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads: Loads
+) -> list[Bought]:
+    """Return the loads in terms of the original offers and asks; the first originals are
+    used up before the next."""
     nodes_left = {g: offers[g].most for members in problem.offers for g in members}
     pods_left = {a: asks[a].count for members in problem.asks for a in members}
     bought: list[Bought] = []
@@ -181,7 +218,9 @@ def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads
         while rest > 0:
             offer = next(g for g in problem.offers[load.offer] if nodes_left[g] > 0)
             pods = _deal(problem, load, pods_left)
-            alike = min([rest, nodes_left[offer], *(pods_left[a] // count for a, count in pods.items())])
+            alike = min(
+                [rest, nodes_left[offer], *(pods_left[a] // count for a, count in pods.items())]
+            )
             for a, count in pods.items():
                 pods_left[a] -= count * alike
             nodes_left[offer] -= alike
@@ -209,8 +248,9 @@ Stop = Callable[[], bool]
 
 
 def dot(rows: Ints, weights: Floats) -> Floats:
-    """Return rows [..., K] weighted by weights [K], summed in the same order on every processor. BLAS, which `@` uses
-    for floats, sums as the processor likes, and the last digit decides between loads of equal value."""
+    """Return rows [..., K] weighted by weights [K], summed in the same order on every processor.
+    BLAS, which `@` uses for floats, sums as the processor likes, and the last digit decides
+    between loads of equal value."""
     total: Floats = np.einsum("...k,k->...", rows, weights)
     return total
 
@@ -235,7 +275,8 @@ class Ask(msgspec.Struct, frozen=True):
     need:     what one pod requests, R amounts; column 0 is 1
     count:    number of pods
     fits:     per offer, whether its nodes may run such a pod at all
-    per_node: maximum of these pods on one node, regardless of room; a large number if there is no such rule
+    per_node: maximum of these pods on one node, regardless of room; a large number
+    if there is no such rule
     """
 
     need: Ints
@@ -245,14 +286,16 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """A limit over the whole cluster: the sum over all offers of nodes times `amounts` is at most `most`."""
+    """A limit over the whole cluster: the sum over all offers of nodes times
+    `amounts` is at most `most`."""
 
     amounts: tuple[int, ...]
     most: int
 
 
 class Bought(msgspec.Struct, frozen=True):
-    """`nodes` equal new nodes. offer: its index; pods: index of an ask -> pods of it on each of the nodes."""
+    """`nodes` equal new nodes. offer: its index; pods: index of an ask -> pods of
+    it on each of the nodes."""
 
     offer: int
     nodes: int

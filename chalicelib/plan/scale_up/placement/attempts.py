@@ -1,9 +1,9 @@
 """Several attempts to place the pending pods; the one that serves most pods is used.
 
-Which pods are placed on existing nodes first decides which need new ones, and no single order is always best. The
-scheduler's own order comes first, and is used unless another way places more pods, or as many with fewer new nodes.
-Only small plans are tried again, and only if some pods fit existing nodes and others do not; otherwise all ways give
-the same result.
+Which pods are placed on existing nodes first decides which need new ones, and no single order is
+always best. The scheduler's own order comes first, and is used unless another way places more pods,
+or as many with fewer new nodes. Only small plans are tried again, and only if some pods fit
+existing nodes and others do not; otherwise all ways give the same result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.scale_up.limits import enforce_min_size
-from chalicelib.plan.scale_up.placement.existing_nodes import Way, place_on_existing_nodes, share_of_room
+from chalicelib.plan.scale_up.placement.existing_nodes import (
+    Way,
+    place_on_existing_nodes,
+    share_of_room,
+)
 from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
 from chalicelib.plan.scale_up.placement.planned_nodes import PlannedNodes
 from chalicelib.plan.scale_up.search import ScaleUpSearch
@@ -37,8 +41,9 @@ def best_attempt(
     budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> Attempt:
-    """Return the plan that places the most pods, over several ways to place them on existing and on new nodes; the
-    simulated cluster keeps it. removable: rows of the nodes that scale-down could remove."""
+    """Return the plan that places the most pods, over several ways to place them on existing
+    and on new nodes; the simulated cluster keeps it. removable: rows of the nodes that
+    scale-down could remove."""
     attempts = _Attempts(state, simulated, pending, seed, budget)
     best = attempts.make()
     if not best.planned.is_small:
@@ -55,23 +60,30 @@ def best_attempt(
 
 
 class _Attempts:
-    """The attempts of one pass. Each of them begins with an empty simulated cluster. latest: the one that it holds."""
+    """The attempts of one pass. Each of them begins with an empty simulated cluster.
+    latest: the one that it holds."""
 
     def __init__(
-        self, state: ClusterState, simulated: SimulatedCluster, pending: PendingPods, seed: int, budget: TimeBudget
+        self,
+        state: ClusterState,
+        simulated: SimulatedCluster,
+        pending: PendingPods,
+        seed: int,
+        budget: TimeBudget,
     ) -> None:
         self._state, self._simulated, self._pending, self._seed = state, simulated, pending, seed
         self._budget, self._round_robin = budget, RoundRobin()
         self.latest: Attempt | None = None
 
     def make(self, way: Way | None = None, new_nodes_way: Way | None = None) -> Attempt:
-        """Return an attempt. way: how pods are placed on existing nodes; new_nodes_way: how the others are placed on
-        new ones; None: as the scheduler places them."""
+        """Return an attempt. way: how pods are placed on existing nodes; new_nodes_way: how the
+        others are placed on new ones; None: as the scheduler places them."""
         self.latest = buy_nodes(self._on_existing_nodes(way, new_nodes_way))
         return self.latest
 
     def best_way(self, best: Attempt) -> Way | None:
-        """Return the way to place pods on existing nodes with which most pods have a place, on the fewest new nodes."""
+        """Return the way to place pods on existing nodes with which most pods have a place,
+        on the fewest new nodes."""
         chosen, started, tried = None, self._budget.spent(), {best.existing.signature}
         for way in WAYS:
             is_done = not best.placement.unplaced and not best.planned.search.grown
@@ -89,16 +101,26 @@ class _Attempts:
     def sparing_way(
         self, best: Attempt, removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]]
     ) -> Way | None:
-        """Return a way to place the pods on nodes that stay in any case, as far as those take them: a node that pods
-        are expected on is not removed, and pods of draining nodes would otherwise block one removable node after
-        another. None: there is none that is as good."""
-        may_go = removable(self._state, self._simulated) if best.placement.pod_on_row else frozenset[int]()
+        """Return a way to place the pods on nodes that stay in any case, as far as those take them:
+        a node that pods are expected on is not removed, and pods of draining nodes would otherwise
+        block one removable node after another. None: there is none that is as good."""
+        may_go = (
+            removable(self._state, self._simulated)
+            if best.placement.pod_on_row
+            else frozenset[int]()
+        )
         if not may_go & best.placement.pod_on_row.keys():
             return None
         way = _on_other_rows(may_go)
         sparing = self.make(way)
-        fewer = len(may_go & sparing.placement.pod_on_row.keys()) < len(may_go & best.placement.pod_on_row.keys())
-        if _is_equal(sparing, best) and fewer and _works_in_order(sparing, self._simulated, self._pending):
+        fewer = len(may_go & sparing.placement.pod_on_row.keys()) < len(
+            may_go & best.placement.pod_on_row.keys()
+        )
+        if (
+            _is_equal(sparing, best)
+            and fewer
+            and _works_in_order(sparing, self._simulated, self._pending)
+        ):
             return way
         return None
 
@@ -117,9 +139,13 @@ class _Attempts:
     def _on_existing_nodes(self, way: Way | None, new_nodes_way: Way | None = None) -> PlannedNodes:
         simulated, queue = self._simulated, self._pending.queue
         simulated.reset()
-        search = ScaleUpSearch(self._state, simulated, expander_context(self._state, self._seed), self._budget)
+        search = ScaleUpSearch(
+            self._state, simulated, expander_context(self._state, self._seed), self._budget
+        )
         missing = enforce_min_size(self._state, search.limiter, {})
-        minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
+        minimum_nodes = {
+            group: nodes for group, nodes in missing if group in search.candidates.shapes
+        }
         existing = place_on_existing_nodes(search, queue, self._round_robin, way)
         if new_nodes_way is not None:
             unserved, _ = new_nodes_way(existing.unserved, simulated, self._round_robin)
@@ -127,8 +153,8 @@ class _Attempts:
         return PlannedNodes(search, queue, existing, minimum_nodes)
 
     def _is_surer(self, attempt: Attempt, best: Attempt) -> bool:
-        """Return whether an attempt is as good and also works in the scheduler's own order, which the best one does
-        not."""
+        """Return whether an attempt is as good and also works in the scheduler's own order,
+        which the best one does not."""
         return (
             _is_equal(attempt, best)
             and not _works_in_order(best, self._simulated, self._pending)
@@ -143,7 +169,8 @@ def _is_equal(attempt: Attempt, best: Attempt) -> bool:
 
 
 def _is_limited(attempt: Attempt) -> bool:
-    """Return whether nodes are bought, and a limit keeps others from pods that a group would take."""
+    """Return whether nodes are bought, and a limit keeps others from pods
+    that a group would take."""
     search = attempt.planned.search
     if not search.stops or not any(search.grown.values()):
         return False
@@ -151,10 +178,13 @@ def _is_limited(attempt: Attempt) -> bool:
 
 
 def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
-    """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
-    simulated cluster."""
+    """Return whether all placed pods also get a place in the scheduler's own order, first fit by
+    row. It clears the simulated cluster."""
     unplaced = {pod.key for batch in attempt.placement.unplaced for pod in batch.pods}
-    served = [batch.only(tuple(pod for pod in batch.pods if pod.key not in unplaced)) for batch in pending.queue]
+    served = [
+        batch.only(tuple(pod for pod in batch.pods if pod.key not in unplaced))
+        for batch in pending.queue
+    ]
     search = attempt.planned.search
     simulated.reset()
     rest = place(simulated, served)
@@ -165,8 +195,8 @@ def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: Pend
 
 
 def _is_better(attempt: Attempt, best: Attempt) -> bool:
-    """Return whether an attempt places more pods of the highest priority in which the numbers differ, or as many pods
-    with no more nodes in any group."""
+    """Return whether an attempt places more pods of the highest priority in which the numbers
+    differ, or as many pods with no more nodes in any group."""
     if attempt.placement.pods_by_priority != best.placement.pods_by_priority:
         return attempt.placement.pods_by_priority > best.placement.pods_by_priority
     nodes, best_nodes = attempt.planned.search.grown, best.planned.search.grown
@@ -195,7 +225,9 @@ def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
     ) -> tuple[list[PodBatch], bool]:
         round_robin.begin_at(0)
         classes = simulated.classes
-        return sorted(queue, key=lambda batch: (-(classes[batch.cls].priority or 0), key(batch, simulated))), in_turn
+        return sorted(
+            queue, key=lambda batch: (-(classes[batch.cls].priority or 0), key(batch, simulated))
+        ), in_turn
 
     return way
 

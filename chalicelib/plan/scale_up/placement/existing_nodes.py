@@ -1,10 +1,11 @@
 """Places pending pods on existing and upcoming nodes, before any node is bought.
 
-Upcoming nodes were bought for certain pods (model/purchases.py). In each priority these pods come first on the nodes of
-their purchase; whatever is left takes anybody. That is a preference and no reservation: it ends with the nodes or the
-pods. If pods find no room although an upcoming node would take them, pods with the fewest suitable nodes go first: pods
-that may be anywhere would otherwise take the places of those that may not, and these would be bought for again in every
-pass. See docs/reference/scale-up.md "Upcoming nodes".
+Upcoming nodes were bought for certain pods (model/purchases.py). In each priority these pods come
+first on the nodes of their purchase; whatever is left takes anybody. That is a preference and
+no reservation: it ends with the nodes or the pods. If pods find no room although an upcoming node
+would take them, pods with the fewest suitable nodes go first: pods that may be anywhere would
+otherwise take the places of those that may not, and these would be bought for again in every pass.
+See docs/reference/scale-up.md "Upcoming nodes".
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ from chalicelib.model.operation import AwaitedPods, OperationKind
 from chalicelib.model.purchases import digest_of, owner_of
 from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.scale_up.placement.moved_pods import make_room, pack_again
-from chalicelib.plan.scale_up.placement.planned_nodes import ExistingPlacement, is_small, unserved_pods
+from chalicelib.plan.scale_up.placement.planned_nodes import (
+    ExistingPlacement,
+    is_small,
+    unserved_pods,
+)
 from chalicelib.plan.scale_up.search import ScaleUpSearch
-from chalicelib.plan.simulation.simulated_cluster import Placements, RoundRobin, SimulatedCluster, place
+from chalicelib.plan.simulation.simulated_cluster import (
+    Placements,
+    RoundRobin,
+    SimulatedCluster,
+    place,
+)
 from chalicelib.plan.state.cluster_state import ClusterState
 
 Way = Callable[[Sequence[PodBatch], SimulatedCluster, RoundRobin], tuple[list[PodBatch], bool]]
-"""(queue, simulated cluster, round_robin) -> the queue in another order, in which pods of higher priority stay first,
-and whether pods are placed on the rows in turn instead of first fit."""
+"""(queue, simulated cluster, round_robin) -> the queue in another order, in which pods of higher
+priority stay first, and whether pods are placed on the rows in turn instead of first fit."""
 
 
 Stop = Callable[[], bool]
@@ -38,8 +48,9 @@ _MOST_MOVED_FOR = 30  # pods without a place for which others are moved
 def place_on_existing_nodes(
     search: ScaleUpSearch, queue: Sequence[PodBatch], round_robin: RoundRobin, way: Way | None
 ) -> ExistingPlacement:
-    """Place pods on existing and upcoming nodes, before any new node is added. way: how pods are placed; None: on
-    upcoming nodes those first for which they were bought, otherwise in the scheduler's order."""
+    """Place pods on existing and upcoming nodes, before any new node is added. way: how
+    pods are placed; None: on upcoming nodes those first for which they were bought,
+    otherwise in the scheduler's order."""
     simulated, budget = search.simulated, search.budget
     limit = search.state.options.pending_pods_batching_timeout
     started = budget.spent()
@@ -56,14 +67,17 @@ def place_on_existing_nodes(
         orders.place_most(lambda: stop() or budget.over(started + _SECONDS))
     else:
         _place_in_order(simulated, queue, round_robin, stop)
-    return ExistingPlacement(simulated.standing(), unserved_pods(queue, simulated), simulated.checkpoint())
+    return ExistingPlacement(
+        simulated.standing(), unserved_pods(queue, simulated), simulated.checkpoint()
+    )
 
 
 def _place_in_order(
     simulated: SimulatedCluster, queue: Sequence[PodBatch], round_robin: RoundRobin, stop: Stop
 ) -> None:
-    """Place pods in the scheduler's order, first fit or in turn. Distribution in turn, as in Cluster Autoscaler, is
-    closer to how the scheduler spreads pods; first fit is kept if it places more of them."""
+    """Place pods in the scheduler's order, first fit or in turn. Distribution in turn, as
+    in Cluster Autoscaler, is closer to how the scheduler spreads pods; first fit is kept
+    if it places more of them."""
     place(simulated, queue, stop)
     simulated.record_lateness()
     unserved = unserved_pods(queue, simulated)
@@ -98,11 +112,13 @@ class _Orders:
         self._state, self._simulated, self._queue = state, simulated, queue
         self._round_robin, self._stop = round_robin, stop
         # class -> nodes that take a pod of it now
-        self._suitable = {batch.cls: int(np.count_nonzero(simulated.capacity(batch.cls))) for batch in queue}
+        self._suitable = {
+            batch.cls: int(np.count_nonzero(simulated.capacity(batch.cls))) for batch in queue
+        }
 
     def place_most(self, enough: Stop) -> None:
-        """Place pods in the first order that leaves no pod which a node takes now, otherwise in the one that places
-        most of the highest priority. enough: when no further order is tried."""
+        """Place pods in the first order that leaves no pod which a node takes now, otherwise in the
+        one that places most of the highest priority. enough: when no further order is tried."""
         simulated, queue = self._simulated, self._queue
         best: tuple[list[int], Placements] | None = None
         is_best = False
@@ -125,11 +141,17 @@ class _Orders:
 
     def _is_wanting(self) -> bool:
         """Return whether a pod has no place that a node would take now."""
-        return any(self._suitable[batch.cls] for batch in unserved_pods(self._queue, self._simulated))
+        return any(
+            self._suitable[batch.cls] for batch in unserved_pods(self._queue, self._simulated)
+        )
 
     def _left(self) -> list[PodBatch]:
         """Return these pods, if they are few."""
-        left = [batch for batch in unserved_pods(self._queue, self._simulated) if self._suitable[batch.cls]]
+        left = [
+            batch
+            for batch in unserved_pods(self._queue, self._simulated)
+            if self._suitable[batch.cls]
+        ]
         return left if sum(len(batch.pods) for batch in left) <= _MOST_MOVED_FOR else []
 
     def _orders(self) -> Iterator[Callable[[], None]]:
@@ -148,13 +170,20 @@ class _Orders:
         def ruled_first(batch: PodBatch) -> tuple[float, ...]:
             return (simulated.needs(batch.cls) is None, *scarce_and_large(batch))
 
-        for key, in_turn in ((scarce, False), (ruled_first, False), (ruled_first, True), (scarce_and_large, True)):
+        for key, in_turn in (
+            (scarce, False),
+            (ruled_first, False),
+            (ruled_first, True),
+            (scarce_and_large, True),
+        ):
             yield partial(self._place_by, key, in_turn)
 
     def _place_by(self, key: _Key, in_turn: bool) -> None:  # noqa: FBT001 - bound by partial
         """Place pods by priority, and by this key among equals."""
         self._round_robin.begin_at(0)
-        ordered = sorted(self._queue, key=lambda batch: (-_priority(batch, self._simulated), key(batch)))
+        ordered = sorted(
+            self._queue, key=lambda batch: (-_priority(batch, self._simulated), key(batch))
+        )
         place(self._simulated, ordered, self._stop, self._round_robin if in_turn else None)
 
 
@@ -162,7 +191,9 @@ def _priority(batch: PodBatch, simulated: SimulatedCluster) -> int:
     return simulated.classes[batch.cls].priority or 0
 
 
-def _by_priority(queue: Sequence[PodBatch], unserved: Sequence[PodBatch], simulated: SimulatedCluster) -> list[int]:
+def _by_priority(
+    queue: Sequence[PodBatch], unserved: Sequence[PodBatch], simulated: SimulatedCluster
+) -> list[int]:
     """Return how many pods are unserved per priority, the highest first."""
     counts = {_priority(batch, simulated): 0 for batch in queue}
     for batch in unserved:
@@ -173,12 +204,16 @@ def _by_priority(queue: Sequence[PodBatch], unserved: Sequence[PodBatch], simula
 def awaited_classes(
     state: ClusterState, simulated: SimulatedCluster, queue: Sequence[PodBatch]
 ) -> dict[str, dict[int, int]]:
-    """Return group -> class -> pods for which its upcoming nodes were bought, of the pods that wait."""
+    """Return group -> class -> pods for which its upcoming nodes were
+    bought, of the pods that wait."""
     entries = {name: tuple(_awaited(state, name)) for name in simulated.coming}
     if not any(entries.values()):
         return {}
     classes = simulated.classes
-    waiting = {(owner_of(classes[cls]), digest_of(classes[cls])): cls for cls in {batch.cls for batch in queue}}
+    waiting = {
+        (owner_of(classes[cls]), digest_of(classes[cls])): cls
+        for cls in {batch.cls for batch in queue}
+    }
     awaited: dict[str, dict[int, int]] = {}
     for name, pods in entries.items():
         for entry in pods:
@@ -195,14 +230,22 @@ def _awaited(state: ClusterState, name: str) -> Iterator[AwaitedPods]:
     for row in request.purchases if request is not None else ():
         yield from row.pods
     for operation in state.memory.operations:
-        if operation.is_open and operation.spec.group == name and operation.spec.kind is OperationKind.SCALE_UP:
+        if (
+            operation.is_open
+            and operation.spec.group == name
+            and operation.spec.kind is OperationKind.SCALE_UP
+        ):
             yield from operation.spec.awaited
 
 
 def _place_awaited_first(
-    simulated: SimulatedCluster, queue: Sequence[PodBatch], awaited: Mapping[str, Mapping[int, int]], stop: Stop
+    simulated: SimulatedCluster,
+    queue: Sequence[PodBatch],
+    awaited: Mapping[str, Mapping[int, int]],
+    stop: Stop,
 ) -> None:
-    """Place the pods of each priority, those for which nodes were bought first, on the nodes of their groups."""
+    """Place the pods of each priority, those for which nodes were bought first, on
+    the nodes of their groups."""
     unplaced: list[PodBatch] = []
     share = {batch.cls: share_of_room(batch, simulated) for batch in queue}
     for _, level in groupby(queue, key=lambda batch: _priority(batch, simulated)):
@@ -212,9 +255,14 @@ def _place_awaited_first(
             waiting[batch.cls] += len(batch.pods)
         placed = Counter[int]()
         # Pods with rules about other pods first: they have the fewest places; then the largest.
-        for cls in sorted(waiting, key=lambda cls: (simulated.needs(cls) is None, -share[cls], cls)):
+        for cls in sorted(
+            waiting, key=lambda cls: (simulated.needs(cls) is None, -share[cls], cls)
+        ):
             count = _place_class(
-                simulated, cls, waiting[cls], {name: of[cls] for name, of in awaited.items() if cls in of}
+                simulated,
+                cls,
+                waiting[cls],
+                {name: of[cls] for name, of in awaited.items() if cls in of},
             )
             placed[cls] = count
         unplaced += place(simulated, _without(batches, placed), stop)
@@ -222,9 +270,11 @@ def _place_awaited_first(
     simulated.record_lateness()
 
 
-def _place_class(simulated: SimulatedCluster, cls: int, waiting: int, awaited: Mapping[str, int]) -> int:
-    """Place pods of a class on the upcoming nodes of groups; returns how many. awaited: group -> at most so many. Pods
-    that are spread over groups need several turns."""
+def _place_class(
+    simulated: SimulatedCluster, cls: int, waiting: int, awaited: Mapping[str, int]
+) -> int:
+    """Place pods of a class on the upcoming nodes of groups; returns how many. awaited: group -> at
+    most so many. Pods that are spread over groups need several turns."""
     left, placed, before = dict(awaited), 0, -1
     while placed > before:
         before = placed
@@ -252,4 +302,7 @@ def share_of_room(batch: PodBatch, simulated: SimulatedCluster) -> float:
     """Return one pod's share of all existing room, of the scarcest resource."""
     need = simulated.table.columns.need(batch.cls)
     room = simulated.table.free[: simulated.base].sum(axis=0)
-    return max((int(want) / max(1, int(free)) for want, free in zip(need, room, strict=True) if want > 0), default=0.0)
+    return max(
+        (int(want) / max(1, int(free)) for want, free in zip(need, room, strict=True) if want > 0),
+        default=0.0,
+    )

@@ -1,9 +1,11 @@
-"""Makes room on upcoming nodes for pods that found none, by other places for pods that this pass has placed.
+"""Makes room on upcoming nodes for pods that found none, by other places for pods
+that this pass has placed.
 
-Pods and nodes were chosen together when the nodes were bought; placed one after another, the same pods may not fit. A
-pod that is left gets a place if equal pods that are planned on an upcoming node fit elsewhere. No pod loses its place,
-and nothing that runs is moved. A move is undone if pods that stay rely on the one that goes: it evened their domains,
-or drew them. The number of trials is limited, so that the rest is left to the purchase.
+Pods and nodes were chosen together when the nodes were bought; placed one after another, the same
+pods may not fit. A pod that is left gets a place if equal pods that are planned on an upcoming node
+fit elsewhere. No pod loses its place, and nothing that runs is moved. A move is undone if pods that
+stay rely on the one that goes: it evened their domains, or drew them. The number of trials is
+limited, so that the rest is left to the purchase.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ _MOST_ROWS = 500  # upcoming nodes that are looked at
 _DRAWS = 200
 _MIXED = 0.4  # the share of draws in any order
 _ONE_NODE = 0.3  # the share of pods that are tried on one of the nodes first
-_PICKY_FIRST = 0.7  # the share of draws in which pods that are left, or have rules about others, go first
+# the share of draws in which pods that are left, or have rules about others, go first
+_PICKY_FIRST = 0.7
 _FEWEST_PACKED, _MOST_PACKED = 2, 6  # nodes of one draw
 
 
 class _Move(msgspec.Struct, frozen=True, order=True):
-    """Pods of a class that leave a row so that one pod of another class fits there. share: of the row's resources."""
+    """Pods of a class that leave a row so that one pod of another class fits there.
+    share: of the row's resources."""
 
     share: float
     count: int
@@ -37,20 +41,24 @@ class _Move(msgspec.Struct, frozen=True, order=True):
     cls: int
 
 
-def make_room(simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]) -> None:
+def make_room(
+    simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]
+) -> None:
     """Place pods that are left, as far as others can be moved for them."""
     _Mover(simulated, stop).place(unserved)
 
 
-def pack_again(simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]) -> None:
-    """Place pods that are left by packing a few upcoming nodes at a time anew, in orders that are drawn; a draw that
-    leaves more pods is undone. The draws are the same in every pass."""
+def pack_again(
+    simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]
+) -> None:
+    """Place pods that are left by packing a few upcoming nodes at a time anew, in orders that are
+    drawn; a draw that leaves more pods is undone. The draws are the same in every pass."""
     _PackingAgain(simulated, unserved, stop).pack()
 
 
 class _Support:
-    """What the pods placed in this pass rely on: the least count of a domain for each spread, and for each key of a
-    required affinity the domains with a pod that it selects."""
+    """What the pods placed in this pass rely on: the least count of a domain for each spread, and
+    for each key of a required affinity the domains with a pod that it selects."""
 
     def __init__(self, simulated: SimulatedCluster) -> None:
         self._simulated = simulated
@@ -63,17 +71,23 @@ class _Support:
         """Return whether nothing of it was lost since."""
         least, drawn = self._counts()
         is_even = all(now >= before for now, before in zip(least, self._least, strict=True))
-        return is_even and not any((before & ~now).any() for now, before in zip(drawn, self._drawn, strict=True))
+        return is_even and not any(
+            (before & ~now).any() for now, before in zip(drawn, self._drawn, strict=True)
+        )
 
     def _counts(self) -> tuple[list[int], list[Bools]]:
         rows = self._simulated.rows
         least = [rows.level(spread).least for spread in self._spreads]
-        drawn: list[Bools] = [rows.domains(term.counter, key) > 0 for term in self._attractions for key in term.keys]
+        drawn: list[Bools] = [
+            rows.domains(term.counter, key) > 0 for term in self._attractions for key in term.keys
+        ]
         return least, drawn
 
 
 class _PackingAgain:
-    def __init__(self, simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]
+    ) -> None:
         self._simulated, self._stop, self._draws = simulated, stop, 0
         self._left: dict[int, int] = {}
         for batch in unserved:
@@ -82,7 +96,9 @@ class _PackingAgain:
         self._rows = [row for row in rows[:_MOST_ROWS] if simulated.open[row]]
         self._share: dict[int, float] = {}
         classes = {*self._left, *simulated.standing()}
-        self._priorities = sorted({simulated.classes[cls].priority or 0 for cls in classes}, reverse=True)
+        self._priorities = sorted(
+            {simulated.classes[cls].priority or 0 for cls in classes}, reverse=True
+        )
         self._room, self._support = self._whole_room(), _Support(simulated)
 
     def pack(self) -> None:
@@ -99,7 +115,9 @@ class _PackingAgain:
         simulated, mark = self._simulated, self._simulated.checkpoint()
         count = _FEWEST_PACKED + int(self._random() * (_MOST_PACKED - _FEWEST_PACKED + 1))
         wanted = self._wanted()
-        drawn = sorted(self._rows, key=lambda row: self._random() - (0.7 if row in wanted else 0.0))[:count]
+        drawn = sorted(
+            self._rows, key=lambda row: self._random() - (0.7 if row in wanted else 0.0)
+        )[:count]
         pods = dict(self._left)
         for cls, (rows, counts) in simulated.standing().items():
             for row, pods_there in zip(rows.tolist(), counts.tolist(), strict=True):
@@ -110,11 +128,19 @@ class _PackingAgain:
         for cls, part in self._parts(pods):
             row = drawn[int(self._random() * len(drawn))]
             only = [row] if self._random() < _ONE_NODE else []
-            placed = sum(count for _, count in simulated.place_first_fit(cls, part, only=only)) if only else 0
+            placed = (
+                sum(count for _, count in simulated.place_first_fit(cls, part, only=only))
+                if only
+                else 0
+            )
             placed += sum(count for _, count in simulated.place_first_fit(cls, part - placed))
             if placed < part:
                 left[cls] = left.get(cls, 0) + part - placed
-        room, before, after = self._whole_room(), self._by_priority(self._left), self._by_priority(left)
+        room, before, after = (
+            self._whole_room(),
+            self._by_priority(self._left),
+            self._by_priority(left),
+        )
         is_better = after < before or (after == before and room >= self._room)
         if is_better and self._support.holds():
             self._left, self._room, self._support = left, room, _Support(simulated)
@@ -122,8 +148,8 @@ class _PackingAgain:
             simulated.rollback(mark)
 
     def _parts(self, pods: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return class and number of pods in a drawn order: about by size, in two parts each, so that equal pods need
-        not fill one node."""
+        """Return class and number of pods in a drawn order: about by size, in two parts each, so
+        that equal pods need not fill one node."""
         simulated = self._simulated
         first, is_mixed = self._random() < _PICKY_FIRST, self._random() < _MIXED
         parts: list[tuple[int, bool, float, int, int]] = []
@@ -132,7 +158,9 @@ class _PackingAgain:
             share, cut = self._share_of(cls), int(self._random() * (count + 1))
             for part in (cut, count - cut):
                 rank = self._random() if is_mixed else share * (0.5 + self._random())
-                parts.append((-(simulated.classes[cls].priority or 0), not is_picky, -rank, cls, part))
+                parts.append(
+                    (-(simulated.classes[cls].priority or 0), not is_picky, -rank, cls, part)
+                )
         return [(cls, part) for _, _, _, cls, part in sorted(parts) if part]
 
     def _wanted(self) -> frozenset[int]:
@@ -187,7 +215,10 @@ class _Mover:
             for _ in batch.pods:
                 if self._trials <= 0 or self._stop() or self._simulated.late():
                     return
-                if not (self._simulated.place_first_fit(batch.cls, 1) or self._place_by_a_move(batch.cls)):
+                if not (
+                    self._simulated.place_first_fit(batch.cls, 1)
+                    or self._place_by_a_move(batch.cls)
+                ):
                     break
 
     def _place_by_a_move(self, cls: int) -> bool:
@@ -230,7 +261,8 @@ class _Mover:
 
 
 def _pods_for(lack: Ints, need: Ints) -> int:
-    """Return how many pods free what is lacking, 0 if these pods do not, or if nothing is lacking."""
+    """Return how many pods free what is lacking, 0 if these pods do not, or if nothing is
+    lacking."""
     short = lack > 0
     if not short.any() or (need[short] <= 0).any():
         return 0

@@ -1,14 +1,16 @@
-"""Buys nodes for the pods that existing nodes do not serve, places all pods, and removes nodes that are not needed.
+"""Buys nodes for the pods that existing nodes do not serve, places all pods, and removes
+nodes that are not needed.
 
-The estimator places the largest pods first, but the scheduler takes pods by priority and age. In a small plan all pods
-are placed once more in the scheduler's own order, first fit, and these places are promised if no pod loses its place.
-Otherwise, and in a large plan, the estimator's places are used. Nodes that stay empty are not bought, nor is a node
-without which all pods still find a place.
+The estimator places the largest pods first, but the scheduler takes pods by priority and age. In a
+small plan all pods are placed once more in the scheduler's own order, first fit, and these places
+are promised if no pod loses its place. Otherwise, and in a large plan, the estimator's places are
+used. Nodes that stay empty are not bought, nor is a node without which all pods still find a place.
 
-Two checks of a small plan follow: every new node is needed, and no pod is refused that one more node would take. They
-are needed because the scheduler takes pods one at a time, while the estimator and `place` move runs of equal pods at
-once. For a refused pod that one more node would take, this node is added if the scheduler's order then places more
-pods; otherwise its refusal says so. Both checks stop when the estimator's time is over.
+Two checks of a small plan follow: every new node is needed, and no pod is refused that one more
+node would take. They are needed because the scheduler takes pods one at a time, while the estimator
+and `place` move runs of equal pods at once. For a refused pod that one more node would take, this
+node is added if the scheduler's order then places more pods; otherwise its refusal says so. Both
+checks stop when the estimator's time is over.
 """
 
 from __future__ import annotations
@@ -40,9 +42,10 @@ _SINGLES = 200  # up to this many promised pods are placed one at a time, more a
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One plan for the pending pods. planned: its nodes, as in the simulated cluster until the next attempt. existing:
-    pods on existing nodes before any node was bought. most_placed: class -> highest number of pods that the estimator
-    has placed. refused_by_order: refused classes that one more node would take."""
+    """One plan for the pending pods. planned: its nodes, as in the simulated cluster until the next
+    attempt. existing: pods on existing nodes before any node was bought. most_placed: class ->
+    highest number of pods that the estimator has placed. refused_by_order: refused classes that one
+    more node would take."""
 
     planned: PlannedNodes
     existing: ExistingPlacement
@@ -52,8 +55,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def buy_nodes(planned: PlannedNodes) -> Attempt:
-    """Scale up for the pods that existing nodes do not serve and place all pods; plan/scale_up/placement/every_order.py
-    determines which places may be promised."""
+    """Scale up for the pods that existing nodes do not serve and place all pods;
+    plan/scale_up/placement/every_order.py determines which places may be promised."""
     search, existing = planned.search, planned.existing
     most_placed: dict[int, int] = {}
     unplaced = planned.add_minimum_nodes()
@@ -79,12 +82,14 @@ def buy_nodes(planned: PlannedNodes) -> Attempt:
             if bought == _ROUNDS or not _buy_overlooked_node(planned):
                 break
         refused = _refused_by_order(planned)
-    return Attempt(planned, existing, final_placement(planned, most_placed, refused), most_placed, refused)
+    return Attempt(
+        planned, existing, final_placement(planned, most_placed, refused), most_placed, refused
+    )
 
 
 def tidy(planned: PlannedNodes) -> frozenset[int]:
-    """Remove unneeded nodes without buying, after nodes were removed for another reason. Returns the classes that are
-    refused because of the scheduler's order."""
+    """Remove unneeded nodes without buying, after nodes were removed for another reason. Returns
+    the classes that are refused because of the scheduler's order."""
     planned.place_unplaced()
     _drop_redundant_nodes(planned)
     return _refused_by_order(planned)
@@ -100,9 +105,11 @@ def _grow(planned: PlannedNodes, unplaced: Sequence[PodBatch]) -> None:
     requests = [PodRequest(cls, count, first[cls]) for cls, count in counts.items()]
     search, start = planned.search, planned.save()
     rest = search.search(requests)
-    if LEAST_COST in search.state.options.expander and not all(map(planned.simulated.is_independent, counts)):
-        # With the pods that least-cost does not handle, its mix may cost more in total: run the rest of the chain
-        # without it and keep the cheaper result.
+    if LEAST_COST in search.state.options.expander and not all(
+        map(planned.simulated.is_independent, counts)
+    ):
+        # With the pods that least-cost does not handle, its mix may cost more in total: run the
+        # rest of the chain without it and keep the cheaper result.
         mixed, worth = planned.save(), (sum(request.count for request in rest), search.cost())
         planned.restore(start)
         rest = search.search(requests, least_cost=False)
@@ -111,8 +118,8 @@ def _grow(planned: PlannedNodes, unplaced: Sequence[PodBatch]) -> None:
 
 
 def _arrange(planned: PlannedNodes) -> None:
-    """Place pods first fit in the scheduler's order if that is not worse for any priority and there is time; otherwise
-    keep the estimator's places."""
+    """Place pods first fit in the scheduler's order if that is not worse for any priority and there
+    is time; otherwise keep the estimator's places."""
     simulated = planned.simulated
     if simulated.late():
         return
@@ -137,7 +144,11 @@ def _is_unjust(planned: PlannedNodes) -> bool:
     """Return whether a pod has a place on a new node while a pod of higher priority has none."""
     simulated = planned.simulated
     classes, standing = simulated.classes, simulated.standing()
-    on_new = [classes[cls].priority or 0 for cls, (rows, _) in standing.items() if (rows >= simulated.base).any()]
+    on_new = [
+        classes[cls].priority or 0
+        for cls, (rows, _) in standing.items()
+        if (rows >= simulated.base).any()
+    ]
     unplaced = [
         classes[batch.cls].priority or 0
         for batch in planned.unplaced_pods()
@@ -147,8 +158,9 @@ def _is_unjust(planned: PlannedNodes) -> bool:
 
 
 def _place_as_estimated(planned: PlannedNodes, standing: Placements) -> None:
-    """Place pods where the estimator placed them, in the scheduler's order and with its retries. A pod that is refused
-    there was placed by chance, before others whose presence forbids it, and is promised nothing."""
+    """Place pods where the estimator placed them, in the scheduler's order and with its retries.
+    A pod that is refused there was placed by chance, before others whose presence forbids it,
+    and is promised nothing."""
     simulated = planned.simulated
     placed = simulated.standing()
     waiting: dict[int, Ints] = {}
@@ -158,7 +170,11 @@ def _place_as_estimated(planned: PlannedNodes, standing: Placements) -> None:
         if cls in placed:
             target[placed[cls][0]] -= placed[cls][1]
         waiting[cls] = np.maximum(target, 0)
-    order = [cls for cls in dict.fromkeys(batch.cls for batch in planned.existing.unserved) if cls in waiting]
+    order = [
+        cls
+        for cls in dict.fromkeys(batch.cls for batch in planned.existing.unserved)
+        if cls in waiting
+    ]
     moved = True
     while moved:
         moved = False
@@ -193,10 +209,12 @@ def _drop_needless(planned: PlannedNodes, group: str) -> None:
 
 
 def _emptied_rows(planned: PlannedNodes, group: str) -> list[int]:
-    """Move the pods of the group's emptiest new nodes to other nodes while they find room there; returns the rows of
-    the emptied nodes."""
+    """Move the pods of the group's emptiest new nodes to other nodes while they find room there;
+    returns the rows of the emptied nodes."""
     simulated, pods = planned.simulated, planned.pods_per_row()
-    rows = [row for row, other in zip(planned.rows(), planned.groups(), strict=True) if other == group]
+    rows = [
+        row for row, other in zip(planned.rows(), planned.groups(), strict=True) if other == group
+    ]
     rows.sort(key=lambda row: (pods[row], -row))
     pods_on: dict[int, dict[int, int]] = {row: {} for row in rows}
     for cls, (cls_rows, counts) in simulated.standing().items():
@@ -226,10 +244,12 @@ def _emptied_rows(planned: PlannedNodes, group: str) -> list[int]:
 
 
 def _drop_redundant_nodes(planned: PlannedNodes) -> None:
-    """Remove new nodes without which the promised pods still find places, checked one by one in the order of the
-    queue, group by group."""
+    """Remove new nodes without which the promised pods still find places, checked one by one in the
+    order of the queue, group by group."""
     for group in sorted(planned.search.grown, reverse=True):
-        while planned.spare(group) > 0 and not planned.is_atomic(group) and not planned.out_of_time():
+        while (
+            planned.spare(group) > 0 and not planned.is_atomic(group) and not planned.out_of_time()
+        ):
             saved = planned.save()
             waiting = planned.place_again(_promised_pods(planned))
             planned.search.undo_scale_up(group, 1)
@@ -248,17 +268,22 @@ def _promised_pods(planned: PlannedNodes) -> list[PodBatch]:
         count = min(served.get(batch.cls, 0), len(batch.pods))
         served[batch.cls] = served.get(batch.cls, 0) - count
         promised += [(batch, pod) for pod in batch.pods[:count]]
-    place_of = {pod.key: at for at, pod in enumerate(pod for batch in planned.queue for pod in batch.pods)}
+    place_of = {
+        pod.key: at for at, pod in enumerate(pod for batch in planned.queue for pod in batch.pods)
+    }
     promised.sort(key=lambda entry: place_of[entry[1].key])
     if len(promised) <= _SINGLES:
         return [batch.only((pod,)) for batch, pod in promised]
-    runs = [list(run) for _, run in groupby(promised, key=lambda entry: (entry[0].cls, entry[0].counts))]
+    runs = [
+        list(run) for _, run in groupby(promised, key=lambda entry: (entry[0].cls, entry[0].counts))
+    ]
     return [run[0][0].only(tuple(pod for _, pod in run)) for run in runs]
 
 
 def _buy_overlooked_node(planned: PlannedNodes) -> bool:
-    """Buy one more node for pods that were refused although it would take them, if the expander takes it and placing
-    all pods in queue order then succeeds better. Returns whether it was bought."""
+    """Buy one more node for pods that were refused although it would take them, if
+    the expander takes it and placing all pods in queue order then succeeds better.
+    Returns whether it was bought."""
     search, classes = planned.search, planned.simulated.classes
     for group, refused in _overlooked_groups(planned):
         stop, requested = search.stops.get(group), Counter[str]()
@@ -266,7 +291,13 @@ def _buy_overlooked_node(planned: PlannedNodes) -> bool:
             continue
         for cls in refused:
             requested.update(classes[cls].requests)
-        option = Option(group, 1, dict.fromkeys(refused, 1), search.candidates.shapes[group].template.node, requested)
+        option = Option(
+            group,
+            1,
+            dict.fromkeys(refused, 1),
+            search.candidates.shapes[group].template.node,
+            requested,
+        )
         if choose_option([option], search.state.options.expander, search.context)[0] is None:
             continue
         saved, worth = planned.save(), planned.pods_by_priority()
@@ -279,8 +310,8 @@ def _buy_overlooked_node(planned: PlannedNodes) -> bool:
 
 
 def _refused_by_order(planned: PlannedNodes) -> frozenset[int]:
-    """Retry the unplaced pods; returns which of the rest are refused because of the scheduler's order, not because of
-    the choice of a group."""
+    """Retry the unplaced pods; returns which of the rest are refused because of the scheduler's
+    order, not because of the choice of a group."""
     planned.place_unplaced()
     return frozenset(cls for _, refused in _overlooked_groups(planned) for cls in refused)
 
@@ -289,12 +320,16 @@ def _overlooked_groups(planned: PlannedNodes) -> list[tuple[str, list[int]]]:
     """Return groups that may scale up, with the refused classes that one more node would take."""
     search, simulated = planned.search, planned.simulated
     candidates, overlooked = search.candidates, []
-    refused = dict.fromkeys(batch.cls for batch in planned.unplaced_pods() if candidates.fits(batch.cls).any())
+    refused = dict.fromkeys(
+        batch.cls for batch in planned.unplaced_pods() if candidates.fits(batch.cls).any()
+    )
     saved = None
     for row, group in enumerate(candidates.groups):
         if group.id in candidates.variants:
             continue
-        fitting = [cls for cls in refused if candidates.fits(cls)[row] and not candidates.against(cls, row)]
+        fitting = [
+            cls for cls in refused if candidates.fits(cls)[row] and not candidates.against(cls, row)
+        ]
         if not fitting or planned.out_of_time() or search.allowance(group).nodes <= 0:
             continue
         saved = saved or planned.save()

@@ -1,7 +1,7 @@
 """The planned nodes of one attempt and the pods on them, and the places that result.
 
-Two stages change them: the one that buys nodes (new_nodes.py), and the one that removes nodes which some order leaves
-empty (every_order.py). Both go back to a former state with `save` and `restore`.
+Two stages change them: the one that buys nodes (new_nodes.py), and the one that removes nodes which
+some order leaves empty (every_order.py). Both go back to a former state with `save` and `restore`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class CompetingClasses(msgspec.Struct, frozen=True):
 
 
 class FinalPlacement(msgspec.Struct, frozen=True):
-    """The expected place of each pod. places: (row, class, pods). unplaced: pods without a place. new_nodes: row ->
-    (group, number from 1) of planned nodes. overestimated: classes of which the estimator placed more pods than the
-    scheduler will. pod_on_row: row of an existing or upcoming node -> one of the pods, uncounted ones included, that
-    will be placed on it. pods_by_priority: number of placed pods, the highest priority first. contests: classes of
-    which no single pod has a guaranteed place."""
+    """The expected place of each pod. places: (row, class, pods). unplaced: pods without a place.
+    new_nodes: row -> (group, number from 1) of planned nodes. overestimated: classes of which the
+    estimator placed more pods than the scheduler will. pod_on_row: row of an existing or upcoming
+    node -> one of the pods, uncounted ones included, that will be placed on it. pods_by_priority:
+    number of placed pods, the highest priority first. contests: classes of which no single pod has
+    a guaranteed place."""
 
     places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
     unplaced: tuple[PodBatch, ...]
@@ -50,8 +51,8 @@ class FinalPlacement(msgspec.Struct, frozen=True):
 
 
 class ExistingPlacement(msgspec.Struct, frozen=True):
-    """Pods on existing and upcoming nodes. unserved: the other pods for which a node may be bought, in queue order.
-    mark: checkpoint of the simulated cluster after the placements."""
+    """Pods on existing and upcoming nodes. unserved: the other pods for which a node may be bought,
+    in queue order. mark: checkpoint of the simulated cluster after the placements."""
 
     placements: Placements
     unserved: tuple[PodBatch, ...]
@@ -65,11 +66,15 @@ class ExistingPlacement(msgspec.Struct, frozen=True):
     @property
     def signature(self) -> tuple[tuple[int, bytes, bytes], ...]:
         """The placements in a form that can be compared."""
-        return tuple((cls, rows.tobytes(), counts.tobytes()) for cls, (rows, counts) in self.placements.items())
+        return tuple(
+            (cls, rows.tobytes(), counts.tobytes())
+            for cls, (rows, counts) in self.placements.items()
+        )
 
 
 class SavedNodes(msgspec.Struct, frozen=True):
-    """A state of the planned nodes. grown: group -> new nodes; groups: the group of every planned row."""
+    """A state of the planned nodes. grown: group -> new nodes; groups: the
+    group of every planned row."""
 
     grown: dict[str, int]
     groups: list[str]
@@ -78,8 +83,8 @@ class SavedNodes(msgspec.Struct, frozen=True):
 
 
 def unserved_pods(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[PodBatch, ...]:
-    """Return the unplaced pods for which a node may be bought. Pods of a class are equal, so its places go to the
-    counted pods first, whichever pods were placed first."""
+    """Return the unplaced pods for which a node may be bought. Pods of a class are equal, so its
+    places go to the counted pods first, whichever pods were placed first."""
     served = {cls: int(counts.sum()) for cls, (_, counts) in simulated.standing().items()}
     unserved: list[PodBatch] = []
     for batch in queue:
@@ -97,8 +102,9 @@ def is_small(simulated: SimulatedCluster, queue: Sequence[PodBatch]) -> bool:
 
 
 class PlannedNodes:
-    """What the search and the simulated cluster contain for one attempt: the pods on existing nodes, the planned nodes,
-    and the pods on these. minimum_nodes: group -> new nodes that stay even if they are empty."""
+    """What the search and the simulated cluster contain for one attempt: the pods on existing
+    nodes, the planned nodes, and the pods on these. minimum_nodes: group -> new nodes that
+    stay even if they are empty."""
 
     def __init__(
         self,
@@ -107,7 +113,12 @@ class PlannedNodes:
         existing: ExistingPlacement,
         minimum_nodes: Mapping[str, int],
     ) -> None:
-        self.search, self.simulated, self.queue, self.existing = search, search.simulated, queue, existing
+        self.search, self.simulated, self.queue, self.existing = (
+            search,
+            search.simulated,
+            queue,
+            existing,
+        )
         self._minimum_nodes = minimum_nodes
 
     @property
@@ -117,7 +128,9 @@ class PlannedNodes:
 
     def out_of_time(self) -> bool:
         """Return whether the time of the estimator, or of the whole scale-up search, is over."""
-        return self.simulated.late() or self.search.budget.over(self.search.state.options.max_binpacking_time)
+        return self.simulated.late() or self.search.budget.over(
+            self.search.state.options.max_binpacking_time
+        )
 
     def spare(self, group: str) -> int:
         """Return the number of a group's new nodes beyond those for its minimum size."""
@@ -148,17 +161,22 @@ class PlannedNodes:
         return numbered
 
     def add_minimum_nodes(self) -> Sequence[PodBatch]:
-        """Add the nodes for minimum sizes, regardless of pending pods, and place pods on them; returns the unplaced
-        pods."""
+        """Add the nodes for minimum sizes, regardless of pending pods, and place pods on them;
+        returns the unplaced pods."""
         for group, nodes in self._minimum_nodes.items():
             self.search.add(group, nodes)
         unserved = self.existing.unserved
         return place(self.simulated, unserved) if self._minimum_nodes else unserved
 
     def add_empty_nodes(self, groups: Sequence[str] | None = None) -> None:
-        """Add empty planned nodes of these groups, in this order; None: all that are planned, by group."""
+        """Add empty planned nodes of these groups, in this order; None: all
+        that are planned, by group."""
         if groups is None:
-            groups = [group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])]
+            groups = [
+                group
+                for group in sorted(self.search.grown)
+                for _ in range(self.search.grown[group])
+            ]
         added: dict[str, int] = {}
         for group, run in groupby(groups):
             nodes = len(list(run))
@@ -177,7 +195,8 @@ class PlannedNodes:
         return not self.pods_per_row()[self.simulated.base :].all()
 
     def drop_empty(self) -> bool:
-        """Remove planned nodes without pods; the others keep their pods. Returns whether there were any."""
+        """Remove planned nodes without pods; the others keep their pods.
+        Returns whether there were any."""
         pods = self.pods_per_row()
         empty: dict[str, list[int]] = {}
         for row, group in zip(self.rows(), self.groups(), strict=True):
@@ -210,17 +229,21 @@ class PlannedNodes:
     # -- the pods
 
     def place_in_queue_order(self) -> None:
-        """Place all pods that existing nodes do not serve again, first fit, on the planned nodes."""
+        """Place all pods that existing nodes do not serve again, first fit, on the planned
+        nodes."""
         self.simulated.reset(self.existing.mark)
         self.add_empty_nodes()
         place(self.simulated, self.existing.unserved)
 
     def place_again(self, queue: Sequence[PodBatch]) -> Sequence[PodBatch]:
-        """Remove all nodes and pods, and place these pods on existing nodes first; returns those without a place."""
+        """Remove all nodes and pods, and place these pods on existing nodes first;
+        returns those without a place."""
         self.simulated.reset()
         unplaced = place(self.simulated, queue)
         self.existing = ExistingPlacement(
-            self.simulated.standing(), unserved_pods(self.queue, self.simulated), self.simulated.checkpoint()
+            self.simulated.standing(),
+            unserved_pods(self.queue, self.simulated),
+            self.simulated.checkpoint(),
         )
         return unplaced
 
@@ -237,11 +260,14 @@ class PlannedNodes:
                 counted.setdefault(batch.cls, []).extend(batch.pods)
         placed = {cls: int(counts.sum()) for cls, (_, counts) in self.simulated.standing().items()}
         return tuple(
-            PodBatch(cls, tuple(rest)) for cls, pods in counted.items() if (rest := pods[placed.get(cls, 0) :])
+            PodBatch(cls, tuple(rest))
+            for cls, pods in counted.items()
+            if (rest := pods[placed.get(cls, 0) :])
         )
 
     def pods_by_priority(self) -> list[int]:
-        """Return the number of placed pods per priority, the highest first, which is the measure of a placement."""
+        """Return the number of placed pods per priority, the highest first, which is
+        the measure of a placement."""
         classes, standing = self.simulated.classes, self.simulated.standing()
         placed: dict[int, int] = {}
         for cls in dict.fromkeys(batch.cls for batch in self.queue):
@@ -254,7 +280,9 @@ class PlannedNodes:
 
     def save(self) -> SavedNodes:
         """Return the present state."""
-        return SavedNodes(dict(self.search.grown), self.groups(), self.existing, self.simulated.standing())
+        return SavedNodes(
+            dict(self.search.grown), self.groups(), self.existing, self.simulated.standing()
+        )
 
     def restore(self, saved: SavedNodes, *, empty: bool = False) -> None:
         """Restore a state. empty: without the pods on new nodes."""
@@ -286,8 +314,8 @@ def final_placement(
 ) -> FinalPlacement:
     """Assign pods to places: within a class in the scheduler's order, rows in order.
 
-    most_placed: class -> the highest number of pods that the estimator has placed. refused_by_order: refused classes
-    that one more node would take.
+    most_placed: class -> the highest number of pods that the estimator has placed.
+    refused_by_order: refused classes that one more node would take.
     """
     waiting: dict[int, list[Pod]] = {}
     uncounted: set[str] = set()
@@ -302,7 +330,11 @@ def final_placement(
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             pods = waiting[cls][placed[cls] : placed[cls] + count]
             placed[cls] += count
-            if counted := tuple(pod for pod in pods if pod.key not in uncounted) if uncounted else tuple(pods):
+            if (
+                counted := tuple(pod for pod in pods if pod.key not in uncounted)
+                if uncounted
+                else tuple(pods)
+            ):
                 places.append((row, cls, counted))
             if row < planned.simulated.base:
                 pod_on_row[row] = min(*(pod.key for pod in pods), pod_on_row.get(row, pods[0].key))
@@ -310,7 +342,9 @@ def final_placement(
         tuple(places),
         planned.unplaced_pods(),
         planned.numbered(),
-        frozenset(refused_by_order).union(cls for cls, most in most_placed.items() if placed[cls] < most),
+        frozenset(refused_by_order).union(
+            cls for cls, most in most_placed.items() if placed[cls] < most
+        ),
         pod_on_row,
         tuple(planned.pods_by_priority()),
     )

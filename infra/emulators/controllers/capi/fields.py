@@ -31,11 +31,17 @@ OUTDATED = {"key": f"node.{GROUP}/outdated-revision", "effect": "PreferNoSchedul
 UNINITIALIZED = {"key": f"node.{GROUP}/uninitialized", "effect": "NoSchedule"}
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 FAULT = "local.outscaler/fault"  # annotation on a Machine: the injected fault
-# Fault -> reason and message of a server that is never created. Faults without an entry affect servers that are
-# created.
+# Fault -> reason and message of a server that is never created. Faults without an entry affect
+# servers that are created.
 FAILURES = {
-    "provisioning-failure": ("InstanceProvisionFailed", "the infrastructure provider could not create the server"),
-    "out-of-stock": ("InsufficientInstanceCapacity", "there is no capacity left for this machine type in the zone"),
+    "provisioning-failure": (
+        "InstanceProvisionFailed",
+        "the infrastructure provider could not create the server",
+    ),
+    "out-of-stock": (
+        "InsufficientInstanceCapacity",
+        "there is no capacity left for this machine type in the zone",
+    ),
     "quota": ("InstanceProvisionFailed", "the account's quota of 64 vCPUs would be exceeded"),
 }
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -51,20 +57,27 @@ def marks(obj: KubeObject) -> Mapping[str, str]:
 
 
 def inherited(obj: KubeObject) -> dict[str, str]:
-    """Return the annotations that a MachineDeployment passes to its MachineSets, including the size bounds."""
+    """Return the annotations that a MachineDeployment passes to its MachineSets,
+    including the size bounds."""
     return {key: value for key, value in marks(obj).items() if key not in {_LAST_APPLIED, REVISION}}
 
 
 def paused_clusters(clusters: Iterable[KubeObject]) -> frozenset[tuple[str, str]]:
     """Return (namespace, name) of the Clusters whose spec pauses their objects."""
     return frozenset(
-        (each["metadata"]["namespace"], each["metadata"]["name"]) for each in clusters if dig(each, "spec", "paused")
+        (each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in clusters
+        if dig(each, "spec", "paused")
     )
 
 
 def is_paused(obj: KubeObject, clusters: frozenset[tuple[str, str]] = frozenset()) -> bool:
-    """Return whether reconciliation is paused by an annotation or by one of these paused clusters."""
-    return PAUSED in marks(obj) or (obj["metadata"]["namespace"], dig(obj, "spec", "clusterName")) in clusters
+    """Return whether reconciliation is paused by an annotation or by one of these paused
+    clusters."""
+    return (
+        PAUSED in marks(obj)
+        or (obj["metadata"]["namespace"], dig(obj, "spec", "clusterName")) in clusters
+    )
 
 
 def delete_order(machine_set: KubeObject) -> str:
@@ -87,7 +100,9 @@ def max_surge(deployment: KubeObject) -> int | str:
 
 def selector_text(selector: KubeObject) -> str:
     """Return matchLabels as the text of a label selector, for the scale subresource."""
-    return ",".join(f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    return ",".join(
+        f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())
+    )
 
 
 def node_name(machine: KubeObject) -> str:
@@ -105,17 +120,25 @@ def node_ref(machine: KubeObject, node: KubeObject) -> KubeObject:
 def provisioned(machine: KubeObject) -> KubeObject:
     if old_version(machine):
         return {"bootstrapReady": True, "infrastructureReady": True}
-    return {"initialization": {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}}
+    return {
+        "initialization": {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}
+    }
 
 
 def failure(machine: KubeObject, reason: str, message: str) -> KubeObject:
-    """Return the status fields of a Machine that could not be created. v1beta2 no longer has the phase Failed."""
+    """Return the status fields of a Machine that could not be created. v1beta2 no
+    longer has the phase Failed."""
     failed = {"failureReason": reason, "failureMessage": message}
-    return {"phase": "Failed", **failed} if old_version(machine) else {"deprecated": {"v1beta1": failed}}
+    return (
+        {"phase": "Failed", **failed}
+        if old_version(machine)
+        else {"deprecated": {"v1beta1": failed}}
+    )
 
 
 def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObject:
-    """Return the status counters of a MachineSet or MachineDeployment. current: of the newest template."""
+    """Return the status counters of a MachineSet or MachineDeployment.
+    current: of the newest template."""
     made: KubeObject = {
         "replicas": total,
         "readyReplicas": ready,
@@ -127,7 +150,11 @@ def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObje
         return {**made, "upToDateReplicas": current}
     if obj["kind"] == "MachineSet":
         return {**made, "fullyLabeledReplicas": total}
-    return {**made, "updatedReplicas": current, "unavailableReplicas": max(0, obj["spec"]["replicas"] - ready)}
+    return {
+        **made,
+        "updatedReplicas": current,
+        "unavailableReplicas": max(0, obj["spec"]["replicas"] - ready),
+    }
 
 
 def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
@@ -144,8 +171,11 @@ def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
     return {**made, "unavailableReplicas": max(0, pool["spec"]["replicas"] - ready)}
 
 
-def condition(obj: KubeObject, type_: str, *, value: bool, message: str = "", reason: str = "") -> KubeObject:
-    """Return a status condition. v1beta2 requires a message, even an empty one; v1beta1 allows no empty message."""
+def condition(
+    obj: KubeObject, type_: str, *, value: bool, message: str = "", reason: str = ""
+) -> KubeObject:
+    """Return a status condition. v1beta2 requires a message, even an empty one; v1beta1
+    allows no empty message."""
     why = reason or (type_ if value else f"Not{type_}")
     made: KubeObject = {"type": type_, "status": str(value), "reason": why}
     return made if old_version(obj) and not message else {**made, "message": message}
@@ -155,4 +185,6 @@ def availability(obj: KubeObject, ready: int, type_: str) -> KubeObject:
     """Return a condition that reports whether the requested number of Machines is ready."""
     asked = obj["spec"].get("replicas", 1)
     enough = ready >= asked
-    return condition(obj, type_, value=enough, message="" if enough else f"{ready} of {asked} machines are ready")
+    return condition(
+        obj, type_, value=enough, message="" if enough else f"{ready} of {asked} machines are ready"
+    )

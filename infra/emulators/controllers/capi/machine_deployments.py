@@ -1,4 +1,6 @@
-"""MachineDeployments: one MachineSet per Machine template, with the size that the deployment requests."""
+"""MachineDeployments: one MachineSet per Machine template, with the size that
+the deployment requests.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
 
-TakeFault = Callable[[str, str], str]  # (namespace, deployment name) -> the fault of the next Machine
+# (namespace, deployment name) -> the fault of the next Machine
+TakeFault = Callable[[str, str], str]
 
 
 def _unhealthy(machine: KubeObject) -> bool:
@@ -38,8 +41,8 @@ def _unhealthy(machine: KubeObject) -> bool:
 
 
 def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
-    """Sort Machines for removal: already deleting, annotated delete-machine, unhealthy or without a Node, then by the
-    set's delete order, then by name.
+    """Sort Machines for removal: already deleting, annotated delete-machine, unhealthy or without a
+    Node, then by the set's delete order, then by name.
 
     Random order is replaced by order of name, so that two runs are identical.
     """
@@ -62,14 +65,18 @@ def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
 
 
 def machine_of(owner: KubeObject, name_label: str, fault: str) -> KubeObject:
-    """Return a new Machine of a set or pool. name_label: the label with the owner's name. fault: "" for none."""
+    """Return a new Machine of a set or pool. name_label: the label with the owner's
+    name. fault: "" for none."""
     meta, template = owner["metadata"], clone(owner["spec"]["template"])
     labels = {
         **(dig(template, "metadata", "labels") or {}),
         name_label: meta["name"],
         fields.CLUSTER_NAME: owner["spec"]["clusterName"],
     }
-    marks = {**(dig(template, "metadata", "annotations") or {}), **({fields.FAULT: fault} if fault else {})}
+    marks = {
+        **(dig(template, "metadata", "annotations") or {}),
+        **({fields.FAULT: fault} if fault else {}),
+    }
     return {
         "apiVersion": owner["apiVersion"],
         "metadata": {
@@ -86,14 +93,17 @@ def machine_of(owner: KubeObject, name_label: str, fault: str) -> KubeObject:
 
 
 class MachineSets:
-    """The MachineSet controller of one store. take_fault: called once for every new Machine, returns "" for no
-    fault."""
+    """The MachineSet controller of one store. take_fault: called once for every new Machine,
+    returns "" for no fault."""
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], take_fault: TakeFault) -> None:
+    def __init__(
+        self, store: ObjectStore, clock: Callable[[], float], take_fault: TakeFault
+    ) -> None:
         self._store, self._clock, self._take_fault = store, clock, take_fault
 
     def step(self) -> None:
-        """Create and delete Machines until each set has the requested number, and update counters."""
+        """Create and delete Machines until each set has the requested
+        number, and update counters."""
         machines = by_controller(listed(self._store, "machines", fields.GROUP))
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for owner in listed(self._store, "machinesets", fields.GROUP):
@@ -105,11 +115,17 @@ class MachineSets:
             counts = fields.counts(owner, total=len(mine), ready=ready, current=len(mine))
             state = fields.availability(owner, ready, "MachinesReady")
             conditions = with_conditions(owner, self._clock(), state)
-            write_status(self._store, "machinesets", owner, {**counts, "conditions": conditions}, fields.GROUP)
+            write_status(
+                self._store,
+                "machinesets",
+                owner,
+                {**counts, "conditions": conditions},
+                fields.GROUP,
+            )
 
     def _match(self, owner: KubeObject, mine: list[KubeObject]) -> None:
-        """Adjust the number of Machines. Machines being deleted count until they are gone, so annotations and deletions
-        add up."""
+        """Adjust the number of Machines. Machines being deleted count until they are gone, so
+        annotations and deletions add up."""
         surplus = len(mine) - owner["spec"].get("replicas", 1)
         for _ in range(-surplus):
             self._store.create("machines", self._new_machine(owner), fields.GROUP)
@@ -120,7 +136,9 @@ class MachineSets:
     def _new_machine(self, owner: KubeObject) -> KubeObject:
         labels = dig(owner, "spec", "template", "metadata", "labels") or {}
         meta = owner["metadata"]
-        fault = self._take_fault(meta["namespace"], labels.get(fields.DEPLOYMENT_NAME, meta["name"]))
+        fault = self._take_fault(
+            meta["namespace"], labels.get(fields.DEPLOYMENT_NAME, meta["name"])
+        )
         return machine_of(owner, fields.SET_NAME, fault)
 
 
@@ -130,7 +148,8 @@ def _bound(deployment: KubeObject, key: str) -> int | None:
 
 
 def default_replicas(deployment: KubeObject) -> int:
-    """Return the value that Cluster API's webhook sets for a missing spec.replicas: the lower bound, or 1."""
+    """Return the value that Cluster API's webhook sets for a missing
+    spec.replicas: the lower bound, or 1."""
     low, high = _bound(deployment, fields.MIN_SIZE), _bound(deployment, fields.MAX_SIZE)
     return 1 if low is None or high is None else low
 
@@ -139,8 +158,8 @@ _OURS = frozenset({fields.TEMPLATE_HASH, fields.DEPLOYMENT_NAME, fields.CLUSTER_
 
 
 def _template(obj: KubeObject) -> KubeObject:
-    """Return the template (READ ONLY) as its author wrote it, without what the controller adds to distinguish
-    rollouts."""
+    """Return the template (READ ONLY) as its author wrote it, without what the controller adds
+    to distinguish rollouts."""
     template: KubeObject = obj["spec"]["template"]
     meta = template.get("metadata") or {}
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
@@ -164,7 +183,9 @@ class MachineDeployments:
         sets = by_controller(listed(self._store, "machinesets", fields.GROUP))
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for deployment in listed(self._store, "machinedeployments", fields.GROUP):
-            if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment, paused):
+            if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(
+                deployment, paused
+            ):
                 continue
             if not self._complete(deployment):
                 continue  # just written; the next round sees all of it
@@ -173,7 +194,8 @@ class MachineDeployments:
             self._count(deployment, mine)
 
     def _complete(self, deployment: KubeObject) -> bool:
-        """Set replicas, selector and labels as the webhooks default them. Returns False if something was missing."""
+        """Set replicas, selector and labels as the webhooks default them. Returns False
+        if something was missing."""
         if _is_complete(deployment):
             return True  # the usual case; it avoids an expensive copy
         whole = clone(deployment)
@@ -186,7 +208,9 @@ class MachineDeployments:
             spec["template"].setdefault("metadata", {}).setdefault("labels", {}),
         ):
             holder.update(own)
-        whole["metadata"].setdefault("labels", {}).setdefault(fields.CLUSTER_NAME, spec["clusterName"])
+        whole["metadata"].setdefault("labels", {}).setdefault(
+            fields.CLUSTER_NAME, spec["clusterName"]
+        )
         if whole == deployment:
             return True
         write(self._store, "machinedeployments", whole, fields.GROUP)
@@ -201,7 +225,12 @@ class MachineDeployments:
         for each in sets:
             replicas = sizes.get(each["metadata"]["name"])
             if replicas is not None and each["spec"]["replicas"] != replicas:
-                write(self._store, "machinesets", changed(each, "spec", replicas=replicas), fields.GROUP)
+                write(
+                    self._store,
+                    "machinesets",
+                    changed(each, "spec", replicas=replicas),
+                    fields.GROUP,
+                )
         if current is None:
             return
         handed = {**fields.marks(current), **fields.inherited(deployment)}
@@ -209,9 +238,16 @@ class MachineDeployments:
         if _revision(current) < newest:  # an earlier template again: its set becomes the newest one
             handed[fields.REVISION] = str(newest + 1)
         if handed != fields.marks(current):
-            write(self._store, "machinesets", changed(current, "metadata", annotations=handed), fields.GROUP)
+            write(
+                self._store,
+                "machinesets",
+                changed(current, "metadata", annotations=handed),
+                fields.GROUP,
+            )
 
-    def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
+    def _sizes(
+        self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]
+    ) -> dict[str, int]:
         size = deployment["spec"]["replicas"]
         surge = share(fields.max_surge(deployment), size, up=True)
         old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]
@@ -222,7 +258,8 @@ class MachineDeployments:
             machines = by_controller(listed(self._store, "machines", fields.GROUP))
             staying = {
                 s["metadata"]["name"]: sum(
-                    "deletionTimestamp" not in m["metadata"] for m in machines.get(s["metadata"]["uid"], ())
+                    "deletionTimestamp" not in m["metadata"]
+                    for m in machines.get(s["metadata"]["uid"], ())
                 )
                 for s in sets
             }
@@ -275,11 +312,22 @@ class MachineDeployments:
         ready = sum(dig(s, "status", "readyReplicas") or 0 for s in sets)
         current = self._newest(deployment, sets)
         size = deployment["spec"]["replicas"]
-        phase = "ScalingUp" if total < size or ready < size else "ScalingDown" if total > size else "Running"
-        status = fields.counts(
-            deployment, total=total, ready=ready, current=(dig(current, "status", "replicas") or 0) if current else 0
+        phase = (
+            "ScalingUp"
+            if total < size or ready < size
+            else "ScalingDown"
+            if total > size
+            else "Running"
         )
-        conditions = with_conditions(deployment, self._clock(), fields.availability(deployment, ready, "Available"))
+        status = fields.counts(
+            deployment,
+            total=total,
+            ready=ready,
+            current=(dig(current, "status", "replicas") or 0) if current else 0,
+        )
+        conditions = with_conditions(
+            deployment, self._clock(), fields.availability(deployment, ready, "Available")
+        )
         status |= {"phase": phase, "conditions": conditions}
         write_status(self._store, "machinedeployments", deployment, status, fields.GROUP)
 
@@ -309,9 +357,12 @@ def _size_of(machine_set: KubeObject) -> SetSize:
     )
 
 
-def on_delete(size: int, new: SetSize, old: Sequence[SetSize], staying: Mapping[str, int]) -> dict[str, int]:
-    """Strategy OnDelete: an old set shrinks as its Machines are deleted, and the new set replaces them. A surplus is
-    removed from the old sets in their order. staying: each set's Machines that are not being deleted."""
+def on_delete(
+    size: int, new: SetSize, old: Sequence[SetSize], staying: Mapping[str, int]
+) -> dict[str, int]:
+    """Strategy OnDelete: an old set shrinks as its Machines are deleted, and the new set
+    replaces them. A surplus is removed from the old sets in their order. staying: each set's
+    Machines that are not being deleted."""
     sizes = {each.name: min(each.asked, staying.get(each.name, 0)) for each in old}
     surplus = max(0, new.asked + sum(sizes.values()) - size)
     for each in old:
@@ -322,11 +373,15 @@ def on_delete(size: int, new: SetSize, old: Sequence[SetSize], staying: Mapping[
     return {new.name: min(new.asked + missing, size), **sizes}
 
 
-def proportional(size: int, surge: int, new: Sequence[SetSize], old: Sequence[SetSize]) -> dict[str, int]:
-    """spec.paused: a single set with replicas follows the deployment's size. Several sets share the difference in
-    proportion to their sizes, and the largest one takes the remainder of rounding. new: the set of the current
-    template, if there is one."""
-    asking = sorted((each for each in (*new, *old) if each.asked), key=lambda each: (-each.asked, each.name))
+def proportional(
+    size: int, surge: int, new: Sequence[SetSize], old: Sequence[SetSize]
+) -> dict[str, int]:
+    """spec.paused: a single set with replicas follows the deployment's size. Several sets share the
+    difference in proportion to their sizes, and the largest one takes the remainder of rounding.
+    new: the set of the current template, if there is one."""
+    asking = sorted(
+        (each for each in (*new, *old) if each.asked), key=lambda each: (-each.asked, each.name)
+    )
     if len(asking) < 2:
         return {each.name: size for each in (asking or new)[:1]}
     total = sum(each.asked for each in asking)

@@ -1,5 +1,6 @@
-"""MachineHealthChecks: a Machine whose Node has an unhealthy condition for too long is deleted, so that its MachineSet
-creates another one. They read conditions of Nodes only, and obey their limit of unhealthy Machines."""
+"""MachineHealthChecks: a Machine whose Node has an unhealthy condition for too long is deleted,
+so that its MachineSet creates another one. They read conditions of Nodes only, and obey their
+limit of unhealthy Machines."""
 
 from __future__ import annotations
 
@@ -15,9 +16,12 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class MachineHealthChecks:
-    """The MachineHealthCheck controller of a management store and a workload store (often the same)."""
+    """The MachineHealthCheck controller of a management store and a
+    workload store (often the same)."""
 
-    def __init__(self, store: ObjectStore, workload: ObjectStore, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: ObjectStore, workload: ObjectStore, clock: Callable[[], float]
+    ) -> None:
         self._store, self._workload, self._clock = store, workload, clock
 
     def step(self) -> None:
@@ -32,9 +36,12 @@ class MachineHealthChecks:
                     erase(self._store, "machines", machine, fields.GROUP)
 
     def _selected(self, check: KubeObject) -> Iterator[KubeObject]:
-        """Return the Machines of MachineSets that the check's selector matches; matchLabels only."""
+        """Return the Machines of MachineSets that the check's selector
+        matches; matchLabels only."""
         wanted = dig(check, "spec", "selector", "matchLabels") or {}
-        for machine in listed(self._store, "machines", fields.GROUP, check["metadata"]["namespace"]):
+        for machine in listed(
+            self._store, "machines", fields.GROUP, check["metadata"]["namespace"]
+        ):
             labels, owner = machine["metadata"].get("labels") or {}, controller_of(machine)
             if (
                 wanted

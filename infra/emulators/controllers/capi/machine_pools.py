@@ -1,8 +1,8 @@
 """MachinePools: the requested number of instances, with a Machine for each or without Machines.
 
-The infrastructure provider decides this, so here it is an annotation on the pool. Without Machines, instances exist
-only in a list of ids. What a cloud would know about them is stored in another annotation, so that a restarted
-simulation continues where it was.
+The infrastructure provider decides this, so here it is an annotation on the pool. Without Machines,
+instances exist only in a list of ids. What a cloud would know about them is stored in another
+annotation, so that a restarted simulation continues where it was.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.store import ObjectStore
 
 HOW = "local.outscaler/pool"
-"""Annotation: `instances` (the default), `machines`, or `heedless`: with Machines, whose delete-machine annotations are
-ignored."""
+"""Annotation: `instances` (the default), `machines`, or `heedless`: with Machines, whose
+delete-machine annotations are ignored."""
 INSTANCES = "local.outscaler/instances"
 TEMPLATES = ("localmachinepools", "infrastructure.cluster.x-k8s.io")
 
@@ -57,7 +57,8 @@ class MachinePoolInstance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachinePoolState(msgspec.Struct, frozen=True):
-    """The content of the pool's annotation. count: total number of instances ever created, for their names."""
+    """The content of the pool's annotation. count: total number of instances ever
+    created, for their names."""
 
     count: int = 0
     instances: tuple[MachinePoolInstance, ...] = ()
@@ -68,7 +69,8 @@ def with_machines(pool: KubeObject) -> bool:
 
 
 class MachinePools:
-    """The MachinePool controller and its infrastructure provider, with a management store and a workload store."""
+    """The MachinePool controller and its infrastructure provider, with a management
+    store and a workload store."""
 
     def __init__(
         self,
@@ -94,7 +96,12 @@ class MachinePools:
                 continue
             if pool["spec"].get("replicas") is None:
                 replicas = default_replicas(pool)
-                write(self._store, "machinepools", changed(pool, "spec", replicas=replicas), fields.GROUP)
+                write(
+                    self._store,
+                    "machinepools",
+                    changed(pool, "spec", replicas=replicas),
+                    fields.GROUP,
+                )
             elif with_machines(pool):
                 self._of_machines(pool, machines.get(pool["metadata"]["uid"], []))
             else:
@@ -112,7 +119,9 @@ class MachinePools:
         for machine in order[: max(0, surplus)]:
             if "deletionTimestamp" not in machine["metadata"]:
                 erase(self._store, "machines", machine, fields.GROUP)
-        ids = [machine["spec"]["providerID"] for machine in mine if machine["spec"].get("providerID")]
+        ids = [
+            machine["spec"]["providerID"] for machine in mine if machine["spec"].get("providerID")
+        ]
         ready = sum(is_true(machine, "Ready") for machine in mine)
         self._tell(pool, ids, len(mine), ready)
 
@@ -130,10 +139,19 @@ class MachinePools:
         )
         if kept != held:
             marks = {**fields.marks(pool), INSTANCES: msgspec.json.encode(kept).decode()}
-            write(self._store, "machinepools", changed(pool, "metadata", annotations=marks), fields.GROUP)
+            write(
+                self._store,
+                "machinepools",
+                changed(pool, "metadata", annotations=marks),
+                fields.GROUP,
+            )
             return  # the next round counts what is written now
         there = [each for each in kept.instances if self._exists(each, now)]
-        ready = sum(is_true(node, "Ready") for each in there if (node := self._workload.peek("nodes", each.name)))
+        ready = sum(
+            is_true(node, "Ready")
+            for each in there
+            if (node := self._workload.peek("nodes", each.name))
+        )
         self._tell(pool, [self._id(pool, each) for each in there], len(there), ready)
 
     def _grown(self, pool: KubeObject, held: MachinePoolState, now: float) -> MachinePoolState:
@@ -141,26 +159,36 @@ class MachinePools:
         made, meta = list(held.instances), pool["metadata"]
         for number in range(held.count, held.count + max(0, pool["spec"]["replicas"] - staying)):
             fault = self._take_fault(meta["namespace"], meta["name"])
-            made.append(MachinePoolInstance(f"{meta['name']}-{number:04d}", format_time(now), fault))
+            made.append(
+                MachinePoolInstance(f"{meta['name']}-{number:04d}", format_time(now), fault)
+            )
         return MachinePoolState(held.count + len(made) - len(held.instances), tuple(made))
 
     def _shrunk(self, pool: KubeObject, held: MachinePoolState, now: float) -> MachinePoolState:
-        """Remove surplus instances, oldest first, with or without a Node. A client cannot tell this cloud otherwise."""
+        """Remove surplus instances, oldest first, with or without a Node. A client cannot
+        tell this cloud otherwise."""
         staying = [each for each in held.instances if not each.leaving]
         going = {each.name for each in staying[: max(0, len(staying) - pool["spec"]["replicas"])]}
         return MachinePoolState(
             held.count,
             tuple(
-                msgspec.structs.replace(each, leaving=format_time(now)) if each.name in going else each
+                msgspec.structs.replace(each, leaving=format_time(now))
+                if each.name in going
+                else each
                 for each in held.instances
             ),
         )
 
     def _age(self, instance: MachinePoolInstance, now: float) -> float:
-        return (now - parse_time(instance.born)) / (self._times.slow_factor if instance.fault == "slow" else 1.0)
+        return (now - parse_time(instance.born)) / (
+            self._times.slow_factor if instance.fault == "slow" else 1.0
+        )
 
     def _exists(self, instance: MachinePoolInstance, now: float) -> bool:
-        return instance.fault not in fields.FAILURES and self._age(instance, now) >= self._times.provision
+        return (
+            instance.fault not in fields.FAILURES
+            and self._age(instance, now) >= self._times.provision
+        )
 
     def _is_gone(self, instance: MachinePoolInstance, now: float) -> bool:
         if not instance.leaving or now - parse_time(instance.leaving) < self._times.delete:
@@ -172,14 +200,21 @@ class MachinePools:
 
     def _bring_up(self, pool: KubeObject, instance: MachinePoolInstance, now: float) -> None:
         joins = self._age(instance, now) >= self._times.provision + self._times.join
-        if instance.leaving or not joins or not self._exists(instance, now) or instance.fault == "never-joins":
+        if (
+            instance.leaving
+            or not joins
+            or not self._exists(instance, now)
+            or instance.fault == "never-joins"
+        ):
             return
         machine = self._machine_like(pool, instance)
         node = self._workload.peek("nodes", instance.name)
         if node is None:
             self._workload.create("nodes", joining_node(machine, self._class(pool), self._reserve))
         elif fields.CLUSTER_NAME not in fields.marks(node):
-            seen = initialised(node, machine, {"kind": pool["kind"], "name": pool["metadata"]["name"]})
+            seen = initialised(
+                node, machine, {"kind": pool["kind"], "name": pool["metadata"]["name"]}
+            )
             del seen["metadata"]["annotations"][fields.MACHINE]
             write(self._workload, "nodes", seen)
 
@@ -206,7 +241,10 @@ class MachinePools:
         if name in self._classes:
             return self._classes[name]
         known = listed(self._store, *TEMPLATES, pool["metadata"]["namespace"])
-        offered = next((dig(each, "status", "capacity") for each in known if each["metadata"]["name"] == name), None)
+        offered = next(
+            (dig(each, "status", "capacity") for each in known if each["metadata"]["name"] == name),
+            None,
+        )
         return promised(fields.marks(pool), offered or {})
 
     # -- both kinds
@@ -214,14 +252,25 @@ class MachinePools:
     def _tell(self, pool: KubeObject, ids: Sequence[str], total: int, ready: int) -> None:
         """Write the list of ids, which is in the spec, and the counters."""
         if list(ids) != (pool["spec"].get("providerIDList") or []):
-            write(self._store, "machinepools", changed(pool, "spec", providerIDList=list(ids)), fields.GROUP)
+            write(
+                self._store,
+                "machinepools",
+                changed(pool, "spec", providerIDList=list(ids)),
+                fields.GROUP,
+            )
             return
         asked = pool["spec"]["replicas"]
         phase = "ScalingUp" if total < asked else "ScalingDown" if total > asked else "Running"
-        conditions = with_conditions(pool, self._clock(), fields.availability(pool, ready, "Available"))
+        conditions = with_conditions(
+            pool, self._clock(), fields.availability(pool, ready, "Available")
+        )
         counts = fields.pool_counts(pool, total=total, ready=ready)
         write_status(
-            self._store, "machinepools", pool, {**counts, "phase": phase, "conditions": conditions}, fields.GROUP
+            self._store,
+            "machinepools",
+            pool,
+            {**counts, "phase": phase, "conditions": conditions},
+            fields.GROUP,
         )
 
 

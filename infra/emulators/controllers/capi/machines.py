@@ -1,4 +1,6 @@
-"""Machines: provisioned after some time, registered as a Node later, and removed some time after their deletion."""
+"""Machines: provisioned after some time, registered as a Node later, and removed some
+time after their deletion.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,18 @@ from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.store import ObjectStore
 
 Amounts = Mapping[str, str]
-_RESOURCES = {"cpu": "cpu", "memory": "memory", "ephemeral-disk": "ephemeral-storage", "maxPods": "pods"}
+_RESOURCES = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "ephemeral-disk": "ephemeral-storage",
+    "maxPods": "pods",
+}
 _DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 
 
 class MachineClass(msgspec.Struct, frozen=True):
-    """Properties of machines of one infrastructure template. allocatable: empty for capacity minus the reserve."""
+    """Properties of machines of one infrastructure template. allocatable: empty for
+    capacity minus the reserve."""
 
     capacity: Amounts
     allocatable: Amounts = {}
@@ -64,19 +72,25 @@ def _taints(text: str) -> Iterable[KubeObject]:
 
 
 def promised(annotations: Mapping[str, str], offered: Amounts) -> MachineClass:
-    """Return the machine that a group's capacity annotations describe, with missing values from its infrastructure
-    template; 110 pods unless an annotation says otherwise."""
+    """Return the machine that a group's capacity annotations describe, with missing values from its
+    infrastructure template; 110 pods unless an annotation says otherwise."""
     said = {
         key.removeprefix(fields.CAPACITY): value
         for key, value in annotations.items()
         if key.startswith(fields.CAPACITY)
     }
     annotated = {name: said[key] for key, name in _RESOURCES.items() if said.get(key)}
-    capacity = {**{name: str(amount) for name, amount in offered.items()}, "pods": "110", **annotated}
+    capacity = {
+        **{name: str(amount) for name, amount in offered.items()},
+        "pods": "110",
+        **annotated,
+    }
     if said.get("gpu-type") and said.get("gpu-count"):
         capacity[said["gpu-type"]] = said["gpu-count"]
     return MachineClass(
-        capacity=capacity, labels=_pairs(said.get("labels", "")), taints=tuple(_taints(said.get("taints", "")))
+        capacity=capacity,
+        labels=_pairs(said.get("labels", "")),
+        taints=tuple(_taints(said.get("taints", ""))),
     )
 
 
@@ -91,7 +105,8 @@ def _less(amounts: Amounts, reserve: Amounts) -> dict[str, str]:
 
 
 def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> KubeObject:
-    """Return the Node as its kubelet registers it: not ready, and tainted until Cluster API has processed it."""
+    """Return the Node as its kubelet registers it: not ready, and tainted until
+    Cluster API has processed it."""
     name = machine["metadata"]["name"]
     labels = {
         "beta.kubernetes.io/arch": "amd64",
@@ -109,7 +124,10 @@ def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> K
                 dict(NOT_READY),
                 dict(fields.UNINITIALIZED),
                 *map(dict, kind.taints),
-                *({k: t[k] for k in ("key", "value", "effect") if k in t} for t in machine["spec"].get("taints") or ()),
+                *(
+                    {k: t[k] for k in ("key", "value", "effect") if k in t}
+                    for t in machine["spec"].get("taints") or ()
+                ),
             ],
         },
         "status": {
@@ -126,8 +144,8 @@ def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> K
 
 
 def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None) -> KubeObject:
-    """Return the Node after Cluster API has processed it: annotations that refer to its Machine, labels, no start-up
-    taint."""
+    """Return the Node after Cluster API has processed it: annotations that refer to its Machine,
+    labels, no start-up taint."""
     meta, machine_meta = node["metadata"], machine["metadata"]
     marks = {
         fields.CLUSTER_NAME: machine["spec"]["clusterName"],
@@ -136,8 +154,13 @@ def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None)
     }
     if owner is not None:
         marks |= {fields.OWNER_KIND: owner["kind"], fields.OWNER_NAME: owner["name"]}
-    # Cluster API copies this label from the status of the infrastructure's object, which is not emulated.
-    interruptible = {fields.INTERRUPTIBLE: ""} if fields.INTERRUPTIBLE in (machine_meta.get("labels") or {}) else {}
+    # Cluster API copies this label from the status of the infrastructure's
+    # object, which is not emulated.
+    interruptible = (
+        {fields.INTERRUPTIBLE: ""}
+        if fields.INTERRUPTIBLE in (machine_meta.get("labels") or {})
+        else {}
+    )
     start_up = fields.UNINITIALIZED["key"]
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != start_up]
     return {
@@ -146,20 +169,28 @@ def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None)
         "metadata": {
             **meta,
             "annotations": {**(meta.get("annotations") or {}), **marks},
-            "labels": {**(meta.get("labels") or {}), **managed(machine_meta.get("labels") or {}), **interruptible},
+            "labels": {
+                **(meta.get("labels") or {}),
+                **managed(machine_meta.get("labels") or {}),
+                **interruptible,
+            },
         },
     }
 
 
 def outdated_sets(machine_sets: Iterable[KubeObject]) -> frozenset[str]:
-    """Return the uids of MachineSets that are of an earlier revision than another one of their MachineDeployment."""
+    """Return the uids of MachineSets that are of an earlier revision than another one of
+    their MachineDeployment."""
     revisions: dict[str, dict[str, int]] = {}
     for machine_set in machine_sets:
         owner, text = controller_of(machine_set), fields.marks(machine_set).get(fields.REVISION, "")
         if owner is not None and text.isdigit():
             revisions.setdefault(owner["uid"], {})[machine_set["metadata"]["uid"]] = int(text)
     return frozenset(
-        uid for by_set in revisions.values() for uid, revision in by_set.items() if revision < max(by_set.values())
+        uid
+        for by_set in revisions.values()
+        for uid, revision in by_set.items()
+        if revision < max(by_set.values())
     )
 
 
@@ -168,8 +199,9 @@ FAULTS = ("never-joins", "slow", *fields.FAILURES)
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
-    """Durations in seconds: until the server exists (provision), from then until its Node appears (join), from the
-    Machine's deletion until both are gone (delete). A slow machine takes slow_factor times as long to appear."""
+    """Durations in seconds: until the server exists (provision), from then until its Node appears
+    (join), from the Machine's deletion until both are gone (delete). A slow machine takes
+    slow_factor times as long to appear."""
 
     provision: float = 20.0
     join: float = 30.0
@@ -180,8 +212,9 @@ class MachineTimes(msgspec.Struct, frozen=True):
 class Machines:
     """The Machine controller of a management store and a workload store (often the same).
 
-    classes: infrastructureRef name -> properties of such machines; without an entry, the group's annotations apply
-    reserve: what the kubelet reserves, for machines whose class does not define allocatable
+    classes: infrastructureRef name -> properties of such machines; without an entry, the
+    group's annotations apply reserve: what the kubelet reserves, for machines whose class
+    does not define allocatable
     """
 
     def __init__(
@@ -195,7 +228,8 @@ class Machines:
     ) -> None:
         self._store, self._workload, self._clock, self._times = store, workload, clock, times
         self._classes, self._reserve = classes, reserve
-        # (namespace, name) -> a Machine and its Node that need no action until one of them is replaced.
+        # (namespace, name) -> a Machine and its Node that need no action until
+        # one of them is replaced.
         self._rest: dict[tuple[str, str], tuple[KubeObject, KubeObject | None]] = {}
         self._outdated: frozenset[str] = frozenset()  # uids of MachineSets of earlier revisions
 
@@ -238,18 +272,35 @@ class Machines:
         write_status(self._store, "machines", machine, status, fields.GROUP)
 
     def _conditions(
-        self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool, reason: str = "", message: str = ""
+        self,
+        machine: KubeObject,
+        now: float,
+        *,
+        infrastructure: bool,
+        ready: bool,
+        reason: str = "",
+        message: str = "",
     ) -> list[KubeObject]:
         """Set the conditions. reason, message: why provisioning failed, if it did."""
         wanted = [
-            fields.condition(machine, "InfrastructureReady", value=infrastructure, reason=reason, message=message)
+            fields.condition(
+                machine, "InfrastructureReady", value=infrastructure, reason=reason, message=message
+            )
         ]
-        wanted += [fields.condition(machine, type_, value=ready) for type_ in ("NodeHealthy", "Ready")]
+        wanted += [
+            fields.condition(machine, type_, value=ready) for type_ in ("NodeHealthy", "Ready")
+        ]
         return with_conditions(machine, now, *wanted)
 
     def _fail(self, machine: KubeObject, now: float, reason: str, message: str) -> None:
-        conditions = self._conditions(machine, now, infrastructure=False, ready=False, reason=reason, message=message)
-        status = {"phase": "Provisioning", **fields.failure(machine, reason, message), "conditions": conditions}
+        conditions = self._conditions(
+            machine, now, infrastructure=False, ready=False, reason=reason, message=message
+        )
+        status = {
+            "phase": "Provisioning",
+            **fields.failure(machine, reason, message),
+            "conditions": conditions,
+        }
         self._put_status(machine, status)
 
     def _provision(self, machine: KubeObject, now: float, *, done: bool) -> None:
@@ -259,10 +310,16 @@ class Machines:
             return
         meta, status = machine["metadata"], {"phase": "Provisioned", **fields.provisioned(machine)}
         made = changed(machine, "spec", providerID=f"local:///{meta['namespace']}/{meta['name']}")
-        write(self._store, "machines", changed(made, "status", conditions=conditions, **status), fields.GROUP)
+        write(
+            self._store,
+            "machines",
+            changed(made, "status", conditions=conditions, **status),
+            fields.GROUP,
+        )
 
     def _join(self, machine: KubeObject) -> None:
-        """Register the Node as the kubelet does; then Cluster API finds it by providerID and completes it."""
+        """Register the Node as the kubelet does; then Cluster API finds it by
+        providerID and completes it."""
         name = machine["metadata"]["name"]
         node = self._workload.peek("nodes", name)
         if node is None:
@@ -270,12 +327,17 @@ class Machines:
             self._workload.create("nodes", made)
             return
         if write(self._workload, "nodes", initialised(node, machine, controller_of(machine))):
-            self._put_status(machine, {"phase": "Running", "nodeRef": fields.node_ref(machine, node)})
+            self._put_status(
+                machine, {"phase": "Running", "nodeRef": fields.node_ref(machine, node)}
+            )
 
     def _class(self, machine: KubeObject) -> MachineClass:
-        """Return the class from the table, otherwise from the group's annotations and its infrastructure template, in
-        this precedence."""
-        template, namespace = machine["spec"]["infrastructureRef"]["name"], machine["metadata"]["namespace"]
+        """Return the class from the table, otherwise from the group's annotations and its
+        infrastructure template, in this precedence."""
+        template, namespace = (
+            machine["spec"]["infrastructureRef"]["name"],
+            machine["metadata"]["namespace"],
+        )
         if template in self._classes:
             return self._classes[template]
         owner = controller_of(machine)
@@ -297,12 +359,20 @@ class Machines:
         if node is not None and (taints := self._other_taints(machine, node)) is not None:
             write(self._workload, "nodes", changed(node, "spec", taints=taints))
         elif is_true(machine, "Ready") != ready:
-            self._put_status(machine, {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)})
-        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:  # this fault takes effect only later
-            self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (machine, node)
+            self._put_status(
+                machine,
+                {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)},
+            )
+        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:
+            # this fault takes effect only later
+            self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (
+                machine,
+                node,
+            )
 
     def _other_taints(self, machine: KubeObject, node: KubeObject) -> list[KubeObject] | None:
-        """Return the Node's taints with, or without, that of an outdated Machine; None if they are right."""
+        """Return the Node's taints with, or without, that of an outdated
+        Machine; None if they are right."""
         owner = controller_of(machine)
         present = owner is not None and owner["uid"] in self._outdated
         taints = node["spec"].get("taints") or []
@@ -311,12 +381,16 @@ class Machines:
 
     def _delete(self, machine: KubeObject, now: float) -> None:
         """Cordon the Node at once and remove it together with the Machine."""
-        node = self._workload.peek("nodes", fields.node_name(machine) or machine["metadata"]["name"])
+        node = self._workload.peek(
+            "nodes", fields.node_name(machine) or machine["metadata"]["name"]
+        )
         if now - parse_time(machine["metadata"]["deletionTimestamp"]) >= self._times.delete:
             if node is not None:
                 erase(self._workload, "nodes", node)
             kept = [f for f in machine["metadata"].get("finalizers") or () if f != fields.FINALIZER]
-            write(self._store, "machines", changed(machine, "metadata", finalizers=kept), fields.GROUP)
+            write(
+                self._store, "machines", changed(machine, "metadata", finalizers=kept), fields.GROUP
+            )
             return
         if dig(machine, "status", "phase") != "Deleting":
             self._put_status(machine, {"phase": "Deleting"})

@@ -1,7 +1,8 @@
 """The cluster at one moment: nodes, their pods, and other objects that pods refer to.
 
-It is mutable because a scheduler places one pod after another, and each must see the resources that earlier pods took.
-`generation` grows with every placement, so a cached result is valid while nothing was placed.
+It is mutable because a scheduler places one pod after another, and each must see the resources
+that earlier pods took. `generation` grows with every placement, so a cached result is valid
+while nothing was placed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,18 @@ from typing import Any, Protocol
 import msgspec
 
 from chalicelib.model.quantity import parse_quantity
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
-from infra.emulators.controllers.scheduler.selectors import any_term, read_node_terms, read_selector, selects
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
+from infra.emulators.controllers.scheduler.selectors import (
+    any_term,
+    read_node_terms,
+    read_selector,
+    selects,
+)
 
 Json = Mapping[str, Any]
 
@@ -52,8 +63,8 @@ def waits(claim: Json, world: VolumeView) -> bool:
 
 
 def is_bound(claim: Json) -> bool:
-    """Return whether the claim names a volume and the volume controller has finished. A claim without any status counts
-    as finished."""
+    """Return whether the claim names a volume and the volume controller has finished. A claim
+    without any status counts as finished."""
     if not claim["spec"].get("volumeName"):
         return False
     phase = (claim.get("status") or {}).get("phase")
@@ -82,21 +93,31 @@ def _mode(thing: Json) -> str:
 
 
 def _free_volume(claim: Json, node: NodeView, world: VolumeView, taken: set[str]) -> str | None:
-    """Return the volume that the claim would take on this node: the one reserved for it, otherwise the smallest that is
-    sufficient."""
+    """Return the volume that the claim would take on this node: the one reserved for it, otherwise
+    the smallest that is sufficient."""
     meta = claim["metadata"]
     best: tuple[int, str] | None = None
     for name, volume in sorted(world.volumes.items()):
         spec = volume["spec"]
-        holder, phase = spec.get("claimRef"), (volume.get("status") or {}).get("phase") or "Available"
+        holder, phase = (
+            spec.get("claimRef"),
+            (volume.get("status") or {}).get("phase") or "Available",
+        )
         kept = (
             holder is not None
             and phase not in {"Released", "Failed"}
-            and (holder.get("namespace"), holder.get("name")) == (meta.get("namespace", "default"), meta["name"])
+            and (holder.get("namespace"), holder.get("name"))
+            == (meta.get("namespace", "default"), meta["name"])
         )
-        if name in taken or (holder is not None and not kept) or volume["metadata"].get("deletionTimestamp"):
+        if (
+            name in taken
+            or (holder is not None and not kept)
+            or volume["metadata"].get("deletionTimestamp")
+        ):
             continue
-        if (_class_name(volume), _mode(volume)) != (_class_name(claim), _mode(claim)) or _size(volume) < _asked(claim):
+        if (_class_name(volume), _mode(volume)) != (_class_name(claim), _mode(claim)) or _size(
+            volume
+        ) < _asked(claim):
             continue
         here = matches_volume(volume, node)
         if kept:
@@ -107,7 +128,10 @@ def _free_volume(claim: Json, node: NodeView, world: VolumeView, taken: set[str]
             phase == "Available"
             and here
             and usable
-            and (chosen is None or selects(read_selector(chosen), volume["metadata"].get("labels") or {}))
+            and (
+                chosen is None
+                or selects(read_selector(chosen), volume["metadata"].get("labels") or {})
+            )
         ):
             best = min(best or (_size(volume), name), (_size(volume), name))
     return best[1] if best else None
@@ -119,15 +143,21 @@ def _cannot_make(claim: Json, node: NodeView, world: VolumeView) -> str:
     provisioner = made_by.get("provisioner")
     if provisioner in {None, "", "kubernetes.io/no-provisioner"}:
         return NOTHING_TO_BIND
-    terms = [term.get("matchLabelExpressions") or () for term in made_by.get("allowedTopologies") or ()]
-    if terms and not any(term and all(node.labels.get(e["key"]) in e["values"] for e in term) for term in terms):
+    terms = [
+        term.get("matchLabelExpressions") or () for term in made_by.get("allowedTopologies") or ()
+    ]
+    if terms and not any(
+        term and all(node.labels.get(e["key"]) in e["values"] for e in term) for term in terms
+    ):
         return NOTHING_TO_BIND
     driver = world.csi_drivers.get(provisioner) or {}
     if not (driver.get("spec") or {}).get("storageCapacity") or not _asked(claim):
         return ""
     for left in world.capacities:
         largest = left.get("maximumVolumeSize", left.get("capacity"))
-        reached = left.get("nodeTopology") is not None and selects(read_selector(left["nodeTopology"]), node.labels)
+        reached = left.get("nodeTopology") is not None and selects(
+            read_selector(left["nodeTopology"]), node.labels
+        )
         if (
             left.get("storageClassName") == made_by["metadata"]["name"]
             and reached
@@ -139,10 +169,11 @@ def _cannot_make(claim: Json, node: NodeView, world: VolumeView) -> str:
 
 
 def bind(claims: Sequence[Json], node: NodeView, world: VolumeView) -> str:
-    """Find a separate free volume for each claim, or check that one can be provisioned. Returns the reason if that
-    fails, otherwise "".
+    """Find a separate free volume for each claim, or check that one can be provisioned. Returns the
+    reason if that fails, otherwise "".
 
-    The smallest claim chooses first. The volume of a claim with a selected node is provisioned on that node only.
+    The smallest claim chooses first. The volume of a claim with a selected node is
+    provisioned on that node only.
     """
     to_make: list[Json] = []
     choosing: list[Json] = []
@@ -158,13 +189,20 @@ def bind(claims: Sequence[Json], node: NodeView, world: VolumeView) -> str:
             to_make.append(claim)
         else:
             taken.add(found)
-    return next((problem for problem in (_cannot_make(claim, node, world) for claim in to_make) if problem), "")
+    return next(
+        (problem for problem in (_cannot_make(claim, node, world) for claim in to_make) if problem),
+        "",
+    )
 
 
 def assume(pod: PodView, node: NodeView, world: VolumeView) -> list[tuple[str, str]]:
-    """Bind the claims of a placed pod to free volumes, in the cluster view only. Returns (claim, volume) of its
-    namespace. Claims whose volumes are to be provisioned stay unchanged."""
-    named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]
+    """Bind the claims of a placed pod to free volumes, in the cluster view only. Returns (claim,
+    volume) of its namespace. Claims whose volumes are to be provisioned stay unchanged."""
+    named = [
+        (name, claim)
+        for name in pod.claims
+        if (claim := world.claims.get((pod.namespace, name))) is not None
+    ]
     found: list[tuple[str, str]] = []
     for name, claim in sorted(named, key=lambda each: _asked(each[1])):
         if (
@@ -184,7 +222,11 @@ def assume(pod: PodView, node: NodeView, world: VolumeView) -> list[tuple[str, s
             "status": {"phase": "Bound"},
         }
         holder = {"namespace": pod.namespace, "name": name}
-        world.volumes[chosen] = {**volume, "spec": {**volume["spec"], "claimRef": holder}, "status": {"phase": "Bound"}}
+        world.volumes[chosen] = {
+            **volume,
+            "spec": {**volume["spec"], "claimRef": holder},
+            "status": {"phase": "Bound"},
+        }
         found.append((name, chosen))
     return found
 
@@ -202,27 +244,37 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class ClusterView:
-    """Nodes with the pods that occupy them. Pods on nodes that do not exist are ignored, as in the real scheduler."""
+    """Nodes with the pods that occupy them. Pods on nodes that do not exist are ignored,
+    as in the real scheduler."""
 
-    def __init__(self, nodes: Iterable[NodeView], pods: Iterable[PodView], around: Surroundings | None = None) -> None:
+    def __init__(
+        self, nodes: Iterable[NodeView], pods: Iterable[PodView], around: Surroundings | None = None
+    ) -> None:
         around = around or Surroundings()
         self.generation = 0
         self.nodes = {node.name: node for node in nodes}
         self._pods: dict[str, list[PodView]] = {name: [] for name in self.nodes}
         self._used: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
-        self.claims = {(c["metadata"].get("namespace", "default"), c["metadata"]["name"]): c for c in around.claims}
+        self.claims = {
+            (c["metadata"].get("namespace", "default"), c["metadata"]["name"]): c
+            for c in around.claims
+        }
         self.volumes = {v["metadata"]["name"]: v for v in around.volumes}
         self.storage_classes = {c["metadata"]["name"]: c for c in around.storage_classes}
         self.csi_nodes = {n["metadata"]["name"]: n for n in around.csi_nodes}
         self.csi_drivers = {d["metadata"]["name"]: d for d in around.csi_drivers}
         self.capacities = around.capacities
-        self._namespaces = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in around.namespaces}
+        self._namespaces = {
+            n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in around.namespaces
+        }
         for pod in pods:
             if pod.node and not pod.finished:
                 self._occupy(pod, pod.node)
 
     @classmethod
-    def of(cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None) -> ClusterView:
+    def of(
+        cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None
+    ) -> ClusterView:
         return cls(map(read_node, nodes), map(read_pod, pods), around)
 
     def join(self, node: NodeView) -> None:
@@ -237,8 +289,8 @@ class ClusterView:
             self._used[node].update(pod.requests)
 
     def place(self, pod: PodView, node: str) -> list[tuple[str, str]]:
-        """Bind a pod. From now on it uses resources, counts for later pods, and has the free volumes that its claims
-        found on the node. Returns these claims and volumes by name."""
+        """Bind a pod. From now on it uses resources, counts for later pods, and has the free
+        volumes that its claims found on the node. Returns these claims and volumes by name."""
         self._occupy(msgspec.structs.replace(pod, node=node), node)
         self.generation += 1
         return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []
@@ -260,5 +312,6 @@ class ClusterView:
                 yield node, pod
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels. An unlisted namespace has the one label that every namespace has."""
+        """Return a namespace's labels. An unlisted namespace has the one label
+        that every namespace has."""
         return self._namespaces.get(name) or {"kubernetes.io/metadata.name": name}

@@ -1,7 +1,7 @@
 """Parsed forms of pods and nodes for a scheduler.
 
-The raw objects are deep, mostly irrelevant, and each pod is checked against every node. A `Reader` caches by uid and
-resourceVersion, so an unchanged object is never parsed again.
+The raw objects are deep, mostly irrelevant, and each pod is checked against every node. A `Reader`
+caches by uid and resourceVersion, so an unchanged object is never parsed again.
 """
 
 from __future__ import annotations
@@ -34,27 +34,35 @@ def read_amounts(raw: Json | None) -> Amounts:
 
 
 def _larger(amounts: Amounts, other_amounts: Amounts) -> Amounts:
-    return {name: max(amounts.get(name, 0), other_amounts.get(name, 0)) for name in amounts | other_amounts}
+    return {
+        name: max(amounts.get(name, 0), other_amounts.get(name, 0))
+        for name in amounts | other_amounts
+    }
 
 
 def _sum(amounts: Amounts, other_amounts: Amounts) -> Amounts:
-    return {name: amounts.get(name, 0) + other_amounts.get(name, 0) for name in amounts | other_amounts}
+    return {
+        name: amounts.get(name, 0) + other_amounts.get(name, 0) for name in amounts | other_amounts
+    }
 
 
 def _resize_infeasible(status: Json) -> bool:
     return any(
-        c.get("type") == "PodResizePending" and c.get("reason") == "Infeasible" for c in status.get("conditions") or ()
+        c.get("type") == "PodResizePending" and c.get("reason") == "Infeasible"
+        for c in status.get("conditions") or ()
     )
 
 
 def _container_requests(container: Json, status: Json, granted: Mapping[str, Json]) -> Amounts:
-    """Return the container's requests. During a resize, this is the larger of requested and allocated."""
+    """Return the container's requests. During a resize, this is the larger of
+    requested and allocated."""
     asked = read_amounts((container.get("resources") or {}).get("requests"))
     held = granted.get(container.get("name", ""))
     if held is None or not (held.get("allocatedResources") or held.get("resources")):
         return asked
     holding = _larger(
-        read_amounts(held.get("allocatedResources")), read_amounts((held.get("resources") or {}).get("requests"))
+        read_amounts(held.get("allocatedResources")),
+        read_amounts((held.get("resources") or {}).get("requests")),
     )
     return holding if _resize_infeasible(status) else _larger(asked, holding)
 
@@ -64,10 +72,14 @@ def is_sidecar(container: Json) -> bool:
 
 
 def pod_requests(pod: Json) -> Amounts:
-    """Return max(containers + side-cars, peak of each init container with the side-cars declared before it), replaced
-    by pod-level values, plus overhead."""
+    """Return max(containers + side-cars, peak of each init container with the side-cars declared
+    before it), replaced by pod-level values, plus overhead."""
     spec, status = pod["spec"], pod.get("status") or {}
-    granted = {s["name"]: s for kind in ("containerStatuses", "initContainerStatuses") for s in status.get(kind) or ()}
+    granted = {
+        s["name"]: s
+        for kind in ("containerStatuses", "initContainerStatuses")
+        for s in status.get(kind) or ()
+    }
     steady: Amounts = {}
     for container in spec.get("containers") or ():
         steady = _sum(steady, _container_requests(container, status, granted))
@@ -96,7 +108,8 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class PodTerm(msgspec.Struct, frozen=True):
-    """One required (anti-)affinity term. It applies to the named namespaces and those that its selector matches."""
+    """One required (anti-)affinity term. It applies to the named namespaces and those
+    that its selector matches."""
 
     topology_key: str
     selector: Selector
@@ -116,7 +129,8 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """A pod as the scheduler sees it. `node` is empty while it is unbound; `claims` are names in its namespace."""
+    """A pod as the scheduler sees it. `node` is empty while it is unbound; `claims`
+    are names in its namespace."""
 
     name: str
     namespace: str
@@ -160,28 +174,46 @@ def read_node(raw: Json) -> NodeView:
         labels=meta.get("labels") or {},
         unschedulable=bool(spec.get("unschedulable")),
         taints=tuple(
-            SelectorTaint(t["key"], t.get("value") or "", t.get("effect") or "") for t in spec.get("taints") or ()
+            SelectorTaint(t["key"], t.get("value") or "", t.get("effect") or "")
+            for t in spec.get("taints") or ()
         ),
         allocatable=read_amounts((raw.get("status") or {}).get("allocatable")),
     )
 
 
 def _ports(spec: Json) -> tuple[HostPort, ...]:
-    """Return host ports. With host networking every container port is one, as the API server defaults it."""
+    """Return host ports. With host networking every container port is one, as
+    the API server defaults it."""
     host = bool(spec.get("hostNetwork"))
-    holders = [*(spec.get("containers") or ()), *(c for c in spec.get("initContainers") or () if is_sidecar(c))]
-    taken = [
-        (p, p.get("hostPort") or (p.get("containerPort") if host else 0)) for c in holders for p in c.get("ports") or ()
+    holders = [
+        *(spec.get("containers") or ()),
+        *(c for c in spec.get("initContainers") or () if is_sidecar(c)),
     ]
-    return tuple(HostPort(p.get("protocol") or "TCP", p.get("hostIP") or "0.0.0.0", port) for p, port in taken if port)
+    taken = [
+        (p, p.get("hostPort") or (p.get("containerPort") if host else 0))
+        for c in holders
+        for p in c.get("ports") or ()
+    ]
+    return tuple(
+        HostPort(p.get("protocol") or "TCP", p.get("hostIP") or "0.0.0.0", port)
+        for p, port in taken
+        if port
+    )
 
 
 def _with_keys(selector: Selector, raw: Json, labels: Mapping[str, str]) -> Selector:
-    """Merge matchLabelKeys and mismatchLabelKeys as the API server does. Keys that the pod lacks are ignored."""
+    """Merge matchLabelKeys and mismatchLabelKeys as the API server does. Keys that
+    the pod lacks are ignored."""
     if selector is None:
         return None
-    same = (Expression(k, "In", (labels[k],)) for k in raw.get("matchLabelKeys") or () if k in labels)
-    other = (Expression(k, "NotIn", (labels[k],)) for k in raw.get("mismatchLabelKeys") or () if k in labels)
+    same = (
+        Expression(k, "In", (labels[k],)) for k in raw.get("matchLabelKeys") or () if k in labels
+    )
+    other = (
+        Expression(k, "NotIn", (labels[k],))
+        for k in raw.get("mismatchLabelKeys") or ()
+        if k in labels
+    )
     return (*selector, *same, *other)
 
 
@@ -207,7 +239,11 @@ def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
             c["topologyKey"],
             c.get("maxSkew") or 1,
             c.get("minDomains") or 1,
-            _with_keys(read_selector(c.get("labelSelector")), {"matchLabelKeys": c.get("matchLabelKeys")}, labels),
+            _with_keys(
+                read_selector(c.get("labelSelector")),
+                {"matchLabelKeys": c.get("matchLabelKeys")},
+                labels,
+            ),
             honor_affinity=c.get("nodeAffinityPolicy", "Honor") == "Honor",
             honor_taints=c.get("nodeTaintsPolicy", "Ignore") == "Honor",
         )
@@ -217,7 +253,8 @@ def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
 
 
 def _claims(pod_name: str, spec: Json) -> tuple[str, ...]:
-    """Return claim names. The claim of a generic ephemeral volume is named after the pod and the volume."""
+    """Return claim names. The claim of a generic ephemeral volume is named
+    after the pod and the volume."""
     names = []
     for volume in spec.get("volumes") or ():
         if "persistentVolumeClaim" in volume:
@@ -228,11 +265,14 @@ def _claims(pod_name: str, spec: Json) -> tuple[str, ...]:
 
 
 def read_pod(raw: Json) -> PodView:
-    """Read a core/v1 Pod. Raises BadInput for a quantity that the API server would have rejected."""
+    """Read a core/v1 Pod. Raises BadInput for a quantity that the API
+    server would have rejected."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, namespace = meta.get("labels") or {}, meta.get("namespace") or "default"
     affinity = spec.get("affinity") or {}
-    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = (affinity.get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     return PodView(
         name=meta["name"],
         namespace=namespace,
@@ -263,14 +303,16 @@ View = TypeVar("View", PodView, NodeView)
 
 
 class InfoReader(Generic[View]):
-    """Parses objects of one kind and caches the results until the objects change. Not thread-safe."""
+    """Parses objects of one kind and caches the results until the objects
+    change. Not thread-safe."""
 
     def __init__(self, read: Callable[[Json], View]) -> None:
         self._read: Callable[[Json], View] = read
         self._known: dict[tuple[str, str], View] = {}
 
     def views(self, raws: Iterable[Json]) -> list[View]:
-        """Return all of them, in order. Cached entries of objects that are no longer present are dropped."""
+        """Return all of them, in order. Cached entries of objects that are no
+        longer present are dropped."""
         known: dict[tuple[str, str], View] = {}
         views = []
         for raw in raws:

@@ -1,8 +1,9 @@
 """All predicates in the scheduler's order, and the check whether a pod fits a node.
 
-A predicate takes the pod and the cluster view. It returns a check that is called for every node, None if the pod has no
-such requirement, or Nowhere. A check returns the scheduler's own text of the reason, or nothing. The first predicate
-that rejects a node gives the reasons, so a tainted node is never reported as short of cpu.
+A predicate takes the pod and the cluster view. It returns a check that is called for every node,
+None if the pod has no such requirement, or Nowhere. A check returns the scheduler's own text of the
+reason, or nothing. The first predicate that rejects a node gives the reasons, so a tainted node is
+never reported as short of cpu.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ from infra.emulators.controllers.scheduler.pod_and_node_info import (
     read_node,
     read_pod,
 )
-from infra.emulators.controllers.scheduler.selectors import SelectorTaint, any_term, selects, untolerated
+from infra.emulators.controllers.scheduler.selectors import (
+    SelectorTaint,
+    any_term,
+    selects,
+    untolerated,
+)
 
 
 class Nowhere(msgspec.Struct, frozen=True):
@@ -54,24 +60,33 @@ def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
 def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     if not pod.node:
         return None
-    return lambda node: [] if node.name == pod.node else ["node(s) didn't match the requested node name"]
+    return lambda node: (
+        [] if node.name == pod.node else ["node(s) didn't match the requested node name"]
+    )
 
 
 def taint_toleration(pod: PodView, _world: ClusterView) -> NodeCheck:
     """Reject a node with a NoSchedule or NoExecute taint that no toleration matches."""
-    return lambda node: ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
+    return lambda node: (
+        ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
+    )
 
 
 def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
-    """Return whether the node has all nodeSelector pairs and matches one of the required terms, if there are any."""
-    return all(e.holds(node.labels) for e in pod.node_selector) and any_term(pod.node_terms, node.labels, node.name)
+    """Return whether the node has all nodeSelector pairs and matches one of the required
+    terms, if there are any."""
+    return all(e.holds(node.labels) for e in pod.node_selector) and any_term(
+        pod.node_terms, node.labels, node.name
+    )
 
 
 def node_affinity(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     if not pod.node_selector and pod.node_terms is None:
         return None
     return lambda node: (
-        [] if matches_node_affinity(pod, node) else ["node(s) didn't match Pod's node affinity/selector"]
+        []
+        if matches_node_affinity(pod, node)
+        else ["node(s) didn't match Pod's node affinity/selector"]
     )
 
 
@@ -84,7 +99,8 @@ def _clash(one: HostPort, other: HostPort) -> bool:
 
 
 def node_ports(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check host ports. They conflict with the same protocol and port, and the same address or a wildcard address."""
+    """Check host ports. They conflict with the same protocol and port, and the same
+    address or a wildcard address."""
     if not pod.ports:
         return None
 
@@ -97,8 +113,8 @@ def node_ports(pod: PodView, world: ClusterView) -> NodeCheck | None:
 
 
 def node_resources_fit(pod: PodView, world: ClusterView) -> NodeCheck:
-    """Check room for the pod and for all resources it requests. Other resources are ignored, so an overcommitted node
-    still takes a pod without requests."""
+    """Check room for the pod and for all resources it requests. Other resources are ignored, so an
+    overcommitted node still takes a pod without requests."""
     asked = {name: amount for name, amount in pod.requests.items() if amount > 0}
 
     def check(node: NodeView) -> list[str]:
@@ -149,7 +165,9 @@ def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
     if not constraint.selector:  # an absent or empty selector matches no pod
         return 0
     return sum(
-        other.namespace == pod.namespace and not other.terminating and selects(constraint.selector, other.labels)
+        other.namespace == pod.namespace
+        and not other.terminating
+        and selects(constraint.selector, other.labels)
         for other in others
     )
 
@@ -159,15 +177,20 @@ def _count(pod: PodView, constraint: Spread, world: ClusterView) -> _Counted:
     for node in world.nodes.values():
         if _counts_node(pod, constraint, node):
             domain = node.labels[constraint.topology_key]
-            counts[domain] = counts.get(domain, 0) + _matching(pod, constraint, world.pods_on(node.name))
+            counts[domain] = counts.get(domain, 0) + _matching(
+                pod, constraint, world.pods_on(node.name)
+            )
     return _Counted(constraint, counts, int(selects(constraint.selector, pod.labels)))
 
 
 def topology_spread(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check that skew = pods in the node's domain + this one - the minimum over domains is at most maxSkew."""
+    """Check that skew = pods in the node's domain + this one - the minimum over
+    domains is at most maxSkew."""
     if not pod.spread:
         return None
-    counted = [(c, c.minimum()) for c in (_count(pod, constraint, world) for constraint in pod.spread)]
+    counted = [
+        (c, c.minimum()) for c in (_count(pod, constraint, world) for constraint in pod.spread)
+    ]
 
     def check(node: NodeView) -> list[str]:
         for each, minimum in counted:
@@ -240,11 +263,17 @@ def _holds_any(node: NodeView, places: Places) -> bool:
 
 
 def inter_pod_affinity(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check affinity, then anti-affinity, then the anti-affinity of existing pods; the first failure is the reason.
+    """Check affinity, then anti-affinity, then the anti-affinity of existing pods; the
+    first failure is the reason.
 
-    A pod with affinity to itself may go to any node with the topology keys while no matching pod is placed.
+    A pod with affinity to itself may go to any node with the topology keys while
+    no matching pod is placed.
     """
-    attracting, repelling, forbidden = _attracting(pod, world), _repelling(pod, world), _forbidden(pod, world)
+    attracting, repelling, forbidden = (
+        _attracting(pod, world),
+        _repelling(pod, world),
+        _forbidden(pod, world),
+    )
     if not (pod.affinity or repelling or forbidden):
         return None
     first_of_its_kind = not attracting and _all_select(pod.affinity, pod, world)
@@ -270,7 +299,9 @@ Json = Mapping[str, Any]
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 NODE_CONFLICT = "node(s) had volume node affinity conflict"
 NO_ZONE = "node(s) had no available volume zone"
-EXCLUSIVE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+EXCLUSIVE = (
+    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+)
 DISK_IN_USE = "node(s) had no available disk"
 TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 
@@ -281,8 +312,8 @@ _TOPOLOGY = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-# In-tree disks that were migrated to CSI drivers: key of the source, field that names the disk, driver, old
-# provisioner.
+# In-tree disks that were migrated to CSI drivers: key of the source, field that names the disk,
+# driver, old provisioner.
 _MIGRATED = (
     ("awsElasticBlockStore", "volumeID", "ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
     ("gcePersistentDisk", "pdName", "pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
@@ -301,7 +332,8 @@ def _claims(pod: PodView, world: ClusterView) -> Iterator[Json]:
 
 
 def _by_name(pod: PodView, world: ClusterView) -> Iterator[Json]:
-    """Return the claims that the pod names. Some rules exclude those of generic ephemeral volumes."""
+    """Return the claims that the pod names. Some rules exclude those of
+    generic ephemeral volumes."""
     for volume in pod.raw["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             claim = world.claims.get((pod.namespace, volume["persistentVolumeClaim"]["claimName"]))
@@ -314,8 +346,8 @@ def _volume_of(claim: Json, world: ClusterView) -> Json | None:
 
 
 def _nowhere(pod: PodView, world: ClusterView) -> Nowhere | None:
-    """Return whether a claim fits no node: it is missing, being deleted, bound to a missing volume, or unbound without
-    waiting for its first consumer."""
+    """Return whether a claim fits no node: it is missing, being deleted, bound to a missing volume,
+    or unbound without waiting for its first consumer."""
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
         if claim is None:
@@ -332,7 +364,8 @@ def _nowhere(pod: PodView, world: ClusterView) -> Nowhere | None:
 
 
 def volume_binding(pod: PodView, world: ClusterView) -> NodeCheck | Nowhere | None:
-    """Check that bound volumes match the node and that waiting claims find or get a volume there."""
+    """Check that bound volumes match the node and that waiting claims find or get a volume
+    there."""
     nowhere = _nowhere(pod, world)
     if nowhere is not None or not pod.claims:
         return nowhere
@@ -354,8 +387,8 @@ def volume_binding(pod: PodView, world: ClusterView) -> NodeCheck | Nowhere | No
 
 
 def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check a bound volume's zone and region labels (a `__`-joined set) against the node's. A node without such labels
-    fits."""
+    """Check a bound volume's zone and region labels (a `__`-joined set) against the node's. A node
+    without such labels fits."""
     bound = [
         volume
         for claim in _by_name(pod, world)
@@ -369,38 +402,49 @@ def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
         for key, value in (volume["metadata"].get("labels") or {}).items()
         if key in _TOPOLOGY
     ]
-    wanted = [(key, values) for key, values in labelled if "" not in values]  # a malformed label is ignored
+    # a malformed label is ignored
+    wanted = [(key, values) for key, values in labelled if "" not in values]
     if not wanted:
         return None
 
     def check(node: NodeView) -> list[str]:
         if not any(key in node.labels for key in _TOPOLOGY):
             return []
-        ok = all(node.labels.get(key, node.labels.get(_TOPOLOGY[key])) in values for key, values in wanted)
+        ok = all(
+            node.labels.get(key, node.labels.get(_TOPOLOGY[key])) in values
+            for key, values in wanted
+        )
         return [] if ok else [NO_ZONE]
 
     return check
 
 
 def volume_restrictions(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check for a disk that a pod on the node uses in conflict, and for a ReadWriteOncePod claim that a placed pod
-    uses."""
+    """Check for a disk that a pod on the node uses in conflict, and for a ReadWriteOncePod
+    claim that a placed pod uses."""
     exclusive = {
         c["metadata"]["name"]
         for c in _by_name(pod, world)
         if "ReadWriteOncePod" in (c["spec"].get("accessModes") or ())
     }
     in_use = bool(exclusive) and any(
-        other.namespace == pod.namespace and exclusive & {c["metadata"]["name"] for c in _by_name(other, world)}
+        other.namespace == pod.namespace
+        and exclusive & {c["metadata"]["name"] for c in _by_name(other, world)}
         for _, other in world.placed()
     )
-    mine = [volume for volume in pod.raw["spec"].get("volumes") or () if _SAME.keys() & volume.keys()]
+    mine = [
+        volume for volume in pod.raw["spec"].get("volumes") or () if _SAME.keys() & volume.keys()
+    ]
     if not mine and not in_use:
         return None
 
     def check(node: NodeView) -> list[str]:
         for other in world.pods_on(node.name) if mine else ():
-            if any(_conflict(one, held) for one in mine for held in other.raw["spec"].get("volumes") or ()):
+            if any(
+                _conflict(one, held)
+                for one in mine
+                for held in other.raw["spec"].get("volumes") or ()
+            ):
                 return [DISK_IN_USE]
         return [EXCLUSIVE] if in_use else []
 
@@ -409,7 +453,10 @@ def volume_restrictions(pod: PodView, world: ClusterView) -> NodeCheck | None:
 
 def _same_image(one: Json, other: Json) -> bool:
     shared = set(one["monitors"]) & set(other["monitors"])
-    return bool(shared) and (one.get("pool", "rbd"), one["image"]) == (other.get("pool", "rbd"), other["image"])
+    return bool(shared) and (one.get("pool", "rbd"), one["image"]) == (
+        other.get("pool", "rbd"),
+        other["image"],
+    )
 
 
 # Disks that pods name directly, and when two of a kind are the same.
@@ -422,11 +469,17 @@ _SAME: Mapping[str, Callable[[Json, Json], bool]] = {
 
 
 def _conflict(one: Json, other: Json) -> bool:
-    """Return whether two mounts of one disk on a node conflict. Only read-only mounts may share a disk, and on EBS not
-    even these."""
+    """Return whether two mounts of one disk on a node conflict. Only read-only mounts may share a
+    disk, and on EBS not even these."""
     for kind, same in _SAME.items():
         mine, held = one.get(kind), other.get(kind)
-        readers = kind != "awsElasticBlockStore" and mine and held and mine.get("readOnly") and held.get("readOnly")
+        readers = (
+            kind != "awsElasticBlockStore"
+            and mine
+            and held
+            and mine.get("readOnly")
+            and held.get("readOnly")
+        )
         if mine and held and same(mine, held) and not readers:
             return True
     return False
@@ -448,21 +501,25 @@ def _source(spec: Json) -> _Attached | None:
 
 def _attachments(pod: PodView, world: ClusterView) -> set[_Attached]:
     """Return CSI volumes of a pod, bound or to be provisioned. Inline CSI volumes do not count."""
-    found = {_source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume}
+    found = {
+        _source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume
+    }
     for claim in _claims(pod, world):
         volume = _volume_of(claim, world)
         if volume is not None:
             found.add(_source(volume["spec"]))
         else:
             provisioner = (class_of(claim, world) or {}).get("provisioner", "")
-            driver = next((driver for *_, driver, old in _MIGRATED if old == provisioner), provisioner)
+            driver = next(
+                (driver for *_, driver, old in _MIGRATED if old == provisioner), provisioner
+            )
             found.add(_Attached(driver, f"{pod.namespace}/{claim['metadata']['name']}"))
     return {each for each in found if each is not None and each.driver and each.handle}
 
 
 def node_volume_limits(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Check per CSI driver that the node's volumes and the pod's new ones are within CSINode's limit. Without a known
-    limit the node fits."""
+    """Check per CSI driver that the node's volumes and the pod's new ones are within CSINode's
+    limit. Without a known limit the node fits."""
     mine = _attachments(pod, world)
     if not mine:
         return None
@@ -473,7 +530,10 @@ def node_volume_limits(pod: PodView, world: ClusterView) -> NodeCheck | None:
         there = set().union(*(_attachments(other, world) for other in world.pods_on(node.name)))
         for driver in {volume.driver for volume in mine - there}:
             limit = limits.get(driver)
-            if limit is not None and sum(volume.driver == driver for volume in mine | there) > limit:
+            if (
+                limit is not None
+                and sum(volume.driver == driver for volume in mine | there) > limit
+            ):
                 return [TOO_MANY_VOLUMES]
         return []
 
@@ -500,9 +560,11 @@ Verdict = Callable[[NodeView], list[str]]
 
 
 def judge(pod: PodView, world: ClusterView) -> Verdict | Nowhere:
-    """Return a function from a node to the reasons against it, empty if the pod fits; or Nowhere if it fits no node.
+    """Return a function from a node to the reasons against it, empty if the pod fits; or
+    Nowhere if it fits no node.
 
-    Counts over the cluster view are taken once, here, so call the function before anything else is placed.
+    Counts over the cluster view are taken once, here, so call the function before
+    anything else is placed.
     """
     checks: list[NodeCheck] = []
     for _, predicate in PREDICATES:
@@ -519,10 +581,11 @@ def judge(pod: PodView, world: ClusterView) -> Verdict | Nowhere:
 
 
 def fits(node: Json, pod: Json, world: ClusterView) -> list[str]:
-    """Return why a pod does not fit a node of the cluster view, in the scheduler's words; empty if it fits.
+    """Return why a pod does not fit a node of the cluster view, in the scheduler's
+    words; empty if it fits.
 
-    node, pod: core/v1 objects. The view must contain the node (its used resources and domains are looked up by name)
-    and must not contain the pod.
+    node, pod: core/v1 objects. The view must contain the node (its used resources and domains are
+    looked up by name) and must not contain the pod.
     """
     verdict = judge(read_pod(pod), world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(read_node(node))

@@ -1,7 +1,8 @@
 """The scheduler as a controller: binds waiting pods in the store, or records why it could not.
 
-Outscaler depends on these records: PodScheduled=False with reason Unschedulable and the message, and a FailedScheduling
-event whose count grows with every attempt. Scoring is limited, and there is no preemption.
+Outscaler depends on these records: PodScheduled=False with reason Unschedulable and the
+message, and a FailedScheduling event whose count grows with every attempt. Scoring is limited,
+and there is no preemption.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from infra.emulators.controllers.object_writes import (
     write,
 )
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
-from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import (
+    InfoReader,
+    NodeView,
+    PodView,
+    read_node,
+    read_pod,
+)
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.kube.objects import KubeObject, clone, conditions_of, dig
 from infra.emulators.kube.objects import condition as held_condition
@@ -56,8 +63,8 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The result for a pod: its node, or None and the message that the real scheduler would write. volumes: its claims
-    that got a free volume in this decision, each with the volume's name."""
+    """The result for a pod: its node, or None and the message that the real scheduler would write.
+    volumes: its claims that got a free volume in this decision, each with the volume's name."""
 
     pod: PodView
     node: str | None
@@ -71,8 +78,8 @@ def first(nodes: Sequence[NodeView], _world: ClusterView) -> NodeView:
 
 
 def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
-    """Select the node with the least used share of cpu and memory, as the scheduler's default score prefers; the first
-    of equals."""
+    """Select the node with the least used share of cpu and memory, as the scheduler's default score
+    prefers; the first of equals."""
 
     def share(node: NodeView) -> float:
         used = world.used(node.name)
@@ -82,7 +89,8 @@ def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
 
 
 def refusal(reasons: Iterable[Sequence[str]]) -> str:
-    """Format `0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.` from each node's reasons.
+    """Format `0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.`
+    from each node's reasons.
 
     The parts are sorted as text, as in the real scheduler: `11 …` comes before `2 …`.
     """
@@ -95,7 +103,8 @@ def refusal(reasons: Iterable[Sequence[str]]) -> str:
 
 
 def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision:
-    """Place one pod in the current cluster view. A decision with a node has already taken its resources there."""
+    """Place one pod in the current cluster view. A decision with a node has already
+    taken its resources there."""
     verdict = judge(pod, world)
     if isinstance(verdict, Nowhere):
         return Decision(pod, None, f"0/{len(world.nodes)} nodes are available: {verdict.reason}.")
@@ -112,13 +121,18 @@ def _queue_order(pod: PodView) -> tuple[int, str]:
 
 
 def _look(pod: PodView) -> bytes:
-    return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
+    return msgspec.json.encode(
+        (pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted"
+    )
 
 
-def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_used) -> list[Decision]:
+def place_all(
+    pods: Iterable[PodView], world: ClusterView, pick: Pick = least_used
+) -> list[Decision]:
     """Schedule every pod in queue order: higher priority first, then older, then as given.
 
-    A pod that is equal to a rejected one is rejected with the same message, unless something was placed since.
+    A pod that is equal to a rejected one is rejected with the same message, unless
+    something was placed since.
     """
     decisions = []
     refused: dict[bytes, tuple[int, str]] = {}
@@ -140,9 +154,14 @@ def waits(pod: PodView) -> bool:
 
 
 def schedule_once(
-    nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None, *, pick: Pick = least_used
+    nodes: Iterable[Json],
+    pods: Iterable[Json],
+    around: Surroundings | None = None,
+    *,
+    pick: Pick = least_used,
 ) -> list[Decision]:
-    """Run one round over plain API objects. Returns a decision for every waiting pod, in the order of attempts."""
+    """Run one round over plain API objects. Returns a decision for every waiting pod,
+    in the order of attempts."""
     views = [read_pod(pod) for pod in pods]
     world = ClusterView((read_node(node) for node in nodes), views, around)
     return place_all((pod for pod in views if waits(pod)), world, pick)
@@ -153,7 +172,8 @@ def _was_looked_at(pod: PodView) -> bool:
 
 
 class FirstLooks:
-    """The queue of a scheduler that looks at so many new pods a second. waits: whether pods are left."""
+    """The queue of a scheduler that looks at so many new pods a second.
+    waits: whether pods are left."""
 
     def __init__(self, pods_per_second: float) -> None:
         self._rate = pods_per_second
@@ -161,7 +181,8 @@ class FirstLooks:
         self.waits = False
 
     def take(self, pods: Sequence[PodView], now: float) -> list[PodView]:
-        """Return the pods that it looks at now: those that it has seen before, and the next new ones."""
+        """Return the pods that it looks at now: those that it has seen
+        before, and the next new ones."""
         new = [pod for pod in pods if not _was_looked_at(pod)]
         if self._rate == math.inf or not new:
             self.waits = False
@@ -179,8 +200,9 @@ class FirstLooks:
 class SchedulerLoop:
     """Binds pods of the default scheduler in a store; step() does all that can be done now.
 
-    retry_seconds: an unschedulable pod is retried at least this often, which increments its event's count (5 min in the
-    real scheduler). pods_per_second: how many pods it looks at for the first time; the others have no condition yet.
+    retry_seconds: an unschedulable pod is retried at least this often, which increments its event's
+    count (5 min in the real scheduler). pods_per_second: how many pods it looks at for the first
+    time; the others have no condition yet.
     """
 
     def __init__(
@@ -200,7 +222,8 @@ class SchedulerLoop:
         self._tried = -retry_seconds
 
     def step(self) -> None:
-        """Attempt to schedule every waiting pod, if something relevant changed or the retry time has come."""
+        """Attempt to schedule every waiting pod, if something relevant changed or
+        the retry time has come."""
         changed = self._changes.any()
         now = self._clock()
         due = now - self._tried >= self._retry
@@ -234,7 +257,10 @@ class SchedulerLoop:
         if decision.node is not None:
             self._bind_volumes(decision)
             if self._bind(decision.pod, decision.node):
-                text = f"Successfully assigned {decision.pod.namespace}/{decision.pod.name} to {decision.node}"
+                text = (
+                    f"Successfully assigned {decision.pod.namespace}/{decision.pod.name} to "
+                    f"{decision.node}"
+                )
                 self._emit(decision.pod, "Normal", "Scheduled", text)
         elif self._mark(decision.pod, "Unschedulable", decision.message) or again:
             self._emit(decision.pod, "Warning", "FailedScheduling", decision.message)
@@ -244,9 +270,15 @@ class SchedulerLoop:
         return found if found is not None and found["metadata"]["uid"] == pod.uid else None
 
     def _bind(self, pod: PodView, node: str) -> bool:
-        """Set spec.nodeName, PodScheduled, and the node's zone and region as labels, as the real API server does."""
+        """Set spec.nodeName, PodScheduled, and the node's zone and region as labels, as
+        the real API server does."""
         raw, target = self._current(pod), self._store.peek("nodes", node)
-        if raw is None or target is None or dig(raw, "spec", "nodeName") or "deletionTimestamp" in raw["metadata"]:
+        if (
+            raw is None
+            or target is None
+            or dig(raw, "spec", "nodeName")
+            or "deletionTimestamp" in raw["metadata"]
+        ):
             return False
         bound = clone(raw)
         bound["spec"]["nodeName"] = node
@@ -272,11 +304,14 @@ class SchedulerLoop:
             ref = {"name": name, "namespace": decision.pod.namespace, "uid": meta["uid"]}
             volume = changed(volume, "spec", claimRef={"kind": "PersistentVolumeClaim", **ref})
             write(self._store, "persistentvolumes", changed(volume, "status", phase="Bound"))
-            claim = changed(changed(claim, "metadata", annotations=notes), "spec", volumeName=chosen)
+            claim = changed(
+                changed(claim, "metadata", annotations=notes), "spec", volumeName=chosen
+            )
             write(self._store, "persistentvolumeclaims", changed(claim, "status", phase="Bound"))
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
-        """Set PodScheduled=False with this reason and message. Returns False if the pod has this condition already."""
+        """Set PodScheduled=False with this reason and message. Returns False if the pod
+        has this condition already."""
         raw = self._current(pod)
         if raw is None or is_true(raw, "PodScheduled"):
             return False
@@ -293,7 +328,11 @@ class SchedulerLoop:
         name = f"{pod.name}.{zlib.crc32(f'{pod.uid} {reason} {message}'.encode()):08x}"
         before = self._store.get("events", name, pod.namespace)
         if before is not None:
-            write(self._store, "events", {**before, "count": before.get("count", 1) + 1, "lastTimestamp": now})
+            write(
+                self._store,
+                "events",
+                {**before, "count": before.get("count", 1) + 1, "lastTimestamp": now},
+            )
             return
         self._store.create(
             "events",

@@ -1,8 +1,9 @@
 """Node preferences of the real scheduler: its default score plugins, their weights, and ties.
 
-The planner's placements must hold wherever the scheduler puts the pods. kube-scheduler adds up seven plugins, each
-normalized to 0..100, and selects randomly among the nodes with the best sum. ImageLocality is omitted, because no
-object here names the images of a node. No code is shared with the planner.
+The planner's placements must hold wherever the scheduler puts the pods. kube-scheduler adds up
+seven plugins, each normalized to 0..100, and selects randomly among the nodes with the best sum.
+ImageLocality is omitted, because no object here names the images of a node. No code is shared with
+the planner.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import Any
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
-from infra.emulators.controllers.scheduler.selectors import Expression, read_expressions, read_selector, selects
+from infra.emulators.controllers.scheduler.selectors import (
+    Expression,
+    read_expressions,
+    read_selector,
+    selects,
+)
 
 Json = Mapping[str, Any]
 Scores = list[float]
@@ -23,7 +29,8 @@ Scores = list[float]
 _BEST = 100.0
 _UNASKED = {"cpu": 100, "memory": 200 << 20}  # assumed for a container without a request
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))  # default spread constraints of pods without any: topology key, maxSkew
+# default spread constraints of pods without any: topology key, maxSkew
+_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _HARD_AFFINITY = 1  # weight of a running pod's required affinity towards the new pod
@@ -71,7 +78,8 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Sco
     return _share(
         [
             sum(
-                taint.effect == "PreferNoSchedule" and not any(t.accepts(taint) for t in pod.tolerations)
+                taint.effect == "PreferNoSchedule"
+                and not any(t.accepts(taint) for t in pod.tolerations)
                 for taint in node.taints
             )
             for node in nodes
@@ -81,7 +89,9 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Sco
 
 
 def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_PREFERRED) or ()
+    terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        _PREFERRED
+    ) or ()
     if not terms:
         return [0.0] * len(nodes)
     read = [
@@ -97,7 +107,9 @@ def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView)
             sum(
                 weight
                 for weight, labels, fields in read
-                if (labels or fields) and _all(labels, node.labels) and _all(fields, {"metadata.name": node.name})
+                if (labels or fields)
+                and _all(labels, node.labels)
+                and _all(fields, {"metadata.name": node.name})
             )
             for node in nodes
         ]
@@ -124,7 +136,9 @@ def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
     """Return preferred terms of a pod with their weights, negative for anti-affinity."""
     rules = (pod.raw["spec"].get("affinity") or {}).get(kind) or {}
     sign = 1 if kind == "podAffinity" else -1
-    return [(sign * each["weight"], each["podAffinityTerm"]) for each in rules.get(_PREFERRED) or ()]
+    return [
+        (sign * each["weight"], each["podAffinityTerm"]) for each in rules.get(_PREFERRED) or ()
+    ]
 
 
 def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bool:
@@ -136,7 +150,8 @@ def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bo
 
 
 def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score preferred terms of the pod and of running pods, and required affinity of running pods."""
+    """Score preferred terms of the pod and of running pods, and required
+    affinity of running pods."""
     mine = [*_weighed(pod, "podAffinity"), *_weighed(pod, "podAntiAffinity")]
     weights: dict[tuple[str, str], int] = {}
 
@@ -156,17 +171,24 @@ def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -
         for weight, term in (*theirs, *((_HARD_AFFINITY, term) for term in hard)):
             if _means(term, other, pod, world):
                 add(node, term, weight)
-    raw = [sum(weight for (key, value), weight in weights.items() if node.labels.get(key) == value) for node in nodes]
+    raw = [
+        sum(weight for (key, value), weight in weights.items() if node.labels.get(key) == value)
+        for node in nodes
+    ]
     low, high = min(raw, default=0), max(raw, default=0)
     return [float(int(_BEST * (each - low) / (high - low))) if high > low else 0.0 for each in raw]
 
 
 def _owner(pod: PodView) -> tuple[str, str] | None:
-    return next(((each["kind"], each["name"]) for each in pod.raw["metadata"].get("ownerReferences") or ()), None)
+    return next(
+        ((each["kind"], each["name"]) for each in pod.raw["metadata"].get("ownerReferences") or ()),
+        None,
+    )
 
 
 def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score ScheduleAnyway constraints. A pod without any constraint is spread over hosts and zones by its owner."""
+    """Score ScheduleAnyway constraints. A pod without any constraint is spread over
+    hosts and zones by its owner."""
     given = pod.raw["spec"].get("topologySpreadConstraints") or ()
     soft = [
         (each["topologyKey"], each.get("maxSkew") or 1, read_selector(each.get("labelSelector")))
@@ -180,7 +202,11 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scor
     able = [not given or all(key in node.labels for key, _, _ in constraints) for node in nodes]
     raw = [0.0] * len(nodes)
     for key, skew, selector in constraints:
-        domains = {node.labels[key] for node, can in zip(nodes, able, strict=True) if can and key in node.labels}
+        domains = {
+            node.labels[key]
+            for node, can in zip(nodes, able, strict=True)
+            if can and key in node.labels
+        }
         size = len(nodes) if key == _HOST else len(domains)
         counts = dict.fromkeys(domains, 0)
         for node, other in world.placed():
@@ -201,24 +227,40 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scor
         return [0.0] * len(nodes)
     low, high = min(rounded), max(rounded)
     return [
-        0.0 if not can else _BEST if not high else float(int(_BEST * (high + low - round(each)) / high))
+        0.0
+        if not can
+        else _BEST
+        if not high
+        else float(int(_BEST * (high + low - round(each)) / high))
         for each, can in zip(raw, able, strict=True)
     ]
 
 
 #: Plugins with kube-scheduler's default weights.
-PLUGINS = ((_taints, 3), (_node_affinity, 2), (_spread, 2), (_pod_affinity, 2), (_least_allocated, 1), (_balanced, 1))
+PLUGINS = (
+    (_taints, 3),
+    (_node_affinity, 2),
+    (_spread, 2),
+    (_pod_affinity, 2),
+    (_least_allocated, 1),
+    (_balanced, 1),
+)
 
 
 def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """Return the weighted sum per node. nodes: all nodes that the pod fits."""
     total = [0.0] * len(nodes)
     for plugin, weight in PLUGINS:
-        total = [have + weight * score for have, score in zip(total, plugin(pod, nodes, world), strict=True)]
+        total = [
+            have + weight * score
+            for have, score in zip(total, plugin(pod, nodes, world), strict=True)
+        ]
     return total
 
 
-def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random) -> NodeView:
+def best(
+    pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random
+) -> NodeView:
     if len(nodes) == 1:
         return nodes[0]
     found = scores(pod, nodes, world)

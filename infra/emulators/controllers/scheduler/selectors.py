@@ -1,7 +1,8 @@
 """Label selectors, node selector terms and taints, as the Kubernetes API defines them.
 
-The planner has its own implementation. This second one is intentional, because this scheduler checks the planner
-independently. A selector is a tuple of expressions that must all match; `()` matches everything, `None` nothing.
+The planner has its own implementation. This second one is intentional, because this scheduler
+checks the planner independently. A selector is a tuple of expressions that must all match; `()`
+matches everything, `None` nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Expression(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Labels) -> bool:
-        """Return whether labels match. NotIn and DoesNotExist match if the key is missing; Gt and Lt compare
-        integers."""
+        """Return whether labels match. NotIn and DoesNotExist match if the key is missing; Gt
+        and Lt compare integers."""
         present = self.key in labels
         value = labels.get(self.key, "")
         match self.operator:
@@ -58,7 +59,9 @@ Selector = tuple[Expression, ...] | None
 
 def read_expressions(raw: Sequence[Json] | None) -> tuple[Expression, ...]:
     """Read matchExpressions (or matchFields) of any selector."""
-    return tuple(Expression(e["key"], e["operator"], tuple(e.get("values") or ())) for e in raw or ())
+    return tuple(
+        Expression(e["key"], e["operator"], tuple(e.get("values") or ())) for e in raw or ()
+    )
 
 
 def pairs(labels: Labels | None) -> tuple[Expression, ...]:
@@ -78,7 +81,8 @@ def selects(selector: Selector, labels: Labels) -> bool:
 
 
 class NodeTerm(msgspec.Struct, frozen=True):
-    """One alternative of a node selector: all its expressions must match; an empty one matches no node."""
+    """One alternative of a node selector: all its expressions must match; an
+    empty one matches no node."""
 
     labels: tuple[Expression, ...]
     fields: tuple[Expression, ...]
@@ -87,7 +91,9 @@ class NodeTerm(msgspec.Struct, frozen=True):
         if not self.labels and not self.fields:
             return False
         fields = {"metadata.name": node_name}
-        return all(e.holds(labels) for e in self.labels) and all(e.holds(fields) for e in self.fields)
+        return all(e.holds(labels) for e in self.labels) and all(
+            e.holds(fields) for e in self.fields
+        )
 
 
 def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
@@ -95,7 +101,10 @@ def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
     if raw is None:
         return None
     return tuple(
-        NodeTerm(read_expressions(term.get("matchExpressions")), read_expressions(term.get("matchFields")))
+        NodeTerm(
+            read_expressions(term.get("matchExpressions")),
+            read_expressions(term.get("matchFields")),
+        )
         for term in raw.get("nodeSelectorTerms") or ()
     )
 
@@ -125,18 +134,23 @@ class Toleration(msgspec.Struct, frozen=True):
         """Return whether it tolerates a taint. An empty effect or key matches all."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
-        return self.operator == "Exists" or (self.operator in {"", "Equal"} and self.value == taint.value)
+        return self.operator == "Exists" or (
+            self.operator in {"", "Equal"} and self.value == taint.value
+        )
 
 
 def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
     return tuple(
-        Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
+        Toleration(
+            t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or ""
+        )
         for t in raw or ()
     )
 
 
 def untolerated(taints: Sequence[SelectorTaint], tolerations: Sequence[Toleration]) -> bool:
     return any(
-        taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
+        taint.effect in {"NoSchedule", "NoExecute"}
+        and not any(t.accepts(taint) for t in tolerations)
         for taint in taints
     )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.command.importers.autoscaler_input import Argument, AutoscalerInput, Variable, VariableOrigin
+from chalicelib.command.importers.autoscaler_input import (
+    Argument,
+    AutoscalerInput,
+    Variable,
+    VariableOrigin,
+)
 
 
 def argument(word: str) -> Argument:

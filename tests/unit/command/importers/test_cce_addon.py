@@ -1,4 +1,6 @@
-"""Conversion of the CCE add-on's settings, key by key, and the report of those that cannot be converted."""
+"""Conversion of the CCE add-on's settings, key by key, and the report of those
+that cannot be converted.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def read(**custom: Any) -> AddonSettings:
 def changed(options: msgspec.Struct) -> dict[str, Any]:
     """Returns the options that differ from the defaults."""
     defaults = msgspec.structs.asdict(type(options)())
-    return {name: value for name, value in msgspec.structs.asdict(options).items() if value != defaults[name]}
+    return {
+        name: value
+        for name, value in msgspec.structs.asdict(options).items()
+        if value != defaults[name]
+    }
 
 
 def test_CCE_A7_addon_defaults_that_differ_from_ours_are_written_out() -> None:
@@ -65,7 +71,12 @@ def test_CCE_A7_addon_defaults_that_differ_from_ours_are_written_out() -> None:
         ("scaleDownDelayAfterDelete", 0, "scale_down_delay_after_delete", 0.0),
         ("scaleDownDelayAfterFailure", 5, "scale_down_delay_after_failure", 300.0),
         ("ignoreDaemonSetsUtilization", True, "ignore_daemonsets_utilization", True),
-        ("skipNodesWithCustomControllerPods", False, "skip_nodes_with_custom_controller_pods", False),
+        (
+            "skipNodesWithCustomControllerPods",
+            False,
+            "skip_nodes_with_custom_controller_pods",
+            False,
+        ),
         ("maxNodeProvisionTime", 20, "max_node_provision_time", 1200.0),
         ("maxGracefulTerminationFlag", 120, "max_graceful_termination_sec", 120),
         ("initialNodeGroupBackoffDuration", "2m", "initial_node_group_backoff_duration", 120.0),
@@ -79,9 +90,13 @@ def test_CCE_A7_addon_defaults_that_differ_from_ours_are_written_out() -> None:
         ("expander", "priority", "expander", ("priority", "least-waste", "random")),
     ],
 )
-def test_CCE_A7_each_addon_key_becomes_its_option(key: str, value: Any, option: str, becomes: Any) -> None:
+def test_CCE_A7_each_addon_key_becomes_its_option(
+    key: str, value: Any, option: str, becomes: Any
+) -> None:
     found = read(**{key: value})
-    assert changed(found.options) == changed(msgspec.structs.replace(Options(**DEFAULTS), **{option: becomes}))
+    assert changed(found.options) == changed(
+        msgspec.structs.replace(Options(**DEFAULTS), **{option: becomes})
+    )
     assert [reported for reported in found.warnings if "hold up all removals" not in reported] == []
 
 
@@ -91,7 +106,8 @@ def test_CCE_A7_each_addon_key_becomes_its_option(key: str, value: Any, option: 
         ("scaleUpUnscheduledPodEnabled", False, ScaleUp(unschedulable_pods=False)),
         ("scaleUpUtilizationEnabled", False, ScaleUp(rules=False)),
         ("scaleUpCpuUtilizationThreshold", 0.8, ScaleUp(cpu_threshold=80)),
-        ("scaleUpMemUtilizationThreshold", "0.705", ScaleUp(memory_threshold=71)),  # never earlier than before
+        # never earlier than before
+        ("scaleUpMemUtilizationThreshold", "0.705", ScaleUp(memory_threshold=71)),
         ("scaleUpCpuUtilizationThreshold", 0.07, ScaleUp(cpu_threshold=7)),
         ("scaleUpCpuUtilizationThreshold", 1, ScaleUp()),
     ],
@@ -110,14 +126,24 @@ def test_CCE_A7_scale_out_switches_and_thresholds(key: str, value: Any, scale_up
         ({"maxEmptyBulkDeleteFlag": 5, "maxDrainParallelism": 3}, 5, 1),
     ],
 )
-def test_CCE_A7_busy_nodes_go_one_by_one_without_parallel_drain(custom: Any, removed: int, drained: int) -> None:
+def test_CCE_A7_busy_nodes_go_one_by_one_without_parallel_drain(
+    custom: Any, removed: int, drained: int
+) -> None:
     found = read(**custom)
-    assert (found.options.max_scale_down_parallelism, found.options.max_drain_parallelism) == (removed, drained)
+    assert (found.options.max_scale_down_parallelism, found.options.max_drain_parallelism) == (
+        removed,
+        drained,
+    )
     assert found.warnings == ()
 
 
-@each_row(("drain", "removed", "other"), [(True, 8, "maxEmptyBulkDeleteFlag"), (False, 5, "maxScaleDownParallelism")])
-def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, removed: int, other: str) -> None:
+@each_row(
+    ("drain", "removed", "other"),
+    [(True, 8, "maxEmptyBulkDeleteFlag"), (False, 5, "maxScaleDownParallelism")],
+)
+def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(
+    *, drain: bool, removed: int, other: str
+) -> None:
     found = read(parallelDrain=drain, maxEmptyBulkDeleteFlag=5, maxScaleDownParallelism=8)
     assert found.options.max_scale_down_parallelism == removed
     assert [reported.split(": ")[1] for reported in found.warnings] == [other]
@@ -131,7 +157,11 @@ def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, re
             "priority-ratio",
             "priority-ratio has no counterpart here; priority, least-waste, random is written",
         ),
-        ("expander", "cheapest", "is not one of the add-on's; its default, priority, is written instead"),
+        (
+            "expander",
+            "cheapest",
+            "is not one of the add-on's; its default, priority, is written instead",
+        ),
         ("expander", 5, "is not one of the add-on's; its default, priority, is written instead"),
         (
             "maxNodesTotal",
@@ -148,18 +178,36 @@ def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, re
         ("scaleDownUnneededTime", {"minutes": 1}, "it is not a time"),
         ("scaleUpCpuUtilizationThreshold", 0, "'0' is not a number above 0, up to 1"),
         ("scaleUpMemUtilizationThreshold", 80, "'80' is not a number from 0 to 1"),
-        ("initialNodeGroupBackoffDuration", 5, "is a number whose unit is not documented; the default here stays"),
-        ("maxNodeGroupBackoffDuration", "5", "is a number whose unit is not documented; the default here stays"),
-        ("maxNodeGroupBinPackingDuration", 10, "is a number whose unit is not documented; the default here stays"),
+        (
+            "initialNodeGroupBackoffDuration",
+            5,
+            "is a number whose unit is not documented; the default here stays",
+        ),
+        (
+            "maxNodeGroupBackoffDuration",
+            "5",
+            "is a number whose unit is not documented; the default here stays",
+        ),
+        (
+            "maxNodeGroupBinPackingDuration",
+            10,
+            "is a number whose unit is not documented; the default here stays",
+        ),
         ("scanInterval", 10, "is a number whose unit is not documented; the default here stays"),
         ("scanInterval", "1s", "'1s' is not a time from 5s to 1h"),
-        ("newEphemeralVolumesPodScaleUpDelay", 10, "has no counterpart here and is not carried over"),
+        (
+            "newEphemeralVolumesPodScaleUpDelay",
+            10,
+            "has no counterpart here and is not carried over",
+        ),
         ("resetUnNeededWhenScaleUp", False, "has no counterpart here and is not carried over"),
         ("ignoreLocalVolumeNodeAffinity", False, "has no counterpart here and is not carried over"),
         ("multiAZBalance", True, "is not known and is not carried over"),
     ],
 )
-def test_CCE_A7_settings_that_cannot_be_converted_are_reported_by_name(key: str, value: Any, says: str) -> None:
+def test_CCE_A7_settings_that_cannot_be_converted_are_reported_by_name(
+    key: str, value: Any, says: str
+) -> None:
     found = read(**{key: value})
     (reported,) = found.warnings
     assert reported.startswith(f"addon.json: {key}: {says}")
@@ -183,14 +231,18 @@ def test_import_addon_values_of_unknown_keys_are_not_repeated() -> None:
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(KEYS)), ANYTHING, max_size=6))
-def test_import_addon_invalid_settings_are_reported_and_never_applied(custom: dict[str, Any]) -> None:
+def test_import_addon_invalid_settings_are_reported_and_never_applied(
+    custom: dict[str, Any],
+) -> None:
     found = read_addon(custom, "a")
     assert found.options.max_nodes_total >= 0
     assert found.options.max_scale_down_parallelism >= 1

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from chalicelib.command.importers.command_line import MOST_WORDS, CommandLine, Word, read_command_line
+from chalicelib.command.importers.command_line import (
+    MOST_WORDS,
+    CommandLine,
+    Word,
+    read_command_line,
+)
 from chalicelib.command.importers.flag_table import BOOLEANS, flag_name
 from tests.cases import each_row
 
 
 def read(*texts: str) -> CommandLine:
-    return read_command_line([Word(f"deploy.yaml:{line}", text) for line, text in enumerate(texts, 1)])
+    return read_command_line(
+        [Word(f"deploy.yaml:{line}", text) for line, text in enumerate(texts, 1)]
+    )
 
 
 @each_row(
@@ -24,7 +31,10 @@ def read(*texts: str) -> CommandLine:
         (("-v", "4", "-v=5", "-v6", "--v", "7"), [("v", "4"), ("v", "5"), ("v", "6"), ("v", "7")]),
         (("--nonsense", "value"), [("nonsense", "value")]),
         (("--nonsense", "--v=1"), [("nonsense", None), ("v", "1")]),
-        (("--clusterapi-cloud-config-authoritative", "x"), [("clusterapi-cloud-config-authoritative", None)]),
+        (
+            ("--clusterapi-cloud-config-authoritative", "x"),
+            [("clusterapi-cloud-config-authoritative", None)],
+        ),
         (("--v=1", "--", "--v=2"), [("v", "1")]),
         (("-", "", "word"), []),
     ],
@@ -59,7 +69,9 @@ def test_all_mistakes_of_a_command_line_are_found() -> None:
     assert len(read("-a", "-b", "--v=1", "--nodes").problems) == 3
 
 
-@each_row("value", ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"])
+@each_row(
+    "value", ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"]
+)
 def test_a_truth_value_after_a_switch_is_a_word_of_its_own(value: str) -> None:
     line = read("--scale-down-enabled", value, value)
     assert [each.value for each in line.arguments] == [None]
@@ -80,6 +92,13 @@ def test_a_command_line_of_too_many_words_is_refused() -> None:
 
 
 def test_switches_are_the_flags_that_take_no_word() -> None:
-    assert {"skip-nodes-with-system-pods", "leader-elect", "logtostderr", "parallel-drain"} <= BOOLEANS
-    assert BOOLEANS.isdisjoint({"nodes", "v", "expander", "configmap", "ignore-taint", "feature-gates"})
+    assert {
+        "skip-nodes-with-system-pods",
+        "leader-elect",
+        "logtostderr",
+        "parallel-drain",
+    } <= BOOLEANS
+    assert BOOLEANS.isdisjoint(
+        {"nodes", "v", "expander", "configmap", "ignore-taint", "feature-gates"}
+    )
     assert flag_name("scale_down_delay") == "scale-down-delay"

@@ -1,4 +1,6 @@
-"""Values of the Helm chart become the flags that the chart renders; nothing of them is lost without a row."""
+"""Values of the Helm chart become the flags that the chart renders; nothing of
+them is lost without a row.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ EXOSCALE: dict[str, Any] = {"cloudProvider": "exoscale", "autoscalingGroups": GR
 CAPI: dict[str, Any] = {"cloudProvider": "clusterapi", "autoDiscovery": {"clusterName": "purple"}}
 
 
-def read(values: Mapping[str, Any], *, namespace: str = "", image_version: str = "") -> AutoscalerInput:
-    return read_helm_values("values.yaml", values, {}, namespace=namespace, image_version=image_version)
+def read(
+    values: Mapping[str, Any], *, namespace: str = "", image_version: str = ""
+) -> AutoscalerInput:
+    return read_helm_values(
+        "values.yaml", values, {}, namespace=namespace, image_version=image_version
+    )
 
 
 def flags(found: AutoscalerInput) -> list[tuple[str, str | None]]:
@@ -32,7 +38,9 @@ def remarks(found: AutoscalerInput, word: str) -> list[tuple[str, str]]:
 
 
 def converted(values: Mapping[str, Any], **wanted: Any) -> Converted:
-    return convert(read(values), ImportArguments(**{"name": "shop", "region": "ch-gva-2", **wanted}))
+    return convert(
+        read(values), ImportArguments(**{"name": "shop", "region": "ch-gva-2", **wanted})
+    )
 
 
 def refused(values: Mapping[str, Any]) -> str:
@@ -42,7 +50,9 @@ def refused(values: Mapping[str, Any]) -> str:
 
 
 def test_groups_and_extra_arguments_become_flags_of_the_chart() -> None:
-    found = read(EXOSCALE | {"extraArgs": {"expander": "random", "v": 4, "scale-down-enabled": False}})
+    found = read(
+        EXOSCALE | {"extraArgs": {"expander": "random", "v": 4, "scale-down-enabled": False}}
+    )
     assert flags(found) == [
         ("cloud-provider", "exoscale"),
         ("nodes", "1:10:web"),
@@ -54,7 +64,9 @@ def test_groups_and_extra_arguments_become_flags_of_the_chart() -> None:
 
 
 def test_IMP_23_a_suffix_after_an_underscore_only_makes_a_key_unique() -> None:
-    found = converted(EXOSCALE | {"extraArgs": {"balancing-ignore-label_1": "a", "balancing-ignore-label_2": "b"}})
+    found = converted(
+        EXOSCALE | {"extraArgs": {"balancing-ignore-label_1": "a", "balancing-ignore-label_2": "b"}}
+    )
     assert found.document["spec"]["options"]["balancingIgnoreLabel"] == ["a", "b"]
 
 
@@ -74,58 +86,98 @@ def test_custom_arguments_are_words_of_a_command_line() -> None:
     [
         ({"clusterName": "purple"}, "clusterapi:clusterName=purple"),
         ({"namespace": "a", "clusterName": "purple"}, "clusterapi:clusterName=purple,namespace=a"),
-        ({"labels": [{"color": "green"}, {"shape": "circle"}]}, "clusterapi:color=green,shape=circle"),
+        (
+            {"labels": [{"color": "green"}, {"shape": "circle"}]},
+            "clusterapi:color=green,shape=circle",
+        ),
         ({"labels": {"color": "green"}, "namespace": "a"}, "clusterapi:namespace=a,color=green"),
     ],
 )
-def test_discovery_of_clusterapi_is_written_in_the_order_of_the_chart(discovery: Any, spec: str) -> None:
+def test_discovery_of_clusterapi_is_written_in_the_order_of_the_chart(
+    discovery: Any, spec: str
+) -> None:
     found = converted(CAPI | {"autoDiscovery": discovery})
     assert found.document["spec"]["providers"]["clusterapi"]["autoDiscovery"] == [spec]
 
 
 def test_discovery_of_exoscale_has_no_effect_besides_that_the_chart_deploys() -> None:
     found = read({"cloudProvider": "exoscale", "autoDiscovery": {"clusterName": "x"}})
-    assert remarks(found, "autoDiscovery") == [(Verdict.NO_EFFECT, "the chart renders no flag of it for exoscale")]
+    assert remarks(found, "autoDiscovery") == [
+        (Verdict.NO_EFFECT, "the chart renders no flag of it for exoscale")
+    ]
     assert "node-group-auto-discovery" not in dict(flags(found))
 
 
 @each_row(
     "values, says",
     [
-        (CAPI | {"autoDiscovery": {"clusterName": "{{ .Values.global.name }}"}}, "render it first: helm template"),
-        (EXOSCALE | {"extraArgs": {"cluster-name": "{{ .Release.Name }}"}}, "render it first: helm template"),
-        (EXOSCALE | {"autoscalingGroups": [GROUPS[0] | {"name": "[ID]"}]}, "'1:10:[ID]' is a placeholder"),
+        (
+            CAPI | {"autoDiscovery": {"clusterName": "{{ .Values.global.name }}"}},
+            "render it first: helm template",
+        ),
+        (
+            EXOSCALE | {"extraArgs": {"cluster-name": "{{ .Release.Name }}"}},
+            "render it first: helm template",
+        ),
+        (
+            EXOSCALE | {"autoscalingGroups": [GROUPS[0] | {"name": "[ID]"}]},
+            "'1:10:[ID]' is a placeholder",
+        ),
         (EXOSCALE | {"extraArgs": {"cluster-name": "${NAME}"}}, "'${NAME}' is a placeholder"),
         ({"cloudProvider": "exoscale"}, "these values deploy no autoscaler"),
-        ({"cloudProvider": "exoscale", "autoDiscovery": {"tags": ["a"]}}, "these values deploy no autoscaler"),
+        (
+            {"cloudProvider": "exoscale", "autoDiscovery": {"tags": ["a"]}},
+            "these values deploy no autoscaler",
+        ),
         ({"autoscalingGroups": GROUPS}, "'aws' is not among alicloud"),
         (EXOSCALE | {"autoscalingGroup": []}, "did you mean autoscalingGroups?"),
         (EXOSCALE | {"extraArgs": ["--v=4"]}, "extraArgs: is not an object"),
-        (EXOSCALE | {"extraArgs": {"expander": {"a": 1}}}, "is not a text, a number, true or false"),
-        (EXOSCALE | {"autoscalingGroups": [{"name": "web", "minSize": 1}]}, "name, minSize and maxSize"),
+        (
+            EXOSCALE | {"extraArgs": {"expander": {"a": 1}}},
+            "is not a text, a number, true or false",
+        ),
+        (
+            EXOSCALE | {"autoscalingGroups": [{"name": "web", "minSize": 1}]},
+            "name, minSize and maxSize",
+        ),
         (CAPI | {"clusterAPIMode": "both"}, "is not one of incluster-incluster"),
     ],
 )
-def test_IMP_24_values_that_cannot_be_read_are_mistakes(values: Mapping[str, Any], says: str) -> None:
+def test_IMP_24_values_that_cannot_be_read_are_mistakes(
+    values: Mapping[str, Any], says: str
+) -> None:
     assert says in refused(values)
 
 
 def test_all_templates_of_values_are_reported_at_once() -> None:
-    found = refused(CAPI | {"autoDiscovery": {"clusterName": "{{ a }}"}, "extraArgs": {"v": "{{ b }}"}})
+    found = refused(
+        CAPI | {"autoDiscovery": {"clusterName": "{{ a }}"}, "extraArgs": {"v": "{{ b }}"}}
+    )
     assert found.count("render it first") == 2
 
 
 def test_unknown_values_are_only_told_where_the_author_skips_them() -> None:
     found = convert(
-        read(EXOSCALE | {"nonsense": 1}), ImportArguments(name="shop", region="ch-gva-2"), skip_unknown=True
+        read(EXOSCALE | {"nonsense": 1}),
+        ImportArguments(name="shop", region="ch-gva-2"),
+        skip_unknown=True,
     )
     assert [row.verdict for row in found.rows if row.word == "nonsense"] == [Verdict.UNKNOWN]
 
 
 def test_IMP_25_the_chart_does_not_render_cloud_config_path() -> None:
-    found = read({"cloudProvider": "cherryservers", "autoscalingGroups": GROUPS, "cloudConfigPath": "/config/a"})
+    found = read(
+        {
+            "cloudProvider": "cherryservers",
+            "autoscalingGroups": GROUPS,
+            "cloudConfigPath": "/config/a",
+        }
+    )
     assert remarks(found, "cloudConfigPath") == [
-        (Verdict.TOLD, "the chart renders no flag of it for cherryservers: it needs extraArgs.cloud-config")
+        (
+            Verdict.TOLD,
+            "the chart renders no flag of it for cherryservers: it needs extraArgs.cloud-config",
+        )
     ]
     assert "cloud-config" not in dict(flags(found))
 
@@ -141,7 +193,9 @@ def test_IMP_25_the_chart_does_not_render_cloud_config_path() -> None:
     ],
 )
 def test_IMP_26_modes_of_the_chart_need_one_kubeconfig_or_two(mode: str, management: bool) -> None:
-    found = converted(CAPI | {"clusterAPIMode": mode, "clusterAPIKubeconfigSecret": "purple-kubeconfig"})
+    found = converted(
+        CAPI | {"clusterAPIMode": mode, "clusterAPIKubeconfigSecret": "purple-kubeconfig"}
+    )
     settings = found.document["spec"]["providers"]["clusterapi"]
     assert settings.get("kubeconfigSecret") == ("outscaler/shop/clusterapi" if management else None)
     assert found.document["spec"]["kubernetes"] == {"kubeconfigSecret": "outscaler/shop/kubeconfig"}
@@ -149,7 +203,10 @@ def test_IMP_26_modes_of_the_chart_need_one_kubeconfig_or_two(mode: str, managem
 
 
 def test_the_config_maps_namespace_counts_where_only_the_workload_has_a_kubeconfig() -> None:
-    values = CAPI | {"clusterAPIMode": "kubeconfig-incluster", "clusterAPIConfigMapsNamespace": "scaling"}
+    values = CAPI | {
+        "clusterAPIMode": "kubeconfig-incluster",
+        "clusterAPIConfigMapsNamespace": "scaling",
+    }
     assert converted(values).document["spec"]["options"]["namespace"] == "scaling"
 
 
@@ -161,7 +218,10 @@ def test_the_namespace_of_a_release_is_told_to_be_assumed() -> None:
 
 def test_the_chart_of_exoscale_takes_its_credentials_from_one_secret() -> None:
     found = converted(EXOSCALE | {"secretKeyRefNameOverride": "exo"})
-    assert found.document["spec"]["providers"]["exoscale"]["credentialsSecret"] == "outscaler/shop/exoscale"
+    assert (
+        found.document["spec"]["providers"]["exoscale"]["credentialsSecret"]
+        == "outscaler/shop/exoscale"
+    )
     stored = [row.word for row in found.rows if row.verdict is Verdict.TO_STORE]
     assert "EXOSCALE_API_KEY, EXOSCALE_API_SECRET: kube-system/exo" in stored
 
@@ -175,11 +235,16 @@ def test_a_secret_with_variables_names_the_credentials_of_the_provider() -> None
     groups = [{"name": "asg-bp18p2yfxow2dloq0001", "minSize": 1, "maxSize": 10}]
     values = {"cloudProvider": "alicloud", "autoscalingGroups": groups, "envFromSecret": "ali"}
     found = converted(values, region="cn-hangzhou")
-    assert any(row.word.startswith("ACCESS_KEY_ID, ACCESS_KEY_SECRET: kube-system/ali") for row in found.rows)
+    assert any(
+        row.word.startswith("ACCESS_KEY_ID, ACCESS_KEY_SECRET: kube-system/ali")
+        for row in found.rows
+    )
 
 
 def test_variables_of_values_are_used_and_their_secrets_are_not_shown() -> None:
-    values = EXOSCALE | {"extraEnv": {"EXOSCALE_ZONE": "de-fra-1", "EXOSCALE_API_SECRET": "hush", "OTHER": "x"}}
+    values = EXOSCALE | {
+        "extraEnv": {"EXOSCALE_ZONE": "de-fra-1", "EXOSCALE_API_SECRET": "hush", "OTHER": "x"}
+    }
     found = converted(values, region="")
     assert found.document["spec"]["providers"]["exoscale"]["zone"] == "de-fra-1"
     assert "hush" not in str(found)
@@ -206,7 +271,9 @@ def test_priorities_of_values_are_a_config_map_only_with_their_expander() -> Non
 
 
 def test_a_parent_chart_may_have_values_of_the_same_name() -> None:
-    found = read({"image": {"tag": "v2.0.0"}, "replicaCount": 1, "cluster-autoscaler": dict(EXOSCALE)})
+    found = read(
+        {"image": {"tag": "v2.0.0"}, "replicaCount": 1, "cluster-autoscaler": dict(EXOSCALE)}
+    )
     assert found.version is None
     assert ("cloud-provider", "exoscale") in flags(found)
 

@@ -12,9 +12,19 @@ from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
 CUSTOM = {"maxNodesTotal": 5}
-ADDON = {"kind": "Addon", "spec": {"addonTemplateName": "autoscaler", "clusterID": "c1", "values": {"custom": CUSTOM}}}
-OTHER = {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"custom": {"maxNodesTotal": 9}}}}
-RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAutoscaler", "metadata": {"name": "a"}}
+ADDON = {
+    "kind": "Addon",
+    "spec": {"addonTemplateName": "autoscaler", "clusterID": "c1", "values": {"custom": CUSTOM}},
+}
+OTHER = {
+    "kind": "Addon",
+    "spec": {"addonTemplateName": "coredns", "values": {"custom": {"maxNodesTotal": 9}}},
+}
+RULES = {
+    "apiVersion": "autoscaling.cce.io/v1alpha1",
+    "kind": "HorizontalNodeAutoscaler",
+    "metadata": {"name": "a"},
+}
 
 
 @each_row(
@@ -42,15 +52,23 @@ def test_import_finds_settings_in_every_wrapper(held: Any, write: Any) -> None:
 def test_import_finds_supported_objects_and_names_ignored_objects(kind: str) -> None:
     one = {**RULES, "kind": kind}
     listed = {"kind": "HorizontalNodeAutoscalerList", "items": [one]}
-    text = "\n---\n".join(json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5))
+    text = "\n---\n".join(
+        json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5)
+    )
     found = sort_documents({"f": text})
     assert [source.content for source in found.objects] == [one, one]
-    assert found.others == ("f: ConfigMap", "f: an object without a kind", "f: something that is not an object")
+    assert found.others == (
+        "f: ConfigMap",
+        "f: an object without a kind",
+        "f: something that is not an object",
+    )
 
 
 def test_import_list_items_may_take_their_kind_from_the_list() -> None:
     nameless = {"metadata": {"name": "a"}}
-    found = sort_documents({"f": json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": [nameless]})})
+    found = sort_documents(
+        {"f": json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": [nameless]})}
+    )
     assert [source.content["metadata"] for source in found.objects] == [{"name": "a"}]
 
 
@@ -70,9 +88,13 @@ def test_import_list_items_may_take_their_kind_from_the_list() -> None:
         ("a: \x07", "f: is neither JSON nor YAML"),
         ("[" * 100_000, "f:1: is nested deeper than 100 levels"),
         ("{a: " * 100_000, "f:1: is nested deeper than 100"),
-        (json.dumps(CUSTOM)[:-1] + ', "a": ' + "[" * 5000 + "]" * 5000 + "}", "f:1: is nested deeper than 100 levels"),
         (
-            "k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
+            json.dumps(CUSTOM)[:-1] + ', "a": ' + "[" * 5000 + "]" * 5000 + "}",
+            "f:1: is nested deeper than 100 levels",
+        ),
+        (
+            "k0: &k0 [1]\n"
+            + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
             "f:17: is more than 200000 values once",
         ),
         ("maxNodesTotal: &a [*a]", "f:1: is an alias inside its own anchor"),

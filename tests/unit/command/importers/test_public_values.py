@@ -29,18 +29,34 @@ def test_only_public_keys_of_a_secret_have_a_value(key: str, value: str | None) 
     assert [secret_value(document, key) for document in objects] == [value, value]
 
 
-@each_row("data", [{"region-id": 5}, {"region-id": "!"}, {"region-id": "A" * 10_000}, {"region-id": "/w=="}, None, []])
+@each_row(
+    "data",
+    [
+        {"region-id": 5},
+        {"region-id": "!"},
+        {"region-id": "A" * 10_000},
+        {"region-id": "/w=="},
+        None,
+        [],
+    ],
+)
 def test_malformed_values_of_a_secret_are_unknown(data: object) -> None:
     assert secret_value({"data": data}, "region-id") is None
 
 
-@each_row("name", ["ACCESS_KEY_ID", "EXOSCALE_API_SECRET", "CHERRY_AUTH_TOKEN", "DB_PASSWORD", "accessKey"])
+@each_row(
+    "name",
+    ["ACCESS_KEY_ID", "EXOSCALE_API_SECRET", "CHERRY_AUTH_TOKEN", "DB_PASSWORD", "accessKey"],
+)
 def test_variables_with_the_name_of_a_secret_are_secret(name: str) -> None:
     assert is_secret_name(name)
 
 
 def test_names_of_regions_and_labels_are_not_secret() -> None:
-    assert not any(is_secret_name(name) for name in ("REGION_ID", "EXOSCALE_ZONE", "CAPI_GROUP", "CLUSTER_NAME"))
+    assert not any(
+        is_secret_name(name)
+        for name in ("REGION_ID", "EXOSCALE_ZONE", "CAPI_GROUP", "CLUSTER_NAME")
+    )
 
 
 @each_row(

@@ -6,13 +6,20 @@ import pytest
 
 from chalicelib.command.importers.autoscaler_input import Remark
 from chalicelib.command.importers.report import Verdict
-from chalicelib.command.importers.scripts import BLANKS, invocations_of_script, is_autoscaler, split_script
+from chalicelib.command.importers.scripts import (
+    BLANKS,
+    invocations_of_script,
+    is_autoscaler,
+    split_script,
+)
 from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
 
 def words(text: str, **known: str) -> list[list[str]]:
-    return [[word.text for word in command.words] for command in split_script(text, "run.sh", 1, known)]
+    return [
+        [word.text for word in command.words] for command in split_script(text, "run.sh", 1, known)
+    ]
 
 
 @each_row(
@@ -69,7 +76,9 @@ def test_values_of_secret_variables_are_not_repeated() -> None:
         ("", False),
     ],
 )
-def test_programs_and_images_are_recognised_by_the_end_of_their_names(text: str, is_one: bool) -> None:
+def test_programs_and_images_are_recognised_by_the_end_of_their_names(
+    text: str, is_one: bool
+) -> None:
     assert is_autoscaler(text) is is_one
 
 

@@ -13,7 +13,9 @@ from tests.cases import each_row
 from tests.unit.command.importers.autoscaler_inputs import argument
 
 
-def translated(*words: str, version: tuple[int, int] | None = None, skip_unknown: bool = False) -> Draft:
+def translated(
+    *words: str, version: tuple[int, int] | None = None, skip_unknown: bool = False
+) -> Draft:
     draft = Draft()
     translate_flags([argument(word) for word in words], version, draft, skip_unknown=skip_unknown)
     draft.check()
@@ -30,8 +32,14 @@ def verdicts(draft: Draft, word: str) -> list[Verdict]:
         (("--scale-down-unneeded-time=1m0s",), {"scaleDownUnneededTime": "1m"}),
         (("--cordon-node-before-terminating=f",), {"cordonNodeBeforeTerminating": False}),
         (("--balance-similar-node-groups",), {"balanceSimilarNodeGroups": True}),
-        (("--ignore-taint=a.example/x", "--startup-taint=b"), {"startupTaint": ["a.example/x", "b"]}),
-        (("--balancing-ignore-label=a", "--balancing-ignore-label=b"), {"balancingIgnoreLabel": ["a", "b"]}),
+        (
+            ("--ignore-taint=a.example/x", "--startup-taint=b"),
+            {"startupTaint": ["a.example/x", "b"]},
+        ),
+        (
+            ("--balancing-ignore-label=a", "--balancing-ignore-label=b"),
+            {"balancingIgnoreLabel": ["a", "b"]},
+        ),
         (("--scale-down-delay=5m",), {"scaleDownDelayAfterAdd": "5m"}),
         (("--max-grateful-termination-sec=30",), {"maxGracefulTerminationSec": 30}),
         (("--unregistered-node-removal-time=20m",), {"maxNodeProvisionTime": "20m"}),
@@ -40,7 +48,9 @@ def verdicts(draft: Draft, word: str) -> list[Verdict]:
         (("--max-empty-bulk-delete=100",), {}),
     ],
 )
-def test_values_are_written_as_a_policy_writes_them(words: tuple[str, ...], options: dict[str, Any]) -> None:
+def test_values_are_written_as_a_policy_writes_them(
+    words: tuple[str, ...], options: dict[str, Any]
+) -> None:
     assert translated(*words).options == options
 
 
@@ -52,7 +62,9 @@ def test_values_are_written_as_a_policy_writes_them(words: tuple[str, ...], opti
         ("--expander=price", ["price"]),
     ],
 )
-def test_a_chain_that_may_leave_equal_groups_says_how_to_draw(word: str, chain: list[str] | None) -> None:
+def test_a_chain_that_may_leave_equal_groups_says_how_to_draw(
+    word: str, chain: list[str] | None
+) -> None:
     draft = translated(word)
     assert draft.options.get("expander") == chain
     (row,) = [row for row in draft.rows if row.word == word]
@@ -83,7 +95,11 @@ def test_a_chain_with_random_draws_and_ends_there(word: str, chain: list[str]) -
 
 def test_expanders_after_random_are_left_out_with_a_row_each() -> None:
     draft = translated("--expander=random,least-waste,price")
-    rows = [(row.word, row.verdict, row.text) for row in draft.rows if row.word.startswith("--expander: ")]
+    rows = [
+        (row.word, row.verdict, row.text)
+        for row in draft.rows
+        if row.word.startswith("--expander: ")
+    ]
     text = "nothing is left to choose after random"
     assert rows == [
         ("--expander: least-waste", Verdict.NO_EFFECT, text),
@@ -116,10 +132,22 @@ def test_the_last_of_two_scalars_counts_and_the_first_is_told() -> None:
         ("--scale-down-unneeded-time", "has no value"),
         ("--scale-down-enabled=yes", "is not true or false"),
         ("--max-nodes-total=many", "deploy.yaml:3: --max-nodes-total"),
-        ("--max-nodes-total=0x10", "'0x10' is not a whole number; write a whole number of 0 or more, in digits"),
-        ("--max-nodes-total=010", "'010' is not a whole number; write a whole number of 0 or more without the leading"),
-        ("--max-nodes-total=1_000", "'1_000' is not a whole number; write a whole number of 0 or more, in digits"),
-        ("--scale-down-utilization-threshold=.25", "'.25' is not a number; write a number from 0 to"),
+        (
+            "--max-nodes-total=0x10",
+            "'0x10' is not a whole number; write a whole number of 0 or more, in digits",
+        ),
+        (
+            "--max-nodes-total=010",
+            "'010' is not a whole number; write a whole number of 0 or more without the leading",
+        ),
+        (
+            "--max-nodes-total=1_000",
+            "'1_000' is not a whole number; write a whole number of 0 or more, in digits",
+        ),
+        (
+            "--scale-down-utilization-threshold=.25",
+            "'.25' is not a number; write a number from 0 to",
+        ),
     ],
 )
 def test_flags_that_upstream_or_a_policy_refuses_are_mistakes(word: str, says: str) -> None:
@@ -135,7 +163,9 @@ def test_all_mistakes_are_reported_at_once() -> None:
 
 
 def test_unknown_flags_are_only_told_where_the_author_skips_them() -> None:
-    assert verdicts(translated("--nonsense=1", skip_unknown=True), "--nonsense") == [Verdict.UNKNOWN]
+    assert verdicts(translated("--nonsense=1", skip_unknown=True), "--nonsense") == [
+        Verdict.UNKNOWN
+    ]
 
 
 def test_a_drain_order_with_a_changed_grace_period_is_refused() -> None:
@@ -155,5 +185,9 @@ def test_IMP_38_a_label_to_ignore_had_no_effect_in_new_releases() -> None:
 
 
 def test_log_flags_share_one_row() -> None:
-    rows = [row for row in translated("--v=4", "--logtostderr", "--stderrthreshold=info").rows if "--v" in row.word]
+    rows = [
+        row
+        for row in translated("--v=4", "--logtostderr", "--stderrthreshold=info").rows
+        if "--v" in row.word
+    ]
     assert [row.word for row in rows] == ["--v=4, --logtostderr, --stderrthreshold=info"]

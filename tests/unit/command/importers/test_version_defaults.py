@@ -30,7 +30,9 @@ BLOCKING = "blockingSystemPodDistruptionTimeout"
         ),
     ],
 )
-def test_each_release_has_its_own_defaults(version: tuple[int, int] | None, options: list[str]) -> None:
+def test_each_release_has_its_own_defaults(
+    version: tuple[int, int] | None, options: list[str]
+) -> None:
     assert [row.option for row in release_defaults(version, set())] == options
 
 

@@ -1,4 +1,6 @@
-"""The autoscaler's container is found with its variables, files and further objects of the input."""
+"""The autoscaler's container is found with its variables, files and further objects of the
+input.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,19 @@ KEY = "not-a-real-key"
 
 
 def read(
-    *documents: dict[str, Any], workload: str = "", container: str = "", image_version: str = "", **given: str
+    *documents: dict[str, Any],
+    workload: str = "",
+    container: str = "",
+    image_version: str = "",
+    **given: str,
 ) -> AutoscalerInput | None:
     text = yaml.safe_dump_all(documents, sort_keys=False)
     return read_autoscaler(
-        {"deploy.yaml": text}, workload=workload, container=container, environment=given, image_version=image_version
+        {"deploy.yaml": text},
+        workload=workload,
+        container=container,
+        environment=given,
+        image_version=image_version,
     )
 
 
@@ -46,8 +56,17 @@ def stored(kind: str, name: str, data: dict[str, str]) -> dict[str, Any]:
 
 def test_a_workload_has_its_namespace_container_image_and_release() -> None:
     one = found(deployment())
-    assert (one.place, one.kind, one.namespace, one.name) == ("deploy.yaml:1", "Deployment", "tools", "autoscaler")
-    assert (one.container, one.image, one.version) == ("main", "x/cluster-autoscaler:v1.30.2", (1, 30))
+    assert (one.place, one.kind, one.namespace, one.name) == (
+        "deploy.yaml:1",
+        "Deployment",
+        "tools",
+        "autoscaler",
+    )
+    assert (one.container, one.image, one.version) == (
+        "main",
+        "x/cluster-autoscaler:v1.30.2",
+        (1, 30),
+    )
 
 
 @each_row(
@@ -80,7 +99,9 @@ def test_a_given_release_that_is_not_one_is_refused() -> None:
     [("tools/b", "b"), ("b", "b"), ("tools/a#1", "a"), ("tools/a#2", "a")],
 )
 def test_one_of_several_workloads_is_chosen(workload: str, place: str) -> None:
-    one = found(deployment("a"), deployment("a", args=["--v=5"]), deployment("b"), workload=workload)
+    one = found(
+        deployment("a"), deployment("a", args=["--v=5"]), deployment("b"), workload=workload
+    )
     assert one.name == place
     assert one.arguments[0].value == ("5" if workload.endswith("#2") else "4")
 
@@ -101,7 +122,10 @@ def test_variables_say_where_they_come_from() -> None:
         {"name": "HERE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
     ]
-    objects = (stored("Secret", "s", {"api-zone": "z", "other": KEY}), stored("ConfigMap", "c", {"k": "v"}))
+    objects = (
+        stored("Secret", "s", {"api-zone": "z", "other": KEY}),
+        stored("ConfigMap", "c", {"k": "v"}),
+    )
     one = found(deployment(env=env), *objects, NODE="n", MORE="m")
     assert [(each.name, each.value, each.origin) for each in one.variables] == [
         ("LITERAL", "1", VariableOrigin.LITERAL),
@@ -117,22 +141,33 @@ def test_variables_say_where_they_come_from() -> None:
 
 
 def test_IMP_33_mounted_files_are_read_without_their_secrets() -> None:
-    config = f'[Global]\napi-server=10.0.0.1:6443\ncloudinit={KEY}\n[nodegroupdef "pool1"]\nplan=e5\n'
+    config = (
+        f'[Global]\napi-server=10.0.0.1:6443\ncloudinit={KEY}\n[nodegroupdef "pool1"]\nplan=e5\n'
+    )
     volumes = [
-        {"name": "config", "secret": {"secretName": "s", "items": [{"key": "conf", "path": "cloud.conf"}]}},
+        {
+            "name": "config",
+            "secret": {"secretName": "s", "items": [{"key": "conf", "path": "cloud.conf"}]},
+        },
         {"name": "map", "configMap": {"name": "c"}},
         {
             "name": "token",
-            "projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "sts.aliyuncs.com"}}]},
+            "projected": {
+                "sources": [{"serviceAccountToken": {"path": "t", "audience": "sts.aliyuncs.com"}}]
+            },
         },
         {"name": "node", "hostPath": {"path": "/etc/ssl"}},
         {"name": "absent", "secret": {"secretName": "absent"}},
     ]
     mounts = [
-        {"name": name, "mountPath": f"/{name}"} for name in ("config", "map", "token", "node", "absent", "nowhere")
+        {"name": name, "mountPath": f"/{name}"}
+        for name in ("config", "map", "token", "node", "absent", "nowhere")
     ]
     mounts.append({"name": "map", "mountPath": "/one/file", "subPath": "k"})
-    objects = (stored("Secret", "s", {"conf": config, "other": KEY}), stored("ConfigMap", "c", {"k": "v", "l": "w"}))
+    objects = (
+        stored("Secret", "s", {"conf": config, "other": KEY}),
+        stored("ConfigMap", "c", {"k": "v", "l": "w"}),
+    )
     one = found(deployment(volumes=volumes, volumeMounts=mounts), *objects)
     assert [(each.path, each.object, each.key, each.audience) for each in one.mounts] == [
         ("/config/cloud.conf", "tools/s", "conf", ""),
@@ -142,7 +177,10 @@ def test_IMP_33_mounted_files_are_read_without_their_secrets() -> None:
         ("/absent", "tools/absent", "", ""),
         ("/one/file", "tools/c", "k", ""),
     ]
-    assert one.mounts[0].text == '[Global]\napi-server=10.0.0.1:6443\n\n[nodegroupdef "pool1"]\nplan=e5'
+    assert (
+        one.mounts[0].text
+        == '[Global]\napi-server=10.0.0.1:6443\n\n[nodegroupdef "pool1"]\nplan=e5'
+    )
     unused = ["/config/cloud.conf", "/map/k", "/map/l", "/absent", "/one/file"]
     assert [each.word for each in one.remarks] == [
         "mount '/node'",
@@ -152,9 +190,19 @@ def test_IMP_33_mounted_files_are_read_without_their_secrets() -> None:
 
 
 def test_objects_beside_the_autoscaler_are_handed_on_or_named() -> None:
-    machines = {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineDeployment", "metadata": {"name": "m"}}
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}}
-    priorities = stored("ConfigMap", "cluster-autoscaler-priority-expander", {"priorities": "1: [a]"})
+    machines = {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": "m"},
+    }
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "r"},
+    }
+    priorities = stored(
+        "ConfigMap", "cluster-autoscaler-priority-expander", {"priorities": "1: [a]"}
+    )
     status = stored("ConfigMap", "cluster-autoscaler-status", {"status": "x"})
     one = found(machines, role, priorities, status, deployment(), stored("Secret", "s", {"a": KEY}))
     assert [document["metadata"]["name"] for _, document in one.objects] == [
@@ -175,13 +223,23 @@ def test_objects_beside_the_autoscaler_are_handed_on_or_named() -> None:
             ["--nodes=1:2:a"],
             "2 groups; no --nodes names 'b'",
         ),
-        ("nodeGroups:\n- health: {}\n  name: a\n- name: b\n", ["--nodes=1:2:a", "--nodes=0:1:b"], "saw 2 groups."),
-        ("nodeGroups:\n- name: MachineDeployment/x/a\n", ["--v=4"], "saw 1 group: 'MachineDeployment/x/a'."),
+        (
+            "nodeGroups:\n- health: {}\n  name: a\n- name: b\n",
+            ["--nodes=1:2:a", "--nodes=0:1:b"],
+            "saw 2 groups.",
+        ),
+        (
+            "nodeGroups:\n- name: MachineDeployment/x/a\n",
+            ["--v=4"],
+            "saw 1 group: 'MachineDeployment/x/a'.",
+        ),
         ("", [], "saw 0 groups."),
         (5, [], "saw 0 groups."),
     ],
 )
-def test_groups_of_the_status_are_compared_with_the_flags(status: Any, flags: list[str], says: str) -> None:
+def test_groups_of_the_status_are_compared_with_the_flags(
+    status: Any, flags: list[str], says: str
+) -> None:
     stored_status = stored("ConfigMap", "cluster-autoscaler-status", {"status": status})
     one = found(deployment(args=flags), stored_status)
     assert says in one.remarks[-1].text
@@ -192,7 +250,12 @@ def test_a_variable_that_no_flag_needs_may_be_unknown() -> None:
     one = found(deployment(env=[hidden, {"name": "OTHER", "value": "db://$(HIDDEN)@host"}]))
     assert [each.value for each in one.variables] == [None, None]
     with pytest.raises(BadInput, match=r"\$\(OTHER\) has no value that is read"):
-        read(deployment(env=[hidden, {"name": "OTHER", "value": "$(HIDDEN)"}], args=["--cluster-name=$(OTHER)"]))
+        read(
+            deployment(
+                env=[hidden, {"name": "OTHER", "value": "$(HIDDEN)"}],
+                args=["--cluster-name=$(OTHER)"],
+            )
+        )
 
 
 def test_an_aliased_container_is_read_with_its_merge_keys() -> None:
@@ -208,7 +271,9 @@ spec:
       args: ["--v=4",
         "--max-nodes-total=5"]
 """
-    one = read_autoscaler({"p.yaml": text}, workload="", container="", environment={}, image_version="")
+    one = read_autoscaler(
+        {"p.yaml": text}, workload="", container="", environment={}, image_version=""
+    )
     assert one is not None
     assert one.version == (1, 30)
     assert [each.place for each in one.arguments] == ["p.yaml:10", "p.yaml:11"]
@@ -216,13 +281,25 @@ spec:
 
 @each_row(
     "text",
-    ["", "kind: ConfigMap", "just words", "[1, 2]", "kind: Pod\nspec: {containers: [{name: web, image: web}]}", "5"],
+    [
+        "",
+        "kind: ConfigMap",
+        "just words",
+        "[1, 2]",
+        "kind: Pod\nspec: {containers: [{name: web, image: web}]}",
+        "5",
+    ],
 )
 def test_a_text_without_an_autoscaler_has_no_configuration(text: str) -> None:
-    assert read_autoscaler({"f": text}, workload="", container="", environment={}, image_version="") is None
+    assert (
+        read_autoscaler({"f": text}, workload="", container="", environment={}, image_version="")
+        is None
+    )
 
 
 def test_two_configurations_are_refused_with_their_places() -> None:
     texts = {"a.yaml": yaml.safe_dump(deployment()), "run.sh": "cluster-autoscaler --v=4"}
-    with pytest.raises(BadInput, match=r"2 configurations: command line in run.sh, Deployment in a.yaml"):
+    with pytest.raises(
+        BadInput, match=r"2 configurations: command line in run.sh, Deployment in a.yaml"
+    ):
         read_autoscaler(texts, workload="", container="", environment={}, image_version="")

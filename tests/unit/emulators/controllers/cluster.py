@@ -13,7 +13,9 @@ START = 1_795_245_654.0
 
 
 class EmulatedCluster:
-    def __init__(self, *objects: KubeObject, pace: Pace | None = None, seed_number: int = 1) -> None:
+    def __init__(
+        self, *objects: KubeObject, pace: Pace | None = None, seed_number: int = 1
+    ) -> None:
         self.clock = ManualClock(START)
         self.store = ObjectStore(self.clock, seed=seed_number)
         self.sim = ClusterSimulation(self.store, self.clock, pace)
@@ -39,7 +41,9 @@ class EmulatedCluster:
     def machines(self) -> list[KubeObject]:
         return self.store.list("machines", group=fields.GROUP)
 
-    def the(self, plural: str, name: str, namespace: str = "default", group: str = "") -> KubeObject:
+    def the(
+        self, plural: str, name: str, namespace: str = "default", group: str = ""
+    ) -> KubeObject:
         found = self.store.get(plural, name, namespace, group)
         assert found is not None, f"{plural} {namespace}/{name}"
         return found

@@ -45,7 +45,11 @@ def node(
     pods: str = "110",
 ) -> KubeObject:
     return objects.node(
-        name, cpu, labels={**({ZONE: zone} if zone else {}), **(labels or {})}, taints=taints, pods=pods
+        name,
+        cpu,
+        labels={**({ZONE: zone} if zone else {}), **(labels or {})},
+        taints=taints,
+        pods=pods,
     )
 
 
@@ -76,7 +80,11 @@ def affinity(kind: str, *terms: KubeObject) -> KubeObject:
 
 
 def node_terms(*terms: KubeObject) -> KubeObject:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+        }
+    }
 
 
 def term(app: str, key: str = ZONE, **more: Any) -> KubeObject:

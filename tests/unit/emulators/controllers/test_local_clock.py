@@ -24,7 +24,12 @@ def test_local_fast_clock_becomes_the_real_time_when_it_reaches_it() -> None:
     for _ in range(4):
         seen.append((clock(), 1240.0 + wall() - 50.0, clock.until_present()))
         wall.advance(4.0)
-    assert seen == [(1000.0, 1240.0, 10.0), (1100.0, 1244.0, 6.0), (1200.0, 1248.0, 2.0), (1252.0, 1252.0, 0.0)]
+    assert seen == [
+        (1000.0, 1240.0, 10.0),
+        (1100.0, 1244.0, 6.0),
+        (1200.0, 1248.0, 2.0),
+        (1252.0, 1252.0, 0.0),
+    ]
 
 
 def test_local_fast_clock_knows_how_long_a_duration_takes_across_that_instant() -> None:
@@ -39,8 +44,12 @@ def test_local_fast_clock_knows_how_long_a_duration_takes_across_that_instant() 
     assert clock() == pytest.approx(240.0 + wall())
 
 
-@pytest.mark.parametrize(("speed", "start", "left"), [(1.0, 5.0, 0.0), (1.0, 0.0, math.inf), (25.0, 9.0, 0.0)])
-def test_local_clock_without_a_gap_shows_the_real_time_at_once(speed: float, start: float, left: float) -> None:
+@pytest.mark.parametrize(
+    ("speed", "start", "left"), [(1.0, 5.0, 0.0), (1.0, 0.0, math.inf), (25.0, 9.0, 0.0)]
+)
+def test_local_clock_without_a_gap_shows_the_real_time_at_once(
+    speed: float, start: float, left: float
+) -> None:
     clock = Clock(start, speed, ManualClock(0.0), present=5.0)
     assert (clock(), clock.until_present()) == (min(start, 5.0), left)
 

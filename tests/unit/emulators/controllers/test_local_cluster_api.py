@@ -1,5 +1,5 @@
-"""Simulated Cluster API controllers: replicas become Machines and Nodes, annotated Machines go first, faults can be
-injected."""
+"""Simulated Cluster API controllers: replicas become Machines and Nodes, annotated Machines go
+first, faults can be injected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def deployment_status(cluster: EmulatedCluster) -> KubeObject:
 
 def test_local_capi_replicas_become_nodes_after_their_delays() -> None:
     cluster = EmulatedCluster(
-        group(2, zone="eu-1a", labels={"pool": "general"}, taints=["dedicated=x:NoSchedule"]), pace=PACE
+        group(2, zone="eu-1a", labels={"pool": "general"}, taints=["dedicated=x:NoSchedule"]),
+        pace=PACE,
     )
     assert phases(cluster) == ["Provisioning"] * 2
     cluster.wait(20)
@@ -47,7 +48,9 @@ def test_local_capi_replicas_become_nodes_after_their_delays() -> None:
     cluster.wait(30)
     assert phases(cluster) == ["Running"] * 2
     assert deployment_status(cluster)["readyReplicas"] == 0
-    assert not is_true(cluster.the("machinedeployments", "general", group=fields.GROUP), "Available")
+    assert not is_true(
+        cluster.the("machinedeployments", "general", group=fields.GROUP), "Available"
+    )
     cluster.wait(10)
     assert deployment_status(cluster)["readyReplicas"] == 2
     assert is_true(cluster.the("machinedeployments", "general", group=fields.GROUP), "Available")
@@ -136,7 +139,8 @@ def test_local_capi_deletion_order() -> None:
         machine("going", "03:00", deletionTimestamp="2026-11-21T07:09:00Z"),
     ]
     orders = {
-        order: [m["metadata"]["name"] for m in first_to_go(machines, order)] for order in ("Random", "Newest", "Oldest")
+        order: [m["metadata"]["name"] for m in first_to_go(machines, order)]
+        for order in ("Random", "Newest", "Oldest")
     }
     assert orders == {
         "Random": ["going", "marked", "joining", "a-new", "b-old"],
@@ -187,7 +191,9 @@ def test_local_capi_unknown_fault_is_refused() -> None:
 
 def test_local_capi_machine_class_overrides_the_announced_capacity() -> None:
     real = MachineClass(
-        capacity={"cpu": "2", "memory": "8Gi"}, allocatable={"cpu": "1900m", "memory": "7Gi"}, labels={"pool": "real"}
+        capacity={"cpu": "2", "memory": "8Gi"},
+        allocatable={"cpu": "1900m", "memory": "7Gi"},
+        labels={"pool": "real"},
     )
     pace = Pace(machines=CapiControllerSettings(times=TIMES, classes={"general": real}))
     cluster = EmulatedCluster(group(1, labels={"pool": "promised"}), pace=pace)
@@ -200,7 +206,11 @@ def test_local_capi_machine_class_overrides_the_announced_capacity() -> None:
 def test_local_capi_only_managed_template_labels_reach_the_node() -> None:
     labelled = group(1)
     labelled["spec"]["template"]["metadata"] = {
-        "labels": {"node-role.kubernetes.io/worker": "", "team": "blue", "x.node.cluster.x-k8s.io/rack": "7"}
+        "labels": {
+            "node-role.kubernetes.io/worker": "",
+            "team": "blue",
+            "x.node.cluster.x-k8s.io/rack": "7",
+        }
     }
     cluster = EmulatedCluster(labelled, pace=PACE)
     cluster.wait(60)
@@ -220,7 +230,8 @@ def test_local_capi_new_template_is_rolled_out() -> None:
     assert {m["spec"]["version"] for m in cluster.machines()} == {"v1.37.0"}
     assert len(cluster.machines()) == 2
     revisions = {
-        s["metadata"]["annotations"][fields.REVISION] for s in cluster.store.list("machinesets", group=fields.GROUP)
+        s["metadata"]["annotations"][fields.REVISION]
+        for s in cluster.store.list("machinesets", group=fields.GROUP)
     }
     assert revisions == {"1", "2"}
 

@@ -1,4 +1,6 @@
-"""Objects written by the simulated Cluster API satisfy the real definitions, and no field of them would be dropped."""
+"""Objects written by the simulated Cluster API satisfy the real definitions, and no field
+of them would be dropped.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_local_capi_every_object_always_satisfies_the_real_definitions(version: 
     store = ObjectStore(clock)
     load(store, SHARED / "data" / "capi-crds")
     simulation = ClusterSimulation(store, clock)
-    objects.apply(store, objects.machine_deployment("general", 3, 1, 5, zone="eu-1a", version=version))
+    objects.apply(
+        store, objects.machine_deployment("general", 3, 1, 5, zone="eu-1a", version=version)
+    )
     simulation.capi.fail_next("default/general", "provisioning-failure")
     for _ in range(9):
         simulation.step()

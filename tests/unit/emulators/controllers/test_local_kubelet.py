@@ -1,4 +1,6 @@
-"""Lifecycle of nodes and pods: nodes become ready or go silent; pods start, end, and are deleted."""
+"""Lifecycle of nodes and pods: nodes become ready or go silent; pods start, end, and are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def test_local_kubelet_node_boots_and_starts_its_pods() -> None:
     booting = cluster.the("nodes", "n1", "")
     assert condition(booting, "Ready") is not None
     assert not is_true(booting, "Ready")
-    assert booting["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    assert booting["spec"]["taints"] == [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    ]
     cluster.wait(19)
     assert not is_true(cluster.the("nodes", "n1", ""), "Ready")
     cluster.wait(1)

@@ -39,7 +39,9 @@ def listed(cluster: EmulatedCluster) -> list[str]:
 
 @VERSIONS
 @pytest.mark.parametrize("machines", [True, False])
-def test_local_pool_instances_are_listed_and_join_after_their_delays(version: str, machines: bool) -> None:
+def test_local_pool_instances_are_listed_and_join_after_their_delays(
+    version: str, machines: bool
+) -> None:
     cluster = of_pool(version=version, machines=machines)
     assert (listed(cluster), len(cluster.machines())) == ([], 2 if machines else 0)
     cluster.wait(21)
@@ -57,11 +59,15 @@ def test_local_pool_instances_are_listed_and_join_after_their_delays(version: st
         )
         assert (fields.MACHINE in marks) is machines
     if machines:
-        assert {each["metadata"]["labels"][fields.POOL_NAME] for each in cluster.machines()} == {"pool"}
+        assert {each["metadata"]["labels"][fields.POOL_NAME] for each in cluster.machines()} == {
+            "pool"
+        }
 
 
 @pytest.mark.parametrize(("how", "goes_first"), [("machines", "marked"), ("heedless", "first")])
-def test_local_pool_infrastructure_provider_chooses_the_machine_to_delete(how: str, goes_first: str) -> None:
+def test_local_pool_infrastructure_provider_chooses_the_machine_to_delete(
+    how: str, goes_first: str
+) -> None:
     made = objects.machine_pool("pool", 3, 0, 10, machines=True)
     made["metadata"]["annotations"]["local.outscaler/pool"] = how
     cluster = EmulatedCluster(made, pace=PACE)
@@ -111,13 +117,17 @@ def test_local_pool_instance_faults(fault: str, exists: bool, joins: bool, machi
 
 @VERSIONS
 @pytest.mark.parametrize(("fault", "word"), [("out-of-stock", "capacity"), ("quota", "quota")])
-def test_local_capi_machine_without_stock_or_quota_has_conditions(fault: str, word: str, version: str) -> None:
+def test_local_capi_machine_without_stock_or_quota_has_conditions(
+    fault: str, word: str, version: str
+) -> None:
     cluster = EmulatedCluster(objects.machine_deployment("md", 0, 0, 5, version=version), pace=PACE)
     cluster.sim.capi.fail_next("default/md", fault)
     cluster.resize("machinedeployments", "md", fields.GROUP, 1)
     cluster.wait(25)
     [machine] = cluster.machines()
-    [reported] = [each for each in machine["status"]["conditions"] if each["type"] == "InfrastructureReady"]
+    [reported] = [
+        each for each in machine["status"]["conditions"] if each["type"] == "InfrastructureReady"
+    ]
     assert (reported["status"], word in reported["message"]) == ("False", True)
     assert (machine["status"]["phase"] == "Failed") is (version == "v1beta1")
 
@@ -137,7 +147,9 @@ def test_local_capi_paused_cluster_does_not_change_and_reports_it(made: KubeObje
     assert (cluster.nodes(), cluster.machines()) == ([], [])
     assert is_true(cluster.the(plural, "pool", group=fields.GROUP), "Paused")
     own = cluster.the("clusters", "local", group=fields.GROUP)
-    cluster.store.update("clusters", {**own, "spec": {**own["spec"], "paused": False}}, fields.GROUP)
+    cluster.store.update(
+        "clusters", {**own, "spec": {**own["spec"], "paused": False}}, fields.GROUP
+    )
     cluster.wait(80, by=10)
     assert len(cluster.nodes()) == 1
     assert not is_true(cluster.the(plural, "pool", group=fields.GROUP), "Paused")
@@ -152,7 +164,8 @@ def size(name: str, asked: int) -> SetSize:
     [
         (3, 0, {"a": 3}, {"a": 3}, {"new": 0, "a": 3}),  # none has been deleted
         (3, 0, {"a": 3}, {"a": 2}, {"new": 1, "a": 2}),  # one is replaced
-        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),  # smaller: the outdated machines are deleted
+        # smaller: the outdated machines are deleted
+        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),
         (1, 1, {"a": 2, "b": 1}, {"a": 2, "b": 1}, {"new": 1, "a": 0, "b": 0}),
         (4, 1, {"a": 2}, {"a": 2}, {"new": 2, "a": 2}),  # larger: the current set grows
         (1, 2, {"a": 1}, {"a": 1}, {"new": 1, "a": 0}),
@@ -161,7 +174,9 @@ def size(name: str, asked: int) -> SetSize:
 def test_local_capi_deletion_order_with_outdated_on_delete_machines(
     wanted: int, new: int, old: dict[str, int], staying: dict[str, int], sizes: dict[str, int]
 ) -> None:
-    assert on_delete(wanted, size("new", new), [size(*each) for each in old.items()], staying) == sizes
+    assert (
+        on_delete(wanted, size("new", new), [size(*each) for each in old.items()], staying) == sizes
+    )
 
 
 @pytest.mark.parametrize(

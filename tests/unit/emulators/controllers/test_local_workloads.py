@@ -1,4 +1,6 @@
-"""Deployments, ReplicaSets, DaemonSets and Jobs: creation, recreation, rollout, scaling and garbage collection."""
+"""Deployments, ReplicaSets, DaemonSets and Jobs: creation, recreation, rollout,
+scaling and garbage collection.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_local_deployment_creates_a_replica_set_that_creates_pods() -> None:
     status = cluster.the("deployments", "web", group="apps")["status"]
     assert (status["replicas"], status["readyReplicas"], status["unavailableReplicas"]) == (4, 4, 0)
     sample = cluster.pods()[0]["spec"]
-    assert (sample["schedulerName"], sample["restartPolicy"], sample["terminationGracePeriodSeconds"]) == (
+    assert (
+        sample["schedulerName"],
+        sample["restartPolicy"],
+        sample["terminationGracePeriodSeconds"],
+    ) == (
         "default-scheduler",
         "Always",
         30,
@@ -52,7 +58,9 @@ def test_local_evicted_pod_is_recreated_at_once() -> None:
 
 
 def test_local_replica_set_scale_down_deletes_pending_pods_first() -> None:
-    cluster = EmulatedCluster(objects.node("n1", cpu="1"), objects.deployment("web", replicas=8, cpu="250m"))
+    cluster = EmulatedCluster(
+        objects.node("n1", cpu="1"), objects.deployment("web", replicas=8, cpu="250m")
+    )
     cluster.wait(5)
     kept = names(cluster.running())
     assert len(kept) == 4
@@ -67,7 +75,10 @@ def test_local_replica_set_deletion_order() -> None:
             "creationTimestamp": f"2026-11-21T07:{at}Z",
             "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost},
         }
-        made["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
+        made["status"] = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        }
         return made
 
     pods = [
@@ -77,7 +88,13 @@ def test_local_replica_set_deletion_order() -> None:
         running("alone", "n2", "06:00"),
         running("unready", "n3", "00:00", ready=False),
     ]
-    assert [p["metadata"]["name"] for p in least_useful_first(pods)] == ["unready", "new", "old", "alone", "dear"]
+    assert [p["metadata"]["name"] for p in least_useful_first(pods)] == [
+        "unready",
+        "new",
+        "old",
+        "alone",
+        "dear",
+    ]
 
 
 def test_local_deployment_rollout_keeps_the_allowed_availability() -> None:
@@ -92,7 +109,9 @@ def test_local_deployment_rollout_keeps_the_allowed_availability() -> None:
         active = [p for p in cluster.pods() if is_active(p)]
         fewest = min(fewest, sum(p["status"]["phase"] == "Running" for p in active))
         most = max(most, len(active))
-    assert {p["spec"]["containers"][0]["image"] for p in cluster.pods()} == {"registry.example/web:2.0"}
+    assert {p["spec"]["containers"][0]["image"] for p in cluster.pods()} == {
+        "registry.example/web:2.0"
+    }
     assert len(cluster.running()) == 4
     assert (fewest, most) == (3, 5)
     assert cluster.the("deployments", "web", group="apps")["status"]["updatedReplicas"] == 4
@@ -110,7 +129,9 @@ def test_local_deleted_deployment_deletes_its_sets_and_pods() -> None:
 def test_local_pods_loaded_without_their_owners_stay() -> None:
     cluster = EmulatedCluster(objects.node("n1"))
     orphan = pod("orphan", on="n1")
-    orphan["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]
+    orphan["metadata"]["ownerReferences"] = [
+        {"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}
+    ]
     objects.apply(cluster.store, orphan)
     cluster.wait(3)
     assert names(cluster.pods()) == {"orphan"}
@@ -127,7 +148,13 @@ def test_local_daemonset_runs_on_every_eligible_node() -> None:
     )
     cluster.wait(5)
     on = {(p["metadata"]["labels"]["app"], p["spec"]["nodeName"]) for p in cluster.running()}
-    assert on == {("logs", "n1"), ("logs", "arm"), ("all", "n1"), ("all", "arm"), ("all", "tainted")}
+    assert on == {
+        ("logs", "n1"),
+        ("logs", "arm"),
+        ("all", "n1"),
+        ("all", "arm"),
+        ("all", "tainted"),
+    }
     status = cluster.the("daemonsets", "all", "kube-system", "apps")["status"]
     assert (status["desiredNumberScheduled"], status["numberReady"]) == (3, 3)
     objects.apply(cluster.store, objects.node("n2"))
@@ -138,9 +165,13 @@ def test_local_daemonset_runs_on_every_eligible_node() -> None:
 def test_local_daemonset_pod_is_bound_to_its_node_and_survives_a_cordon() -> None:
     cluster = EmulatedCluster(objects.node("n1"), objects.daemonset("logs"))
     [daemon] = cluster.pods()
-    terms = daemon["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = daemon["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert terms == {
-        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+        ]
     }
     cordoned = cluster.the("nodes", "n1", "")
     cordoned["spec"]["unschedulable"] = True

@@ -7,8 +7,21 @@ from typing import Any
 import pytest
 
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
-from infra.emulators.controllers.scheduler.predicates import ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, NO_AFFINITY
-from tests.unit.emulators.controllers.objects import HOST, ZONE, affinity, fitting, node, pod, reasons, term
+from infra.emulators.controllers.scheduler.predicates import (
+    ANTI_AFFINITY,
+    EXISTING_ANTI_AFFINITY,
+    NO_AFFINITY,
+)
+from tests.unit.emulators.controllers.objects import (
+    HOST,
+    ZONE,
+    affinity,
+    fitting,
+    node,
+    pod,
+    reasons,
+    term,
+)
 
 ZONES = [node("a1", "a"), node("b1", "b"), node("bare")]
 
@@ -36,7 +49,9 @@ def test_scheduler_affinity_one_pod_must_match_all_terms() -> None:
     asking = pod(affinity=affinity("podAffinity", term("a"), tier))
     halves = [pod("one", on="a1", labels={"app": "a"}), pod("two", on="a1", labels={"tier": "t"})]
     assert not fitting(asking, ZONES, halves)
-    assert fitting(asking, ZONES, [pod("both", on="a1", labels={"app": "a", "tier": "t"})]) == {"a1"}
+    assert fitting(asking, ZONES, [pod("both", on="a1", labels={"app": "a", "tier": "t"})]) == {
+        "a1"
+    }
 
 
 def test_scheduler_anti_affinity_of_existing_pods() -> None:
@@ -62,11 +77,17 @@ def test_scheduler_anti_affinity_where_the_topology_key_is_missing() -> None:
     [
         pytest.param({}, False, id="own-namespace-only"),
         pytest.param({"namespaces": ["other"]}, True, id="by-name"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="by-selector"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "red"}}}, False, id="selector-of-others"),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="by-selector"
+        ),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"team": "red"}}}, False, id="selector-of-others"
+        ),
         pytest.param({"namespaceSelector": {}}, True, id="everywhere"),
         pytest.param(
-            {"namespaces": ["third"], "namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="either"
+            {"namespaces": ["third"], "namespaceSelector": {"matchLabels": {"team": "blue"}}},
+            True,
+            id="either",
         ),
     ],
 )

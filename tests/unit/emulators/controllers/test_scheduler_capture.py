@@ -1,5 +1,5 @@
-"""Comparison with a capture of a real control plane: its scheduler's messages about 34 pods, and its controllers'
-objects."""
+"""Comparison with a capture of a real control plane: its scheduler's messages about 34 pods, and
+its controllers' objects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_scheduler_refusal_messages_equal_the_real_ones() -> None:
 
 
 def test_controllers_change_nothing_in_a_captured_cluster() -> None:
-    """Nothing is created, deleted or moved: the simulated controllers would have made what the real ones left."""
+    """Nothing is created, deleted or moved: the simulated controllers would have made
+    what the real ones left."""
     clock = ManualClock(START)
     store = ObjectStore(clock)
     for name in ("cluster-scoped", "nodes", "pvcs", "workloads", "pdbs", "pods"):
@@ -60,6 +61,8 @@ def test_controllers_change_nothing_in_a_captured_cluster() -> None:
     before = {(p["metadata"]["name"], p["spec"].get("nodeName")) for p in store.list("pods")}
     sets = store.list("replicasets", group="apps")
     ClusterSimulation(store, clock).step()
-    assert {(p["metadata"]["name"], p["spec"].get("nodeName")) for p in store.list("pods")} == before
+    assert {
+        (p["metadata"]["name"], p["spec"].get("nodeName")) for p in store.list("pods")
+    } == before
     assert [s["spec"] for s in store.list("replicasets", group="apps")] == [s["spec"] for s in sets]
     assert sum(e["reason"] == "FailedScheduling" for e in store.list("events")) == 34

@@ -18,7 +18,9 @@ def events(store: ObjectStore, reason: str) -> list[tuple[str, int]]:
 
 
 def test_scheduler_binds_a_fitting_pod_with_the_zone_of_its_node() -> None:
-    cluster = EmulatedCluster(objects.node("n1", labels={"topology.kubernetes.io/zone": "a"}), pod(cpu="1"))
+    cluster = EmulatedCluster(
+        objects.node("n1", labels={"topology.kubernetes.io/zone": "a"}), pod(cpu="1")
+    )
     bound = cluster.the("pods", "new")
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["metadata"]["labels"]["topology.kubernetes.io/zone"] == "a"
@@ -44,7 +46,9 @@ def test_scheduler_refusal_states_the_reason_and_its_event_counts_attempts() -> 
 
 
 def test_scheduler_skips_a_gated_pod_until_the_gate_is_removed() -> None:
-    cluster = EmulatedCluster(objects.node("n1"), pod(schedulingGates=[{"name": "example.com/wait"}]))
+    cluster = EmulatedCluster(
+        objects.node("n1"), pod(schedulingGates=[{"name": "example.com/wait"}])
+    )
     gated = cluster.the("pods", "new")
     assert scheduled(gated)["reason"] == "SchedulingGated"
     assert "nodeName" not in gated["spec"]
@@ -60,10 +64,18 @@ def test_scheduler_does_not_touch_pods_of_another_scheduler() -> None:
 
 
 def test_scheduler_places_the_pod_of_highest_priority_first() -> None:
-    cluster = EmulatedCluster(objects.node("n1", cpu="1"), pod("low", cpu="1"), pod("high", cpu="1", priority=1000))
+    cluster = EmulatedCluster(
+        objects.node("n1", cpu="1"), pod("low", cpu="1"), pod("high", cpu="1", priority=1000)
+    )
     assert cluster.the("pods", "high")["spec"]["nodeName"] == "n1"
-    assert scheduled(cluster.the("pods", "low"))["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert (
+        scheduled(cluster.the("pods", "low"))["message"]
+        == "0/1 nodes are available: 1 Insufficient cpu."
+    )
 
 
 def test_scheduler_without_nodes_reports_it() -> None:
-    assert scheduled(EmulatedCluster(pod()).the("pods", "new"))["message"] == "no nodes available to schedule pods"
+    assert (
+        scheduled(EmulatedCluster(pod()).the("pods", "new"))["message"]
+        == "no nodes available to schedule pods"
+    )

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.emulators.controllers.objects import ZONE, expression, fitting, node, node_terms, pod, reasons
+from tests.unit.emulators.controllers.objects import (
+    ZONE,
+    expression,
+    fitting,
+    node,
+    node_terms,
+    pod,
+    reasons,
+)
 
 
 def in_(key: str, *values: str) -> dict[str, Any]:
@@ -16,7 +24,10 @@ def in_(key: str, *values: str) -> dict[str, Any]:
 def test_scheduler_node_selector_and_one_affinity_term_must_match() -> None:
     asking = pod(nodeSelector={"a": "1"}, affinity=node_terms(in_("b", "2"), in_("c", "3")))
     nodes = [node("both", labels={"a": "1", "c": "3"}), node("term-only", labels={"b": "2"})]
-    assert reasons(asking, nodes) == {"both": [], "term-only": ["node(s) didn't match Pod's node affinity/selector"]}
+    assert reasons(asking, nodes) == {
+        "both": [],
+        "term-only": ["node(s) didn't match Pod's node affinity/selector"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -36,7 +47,9 @@ def test_scheduler_node_affinity_expressions(wanted: dict[str, Any], fits: bool)
     assert bool(fitting(pod(affinity=node_terms({"matchExpressions": [wanted]})), [there])) is fits
 
 
-@pytest.mark.parametrize("terms", [pytest.param([{}], id="P11-empty-term"), pytest.param([], id="P11-no-term")])
+@pytest.mark.parametrize(
+    "terms", [pytest.param([{}], id="P11-empty-term"), pytest.param([], id="P11-no-term")]
+)
 def test_scheduler_node_affinity_terms_that_match_nothing(terms: list[dict[str, Any]]) -> None:
     assert not fitting(pod(affinity=node_terms(*terms)), [node()])
 
@@ -56,7 +69,9 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
         pytest.param({"key": "k", "value": "v"}, True, id="P13-equal-by-default"),
         pytest.param({"key": "k", "value": "w"}, False, id="P13-other-value"),
         pytest.param({"operator": "Exists"}, True, id="P13-any-key"),
-        pytest.param({"key": "k", "value": "v", "effect": "NoExecute"}, False, id="P13-other-effect"),
+        pytest.param(
+            {"key": "k", "value": "v", "effect": "NoExecute"}, False, id="P13-other-effect"
+        ),
     ],
 )
 def test_scheduler_toleration_matching(toleration: dict[str, str], fits: bool) -> None:
@@ -73,7 +88,13 @@ def test_scheduler_cordoned_node_is_unschedulable() -> None:
     cordoned["spec"]["unschedulable"] = True
     assert reasons(pod(), [cordoned]) == {"n1": ["node(s) were unschedulable"]}
     tolerant = pod(
-        tolerations=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "operator": "Exists"}]
+        tolerations=[
+            {
+                "key": "node.kubernetes.io/unschedulable",
+                "effect": "NoSchedule",
+                "operator": "Exists",
+            }
+        ]
     )
     assert reasons(tolerant, [cordoned]) == {"n1": []}
 
@@ -104,7 +125,11 @@ def ports(ip: str = "", port: int = 8080, protocol: str = "TCP", **more: int) ->
         pytest.param(ports("10.0.0.5"), True, id="P16-other-address"),
         pytest.param(ports("0.0.0.0"), False, id="P16-all-addresses"),
         pytest.param(ports(), False, id="P16-no-address"),
-        pytest.param({"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}, True, id="P17-no-host-port"),
+        pytest.param(
+            {"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]},
+            True,
+            id="P17-no-host-port",
+        ),
     ],
 )
 def test_scheduler_host_port_conflicts(mine: dict[str, Any], fits: bool) -> None:
@@ -113,4 +138,6 @@ def test_scheduler_host_port_conflicts(mine: dict[str, Any], fits: bool) -> None
 
 
 def test_scheduler_first_refusing_predicate_gives_the_reason() -> None:
-    assert reasons(pod(cpu="99"), [node(taints=[TAINT])]) == {"n1": ["node(s) had untolerated taint(s)"]}
+    assert reasons(pod(cpu="99"), [node(taints=[TAINT])]) == {
+        "n1": ["node(s) had untolerated taint(s)"]
+    }

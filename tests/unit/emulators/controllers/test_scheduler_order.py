@@ -7,7 +7,12 @@ from typing import Any
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
-from infra.emulators.controllers.scheduler.scheduler import first, least_used, refusal, schedule_once
+from infra.emulators.controllers.scheduler.scheduler import (
+    first,
+    least_used,
+    refusal,
+    schedule_once,
+)
 from tests.unit.emulators.controllers.objects import affinity, node, pod, term
 
 NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
@@ -38,7 +43,12 @@ def test_scheduler_retries_identical_pods_once_something_was_placed() -> None:
         "labels": {"app": "web"},
         "affinity": affinity("podAffinity", term("db", "kubernetes.io/hostname")),
     }
-    pods = [pod("a-web", **near), pod("b-web", **near), pod("db", labels={"app": "db"}), pod("c-web", **near)]
+    pods = [
+        pod("a-web", **near),
+        pod("b-web", **near),
+        pod("db", labels={"app": "db"}),
+        pod("c-web", **near),
+    ]
     nodes = {d.pod.name: d.node for d in schedule_once(NODES, pods)}
     assert nodes == {"a-web": None, "b-web": None, "db": "n1", "c-web": "n1"}
 

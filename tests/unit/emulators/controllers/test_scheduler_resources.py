@@ -20,9 +20,15 @@ SIDECAR = container("50m", name="side", restartPolicy="Always")
         pytest.param({"initContainers": [INIT]}, 400, id="P1"),
         pytest.param({"initContainers": [SIDECAR, INIT]}, 450, id="P2-sidecar-before"),
         pytest.param({"initContainers": [INIT, SIDECAR]}, 400, id="P2-sidecar-after"),
-        pytest.param({"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}}, 460, id="P3-overhead"),
         pytest.param(
-            {"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}, "resources": {"requests": {"cpu": "1"}}},
+            {"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}}, 460, id="P3-overhead"
+        ),
+        pytest.param(
+            {
+                "initContainers": [SIDECAR, INIT],
+                "overhead": {"cpu": "10m"},
+                "resources": {"requests": {"cpu": "1"}},
+            },
             1010,
             id="P3-pod-level",
         ),
@@ -34,11 +40,15 @@ def test_scheduler_request_of_a_pod(spec: dict[str, Any], cpu: int) -> None:
 
 def test_scheduler_resized_container_counts_its_allocated_resources() -> None:
     resized = pod(on="n1", cpu="100m")
-    resized["status"] = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "300m"}}]}
+    resized["status"] = {
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "300m"}}]
+    }
     assert pod_requests(resized)["cpu"] == 300
     resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "900m"
     assert pod_requests(resized)["cpu"] == 900
-    resized["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    resized["status"]["conditions"] = [
+        {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    ]
     assert pod_requests(resized)["cpu"] == 300
 
 
@@ -51,7 +61,9 @@ def test_scheduler_resized_container_counts_its_allocated_resources() -> None:
         pytest.param("1200m", "1m", ["Insufficient cpu"], id="P5-asks-little"),
     ],
 )
-def test_scheduler_remaining_capacity_of_a_node(used: str, asked: str | None, why: list[str]) -> None:
+def test_scheduler_remaining_capacity_of_a_node(
+    used: str, asked: str | None, why: list[str]
+) -> None:
     assert reasons(pod(cpu=asked), [node()], [pod("old", on="n1", cpu=used)]) == {"n1": why}
 
 
@@ -61,7 +73,9 @@ def test_scheduler_pod_count_limit() -> None:
 
 
 def test_scheduler_extended_resource_missing_on_the_node() -> None:
-    asking = pod(containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "2"}}}])
+    asking = pod(
+        containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "2"}}}]
+    )
     assert reasons(asking, [node()])["n1"] == ["Insufficient nvidia.com/gpu", "Insufficient cpu"]
 
 

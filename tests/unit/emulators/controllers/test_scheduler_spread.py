@@ -6,7 +6,16 @@ from typing import Any
 
 from infra.emulators.controllers.scheduler.predicates import MISMATCH, MISSING_LABEL
 from infra.emulators.kube.objects import KubeObject
-from tests.unit.emulators.controllers.objects import HOST, ZONE, expression, fitting, node, node_terms, pod, reasons
+from tests.unit.emulators.controllers.objects import (
+    HOST,
+    ZONE,
+    expression,
+    fitting,
+    node,
+    node_terms,
+    pod,
+    reasons,
+)
 
 X = {"app": "x"}
 
@@ -22,7 +31,11 @@ def spread(key: str = ZONE, **more: Any) -> KubeObject:
 
 
 def placed(labels: dict[str, str] | None = None, **counts: int) -> list[KubeObject]:
-    return [pod(f"{zone}-{i}", on=f"{zone}1", labels=labels or X) for zone, n in counts.items() for i in range(n)]
+    return [
+        pod(f"{zone}-{i}", on=f"{zone}1", labels=labels or X)
+        for zone, n in counts.items()
+        for i in range(n)
+    ]
 
 
 A, B, C = node("a1", "a"), node("b1", "b"), node("c1", "c")
@@ -34,7 +47,9 @@ def test_scheduler_spread_skew_over_the_minimum() -> None:
 
 
 def test_scheduler_spread_new_empty_domain_takes_the_pod() -> None:
-    assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B, C], placed(a=2, b=2)) == {"c1"}
+    assert fitting(
+        pod(labels=X, topologySpreadConstraints=[spread()]), [A, B, C], placed(a=2, b=2)
+    ) == {"c1"}
 
 
 def test_scheduler_spread_too_few_domains_count_as_an_empty_one() -> None:
@@ -56,7 +71,8 @@ def test_scheduler_spread_node_without_the_topology_key() -> None:
 
 def test_scheduler_spread_counts_only_nodes_with_every_topology_key() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread(), spread(HOST)])
-    bare = node("bare1")  # has a hostname but no zone: neither its 0 pods nor its hostname lowers a minimum
+    # has a hostname but no zone: neither its 0 pods nor its hostname lowers a minimum
+    bare = node("bare1")
     assert fitting(asking, [A, B, bare], placed(a=1, b=1)) == {"a1", "b1"}
 
 
@@ -72,7 +88,9 @@ def test_scheduler_spread_node_affinity_policy() -> None:
     only = node_terms({"matchExpressions": [expression(ZONE, "In", "a")]})
     honoring = pod(labels=X, affinity=only, topologySpreadConstraints=[spread()])
     assert fitting(honoring, [A, B], placed(a=1)) == {"a1"}
-    ignoring = pod(labels=X, affinity=only, topologySpreadConstraints=[spread(nodeAffinityPolicy="Ignore")])
+    ignoring = pod(
+        labels=X, affinity=only, topologySpreadConstraints=[spread(nodeAffinityPolicy="Ignore")]
+    )
     assert not fitting(ignoring, [A, B], placed(a=1))
 
 
@@ -82,7 +100,10 @@ def test_scheduler_spread_ignores_terminating_and_foreign_pods() -> None:
         pod("going", on="b1", labels=X, terminating=True),
         pod("foreign", on="b1", labels=X, namespace="other"),
     ]
-    assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B], there) == {"a1", "b1"}
+    assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B], there) == {
+        "a1",
+        "b1",
+    }
 
 
 def test_scheduler_spread_match_label_keys() -> None:

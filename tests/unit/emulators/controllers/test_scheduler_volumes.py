@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.controllers.scheduler.cluster_view import NO_SPACE, NOTHING_TO_BIND, Surroundings
+from infra.emulators.controllers.scheduler.cluster_view import (
+    NO_SPACE,
+    NOTHING_TO_BIND,
+    Surroundings,
+)
 from infra.emulators.controllers.scheduler.predicates import (
     DISK_IN_USE,
     EXCLUSIVE,
@@ -52,7 +56,9 @@ def volume(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Kube
 
 
 def in_zone(zone: str) -> KubeObject:
-    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression(ZONE, "In", zone)]}]}}
+    return {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [expression(ZONE, "In", zone)]}]}
+    }
 
 
 WAITING = {
@@ -78,7 +84,8 @@ def test_scheduler_volume_zone_of_a_bound_volume() -> None:
 
 def test_scheduler_volume_legacy_zone_label_is_equivalent() -> None:
     around = Surroundings(
-        claims=(claim(volume="v"),), volumes=(volume("v", {"failure-domain.beta.kubernetes.io/zone": "a"}),)
+        claims=(claim(volume="v"),),
+        volumes=(volume("v", {"failure-domain.beta.kubernetes.io/zone": "a"}),),
     )
     assert fitting(using("data"), [A, B], around=around) == {"a1"}
 
@@ -90,18 +97,24 @@ def test_scheduler_volume_legacy_zone_label_is_equivalent() -> None:
         pytest.param((), 'persistentvolumeclaim "data" not found', id="missing"),
     ],
 )
-def test_scheduler_volume_claim_that_no_node_can_serve(claims: tuple[KubeObject, ...], why: str) -> None:
+def test_scheduler_volume_claim_that_no_node_can_serve(
+    claims: tuple[KubeObject, ...], why: str
+) -> None:
     assert reasons(using("data"), [A], around=Surroundings(claims=claims)) == {"a1": [why]}
 
 
 def test_scheduler_volume_allowed_topologies_of_a_storage_class() -> None:
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
-    around = Surroundings(claims=(claim(storage_class="fast"),), storage_classes=(dynamic(allowedTopologies=allowed),))
+    around = Surroundings(
+        claims=(claim(storage_class="fast"),), storage_classes=(dynamic(allowedTopologies=allowed),)
+    )
     assert reasons(using("data"), [A, B], around=around) == {"a1": [], "b1": [NOTHING_TO_BIND]}
 
 
 def test_scheduler_volume_node_affinity() -> None:
-    around = Surroundings(claims=(claim(volume="v"),), volumes=(volume("v", nodeAffinity=in_zone("a")),))
+    around = Surroundings(
+        claims=(claim(volume="v"),), volumes=(volume("v", nodeAffinity=in_zone("a")),)
+    )
     assert reasons(using("data"), [A, B], around=around) == {"a1": [], "b1": [NODE_CONFLICT]}
 
 
@@ -117,7 +130,12 @@ def test_scheduler_volume_pending_claim_binds_a_free_matching_volume() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [{"claimRef": {"name": "other"}}, {"capacity": {"storage": "5Gi"}}, {"accessModes": ["ReadOnlyMany"]}]
+    "spec",
+    [
+        {"claimRef": {"name": "other"}},
+        {"capacity": {"storage": "5Gi"}},
+        {"accessModes": ["ReadOnlyMany"]},
+    ],
 )
 def test_scheduler_volume_bound_or_too_small_volume_is_not_free(spec: dict[str, Any]) -> None:
     around = Surroundings(
@@ -135,7 +153,9 @@ def test_scheduler_volume_claim_assigned_to_another_node() -> None:
 
 
 def test_scheduler_volume_read_write_once_pod_allows_one_pod() -> None:
-    around = Surroundings(claims=(claim(volume="v", modes=("ReadWriteOncePod",)),), volumes=(volume("v"),))
+    around = Surroundings(
+        claims=(claim(volume="v", modes=("ReadWriteOncePod",)),), volumes=(volume("v"),)
+    )
     user = using("data", name="user", on="b1")
     assert reasons(using("data"), [A, B], [user], around) == {"a1": [EXCLUSIVE], "b1": [EXCLUSIVE]}
     assert fitting(using("data"), [A, B], around=around) == {"a1", "b1"}
@@ -145,9 +165,15 @@ def test_scheduler_volume_attach_limit_counts_a_shared_volume_once() -> None:
     csi = {"driver": "csi.example"}
     around = Surroundings(
         claims=(claim(volume="v"), claim("logs", volume="w")),
-        volumes=(volume("v", csi={**csi, "volumeHandle": "1"}), volume("w", csi={**csi, "volumeHandle": "2"})),
+        volumes=(
+            volume("v", csi={**csi, "volumeHandle": "1"}),
+            volume("w", csi={**csi, "volumeHandle": "2"}),
+        ),
         csi_nodes=(
-            {"metadata": {"name": "a1"}, "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 1}}]}},
+            {
+                "metadata": {"name": "a1"},
+                "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 1}}]},
+            },
         ),
     )
     there = [using("data", name="user", on="a1")]
@@ -157,20 +183,38 @@ def test_scheduler_volume_attach_limit_counts_a_shared_volume_once() -> None:
 
 def test_scheduler_volume_ephemeral_claim_is_named_after_its_pod() -> None:
     asking = pod("web", volumes=[{"name": "scratch", "ephemeral": {}}])
-    assert fitting(asking, [A], around=Surroundings(claims=(claim("web-scratch", volume="v"),), volumes=(volume("v"),)))
+    assert fitting(
+        asking,
+        [A],
+        around=Surroundings(claims=(claim("web-scratch", volume="v"),), volumes=(volume("v"),)),
+    )
 
 
 @pytest.mark.parametrize(
     ("left", "fits"),
     [
-        pytest.param({"nodeTopology": {"matchLabels": {ZONE: "a"}}, "capacity": "10Gi"}, {"a1"}, id="enough-in-a"),
+        pytest.param(
+            {"nodeTopology": {"matchLabels": {ZONE: "a"}}, "capacity": "10Gi"},
+            {"a1"},
+            id="enough-in-a",
+        ),
         pytest.param({"nodeTopology": {}, "capacity": "9Gi"}, set(), id="too-little"),
-        pytest.param({"nodeTopology": {}, "capacity": "90Gi", "maximumVolumeSize": "9Gi"}, set(), id="none-so-large"),
+        pytest.param(
+            {"nodeTopology": {}, "capacity": "90Gi", "maximumVolumeSize": "9Gi"},
+            set(),
+            id="none-so-large",
+        ),
         pytest.param({"capacity": "90Gi"}, set(), id="reaches-no-node"),
-        pytest.param({"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"}, set(), id="another-class"),
+        pytest.param(
+            {"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"},
+            set(),
+            id="another-class",
+        ),
     ],
 )
-def test_scheduler_volume_remaining_csi_storage_capacity(left: dict[str, Any], fits: set[str]) -> None:
+def test_scheduler_volume_remaining_csi_storage_capacity(
+    left: dict[str, Any], fits: set[str]
+) -> None:
     around = Surroundings(
         claims=(claim(storage_class="fast"),),
         storage_classes=(dynamic(),),
@@ -180,7 +224,9 @@ def test_scheduler_volume_remaining_csi_storage_capacity(left: dict[str, Any], f
     assert reasons(using("data"), [A, B], around=around) == {
         name: [] if name in fits else [NO_SPACE] for name in ("a1", "b1")
     }
-    silent = Surroundings(claims=around.claims, storage_classes=around.storage_classes, capacities=around.capacities)
+    silent = Surroundings(
+        claims=around.claims, storage_classes=around.storage_classes, capacities=around.capacities
+    )
     assert fitting(using("data"), [A, B], around=silent) == {"a1", "b1"}
 
 
@@ -200,9 +246,17 @@ def test_scheduler_volume_remaining_csi_storage_capacity(left: dict[str, Any], f
 def test_scheduler_volume_disk_conflicts_on_a_node(
     source: dict[str, dict[str, Any]], read_only: bool, conflict: bool
 ) -> None:
-    volumes = [{"name": "v", **{kind: {**details, "readOnly": read_only} for kind, details in source.items()}}]
+    volumes = [
+        {
+            "name": "v",
+            **{kind: {**details, "readOnly": read_only} for kind, details in source.items()},
+        }
+    ]
     there = pod("user", on="a1", volumes=volumes)
-    assert reasons(pod(volumes=volumes), [A, B], [there]) == {"a1": [DISK_IN_USE] if conflict else [], "b1": []}
+    assert reasons(pod(volumes=volumes), [A, B], [there]) == {
+        "a1": [DISK_IN_USE] if conflict else [],
+        "b1": [],
+    }
 
 
 def test_scheduler_volume_smallest_claim_takes_the_smallest_volume() -> None:
@@ -213,7 +267,9 @@ def test_scheduler_volume_smallest_claim_takes_the_smallest_volume() -> None:
     big = claim("big", storage_class="local")
     big["spec"]["resources"]["requests"]["storage"] = "20Gi"
     around = Surroundings(
-        claims=(big, claim(storage_class="local")), storage_classes=(WAITING,), volumes=(large, small)
+        claims=(big, claim(storage_class="local")),
+        storage_classes=(WAITING,),
+        volumes=(large, small),
     )
     assert fitting(using("big", "data"), [A], around=around) == {"a1"}
 

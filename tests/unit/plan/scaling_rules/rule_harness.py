@@ -1,4 +1,6 @@
-"""A cluster of node groups and pools that is planned pass after pass, with scaling rules and a clock."""
+"""A cluster of node groups and pools that is planned pass after pass, with
+scaling rules and a clock.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,29 @@ def at(text: str) -> float:
 
 
 def cron(
-    name: str = "evening", when: str = "47 20 * * *", add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
+    name: str = "evening",
+    when: str = "47 20 * * *",
+    add: int = 1,
+    groups: tuple[str, ...] = ("g",),
+    **more: Any,
 ) -> Rule:
     """Builds a cron rule."""
     return Rule(name, groups, cron=when, add=add, **more)
 
 
-def cpu(name: str = "cpu", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any) -> Rule:
+def cpu(
+    name: str = "cpu", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
+) -> Rule:
     """Builds a rule for the cpu rate; add 0: automatic."""
     return Rule(name, groups, metric=Metric.CPU, above=above, add=add, **more)
 
 
 def memory_rule(
-    name: str = "memory", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
+    name: str = "memory",
+    above: int = 60,
+    add: int = 1,
+    groups: tuple[str, ...] = ("g",),
+    **more: Any,
 ) -> Rule:
     """Builds a rule for the memory rate."""
     return Rule(name, groups, metric=Metric.MEMORY, above=above, add=add, **more)
@@ -61,8 +73,8 @@ def horizontal(name: str, *rules: Rule, created: float = 0.0, **more: Any) -> Ru
 
 
 class _RuleHarnessCached(msgspec.Struct):
-    """A group in its current state. pods: (cpu, memory) of a pod on each of its first nodes; more: fields of
-    NodeGroup."""
+    """A group in its current state. pods: (cpu, memory) of a pod on each of its first nodes;
+    more: fields of NodeGroup."""
 
     count: int
     model: dict[str, Any]
@@ -72,10 +84,15 @@ class _RuleHarnessCached(msgspec.Struct):
 
 
 class Site:
-    """A simulated cluster: `arrive` brings groups to their planned size, and memory is carried from pass to pass."""
+    """A simulated cluster: `arrive` brings groups to their planned size, and memory is
+    carried from pass to pass."""
 
     def __init__(
-        self, *rules: Rule, now: float = at("2026-03-09 20:46:30"), scale_up: ScaleUp | None = None, **options: Any
+        self,
+        *rules: Rule,
+        now: float = at("2026-03-09 20:46:30"),
+        scale_up: ScaleUp | None = None,
+        **options: Any,
     ) -> None:
         self.rules, self.now = rules, now
         self.scale_up = scale_up or ScaleUp()
@@ -100,14 +117,24 @@ class Site:
         node: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Site:
-        """Adds a group of that many ready nodes. each: cores; bare: its provider has no node template."""
+        """Adds a group of that many ready nodes. each: cores; bare: its
+        provider has no node template."""
         given = more.pop("options", GroupOptions(scale_down_utilization_threshold=utilization))
-        model = {"cpu": each, "memory": memory, "created": LONG_AGO, "ready_since": LONG_AGO, **(node or {})}
-        self.groups[name] = _RuleHarnessCached(count, model, [], {"pool": pool, "options": given, **more}, bare)
+        model = {
+            "cpu": each,
+            "memory": memory,
+            "created": LONG_AGO,
+            "ready_since": LONG_AGO,
+            **(node or {}),
+        }
+        self.groups[name] = _RuleHarnessCached(
+            count, model, [], {"pool": pool, "options": given, **more}, bare
+        )
         return self
 
     def ask(self, name: str, *pods: tuple[str, str]) -> Site:
-        """Adds a running pod with (cpu, memory) requests to the first node, the second …; one node may have several."""
+        """Adds a running pod with (cpu, memory) requests to the first node, the second …;
+        one node may have several."""
         self.groups[name].pods = list(pods)
         return self
 
@@ -124,7 +151,13 @@ class Site:
                 ready = not (name == "g" and number < self.unready)
                 build.node(f"{name}-{number:03d}", group=name, ready=ready, **kept.model)
             for number, (cores, size) in enumerate(kept.pods):
-                build.running(f"{name}-{number % max(1, kept.count):03d}", 1, cores, size, owner=f"{name}-{number}")
+                build.running(
+                    f"{name}-{number % max(1, kept.count):03d}",
+                    1,
+                    cores,
+                    size,
+                    owner=f"{name}-{number}",
+                )
             model: Node | None = None if kept.bare else node("t", **kept.model)
             build.group(name, **{"max": 100, "template": model, **kept.more})
         for count, each in self.pending:
@@ -148,11 +181,13 @@ class Site:
         )
 
     def plan(self, now: float | None = None, *, changed: Sequence[NodeGroup] = ()) -> Plan:
-        """Runs one pass at that instant (default: the current clock). changed: groups with different values in this
-        pass."""
+        """Runs one pass at that instant (default: the current clock). changed: groups with
+        different values in this pass."""
         self.now = self.now if now is None else now
         read, others = self.snapshot(), {each.id: each for each in changed}
-        read = msgspec.structs.replace(read, groups=tuple(others.get(each.id, each) for each in read.groups))
+        read = msgspec.structs.replace(
+            read, groups=tuple(others.get(each.id, each) for each in read.groups)
+        )
         plan, self.memory = plan_cluster(read, self.policy(), self.memory, self.now, 0)
         return plan
 
@@ -181,7 +216,9 @@ class Site:
         end = self.now + 300.0 if until is None else until
         known = self.memory.groups.get(name, GroupMemory())
         failed = msgspec.structs.replace(known, backoff=Backoff(300.0, end, self.now, "OutOfStock"))
-        self.memory = msgspec.structs.replace(self.memory, groups={**self.memory.groups, name: failed})
+        self.memory = msgspec.structs.replace(
+            self.memory, groups={**self.memory.groups, name: failed}
+        )
         return self
 
 

@@ -1,5 +1,5 @@
-"""Distribution of a rule's nodes over the flavours and zones of a pool (docs/reference/scaling-rules.md "Allocation to
-groups")."""
+"""Distribution of a rule's nodes over the flavours and zones of a pool
+(docs/reference/scaling-rules.md "Allocation to groups")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule
-from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, cron, grown, said, why
+from tests.unit.plan.scaling_rules.rule_harness import (
+    MINUTE,
+    Site,
+    VendorPool,
+    cron,
+    grown,
+    said,
+    why,
+)
 
 TYPE = "node.kubernetes.io/instance-type"
 POOL = VendorPool("pool", name="web", max=100)
@@ -53,19 +61,30 @@ def test_CCE_A6_7_full_zone_leaves_its_share_to_other_zones() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "stop"),
-    [({"max_nodes_total": 9}, ReasonCode.MAX_NODES_TOTAL), ({"cores_total": (0, 36)}, ReasonCode.RESOURCE_LIMIT)],
+    [
+        ({"max_nodes_total": 9}, ReasonCode.MAX_NODES_TOTAL),
+        ({"cores_total": (0, 36)}, ReasonCode.RESOURCE_LIMIT),
+    ],
 )
-def test_CCE_A6_7_nodes_left_by_a_shared_limit_are_balanced_too(limit: dict[str, object], stop: ReasonCode) -> None:
+def test_CCE_A6_7_nodes_left_by_a_shared_limit_are_balanced_too(
+    limit: dict[str, object], stop: ReasonCode
+) -> None:
     site = zones(10, 2, 2, **limit)
     site.plan()
     plan = site.plan(site.now + MINUTE)
-    assert (grown(plan), why(plan, "evening"), said(plan, "evening").nodes) == ({"pool/az1": 2, "pool/az2": 2}, stop, 4)
+    assert (grown(plan), why(plan, "evening"), said(plan, "evening").nodes) == (
+        {"pool/az1": 2, "pool/az2": 2},
+        stop,
+        4,
+    )
 
 
 def test_CCE_A6_1_pool_bounds_apply_to_all_its_flavours_together() -> None:
     site = zones(10, 2, 2)
     for kept in site.groups.values():
-        kept.more["pool"] = VendorPool("pool", name="web", max=9, elsewhere=2) if kept.more["pool"] else None
+        kept.more["pool"] = (
+            VendorPool("pool", name="web", max=9, elsewhere=2) if kept.more["pool"] else None
+        )
     site.plan()
     plan = site.plan(site.now + MINUTE)
     assert (sum(grown(plan).values()), why(plan, "evening")) == (3, ReasonCode.POOL_MAX_SIZE)
@@ -80,18 +99,30 @@ def test_CCE_A6_3_highest_ranked_flavour_comes_first_within_its_own_bounds() -> 
 
 def test_CCE_A6_5_smaller_group_of_equally_ranked_flavours_comes_first() -> None:
     site = Site(cron(add=2, groups=("pool",)))
-    site.group("pool/a", 3, "4", pool=POOL).group("pool/b", 1, "8", pool=POOL).group("pool/c", 1, "16", pool=POOL)
+    site.group("pool/a", 3, "4", pool=POOL).group("pool/b", 1, "8", pool=POOL).group(
+        "pool/c", 1, "16", pool=POOL
+    )
     assert due(site) == {"pool/b": 2}
 
 
 def test_CCE_A6_5_next_flavour_is_used_if_the_preferred_one_cannot_grow() -> None:
-    site = Site(cron(add=2, groups=("pool",))).group("pool/best", 1, pool=POOL, rank=9).group("pool/b", 1, pool=POOL)
+    site = (
+        Site(cron(add=2, groups=("pool",)))
+        .group("pool/best", 1, pool=POOL, rank=9)
+        .group("pool/b", 1, pool=POOL)
+    )
     site.plan()
-    assert grown(site.sold_out("pool/best", until=site.now + 600.0).plan(site.now + MINUTE)) == {"pool/b": 2}
+    assert grown(site.sold_out("pool/best", until=site.now + 600.0).plan(site.now + MINUTE)) == {
+        "pool/b": 2
+    }
 
 
 def test_CCE_11_next_flavour_of_the_pool_is_used_after_a_sold_out_one() -> None:
-    site = Site(cron(add=4, groups=("pool",))).group("pool/best", 1, pool=POOL, rank=9).group("pool/b", 1, pool=POOL)
+    site = (
+        Site(cron(add=4, groups=("pool",)))
+        .group("pool/best", 1, pool=POOL, rank=9)
+        .group("pool/b", 1, pool=POOL)
+    )
     site.plan()
     plan = site.plan(site.now + MINUTE)
     assert grown(plan) == {"pool/best": 4}
@@ -105,9 +136,12 @@ def test_rule_on_one_group_of_a_pool_scales_up_only_that_group() -> None:
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(0, {"g": 7}), (5, {})])
-def test_rule_gives_a_zero_or_max_group_all_its_nodes_or_none(limit: int, outcome: dict[str, int]) -> None:
+def test_rule_gives_a_zero_or_max_group_all_its_nodes_or_none(
+    limit: int, outcome: dict[str, int]
+) -> None:
     site = Site(cron(add=2), max_nodes_total=limit)
     site.group("g", 0, max=7, options=GroupOptions(zero_or_max=True)).group("calm", 1)
     assert due(site) == outcome
     if not outcome:
-        assert why(site.plan(), "evening") is ReasonCode.RULE_NOT_DUE  # a limit is not a reason to wait
+        # a limit is not a reason to wait
+        assert why(site.plan(), "evening") is ReasonCode.RULE_NOT_DUE

@@ -1,5 +1,5 @@
-"""Cron rules: when they are due, and that each occurrence is handled once (docs/reference/scaling-rules.md "Cron
-rules")."""
+"""Cron rules: when they are due, and that each occurrence is handled once
+(docs/reference/scaling-rules.md "Cron rules")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def local(text: str, zone: str = ZURICH, fold: int = 0) -> float:
 
 
 def times(rule: Rule, start: float, end: float, step: float = MINUTE) -> list[float]:
-    """Instants at which a rule adds nodes, with a pass every `step` seconds; requested nodes come at once."""
+    """Instants at which a rule adds nodes, with a pass every `step` seconds;
+    requested nodes come at once."""
     site = Site(rule, now=start).group(count=0, max=10_000).group("calm", 1)
     site.plan()
     found, now = [], start
@@ -79,7 +80,8 @@ def test_CCE_7_occurrence_between_two_passes_is_not_lost() -> None:
 @pytest.mark.parametrize(
     ("when", "first"),
     [
-        # Clocks go forward from 2:00 to 3:00 on March 29th, and back from 3:00 to 2:00 on October 25th.
+        # Clocks go forward from 2:00 to 3:00 on March 29th, and back from 3:00
+        # to 2:00 on October 25th.
         ("30 2 * * *", "2026-03-29 03:00"),
         ("30 3 * * *", "2026-03-29 03:30"),
         ("30 2 * * *", "2026-10-25 02:30"),
@@ -90,9 +92,9 @@ def test_CCE_7_occurrence_between_two_passes_is_not_lost() -> None:
 )
 def test_CCE_7_occurrence_fires_once_across_a_clock_change(when: str, first: str) -> None:
     instant = local(first)
-    assert times(cron(when=when, time_zone=ZURICH), *around(instant, after=6 * 3600.0), step=300.0) == [
-        instant - 30.0 + 300.0
-    ]
+    assert times(
+        cron(when=when, time_zone=ZURICH), *around(instant, after=6 * 3600.0), step=300.0
+    ) == [instant - 30.0 + 300.0]
 
 
 def test_CCE_7_cron_rule_uses_its_own_time_zone() -> None:
@@ -122,7 +124,9 @@ def test_CCE_A4_missed_occurrences_of_the_last_half_hour_fire_as_one() -> None:
 
 
 def test_CCE_A4_cron_rule_ignores_the_rate_and_scales_up_an_empty_pool() -> None:
-    assert times(cron(add=3), at("2026-03-09 20:46:30"), at("2026-03-09 20:50")) == [at("2026-03-09 20:47:30")]
+    assert times(cron(add=3), at("2026-03-09 20:46:30"), at("2026-03-09 20:50")) == [
+        at("2026-03-09 20:47:30")
+    ]
 
 
 def test_CCE_A4_last_handled_occurrence_survives_a_restart() -> None:
@@ -193,7 +197,11 @@ def test_pass_without_due_cron_rules_leaves_memory_unchanged() -> None:
     reported = said(plan, "night").reason
     assert reported is not None
     assert reported.params == {"until": at("2026-03-10 03:00")}
-    assert [(each.rule, each.pool) for each in plan.rules] == [("evening", "g"), ("night", "g"), ("h", "h")]
+    assert [(each.rule, each.pool) for each in plan.rules] == [
+        ("evening", "g"),
+        ("night", "g"),
+        ("h", "h"),
+    ]
 
 
 def test_pending_occurrence_is_saved_once() -> None:
@@ -201,13 +209,18 @@ def test_pending_occurrence_is_saved_once() -> None:
     site.plan()
     site.sold_out("g", until=at("2026-03-09 21:00")).plan(at("2026-03-09 20:47:10"))
     kept = site.memory.rules
-    assert (kept["evening@g"].pending_occurrence, kept["evening@g"].why) == (at("2026-03-09 20:47"), "BackOff")
+    assert (kept["evening@g"].pending_occurrence, kept["evening@g"].why) == (
+        at("2026-03-09 20:47"),
+        "BackOff",
+    )
     site.plan(site.now + 10.0)
     assert site.memory.rules == kept
 
 
 @pytest.mark.parametrize(("freed", "outcome"), [("21:05", {"g": 1}), ("21:30", {})])
-def test_CCE_A4_blocked_occurrence_stays_pending_for_half_an_hour(freed: str, outcome: dict[str, int]) -> None:
+def test_CCE_A4_blocked_occurrence_stays_pending_for_half_an_hour(
+    freed: str, outcome: dict[str, int]
+) -> None:
     site = Site(cron()).group()
     site.plan()
     held = site.sold_out("g", until=at(f"2026-03-09 {freed}")).plan(at("2026-03-09 20:47:10"))
@@ -257,7 +270,10 @@ def test_CCE_A9_1_occurrence_with_all_flavours_backed_off_expires_in_half_an_hou
     assert (grown(plan), why(plan, "evening")) == ({}, ReasonCode.GROUP_BACKOFF)
     assert site.memory.rules["evening@pool"].target_size == 8
     plan = site.plan(begun + 31 * MINUTE)
-    assert (why(plan, "evening"), site.memory.rules["evening@pool"].target_size) == (ReasonCode.RULE_NOT_DUE, 0)
+    assert (why(plan, "evening"), site.memory.rules["evening@pool"].target_size) == (
+        ReasonCode.RULE_NOT_DUE,
+        0,
+    )
 
 
 def test_CCE_A9_1_backed_off_flavour_adds_the_rest_after_the_other_is_full() -> None:
@@ -288,7 +304,10 @@ def test_nodes_removed_since_a_cron_rule_fired_are_not_requested_again() -> None
     known = site.memory.groups["pool/first"]
     site.memory = msgspec.structs.replace(
         site.memory,
-        groups={**site.memory.groups, "pool/first": msgspec.structs.replace(known, last_delete=site.now + 5.0)},
+        groups={
+            **site.memory.groups,
+            "pool/first": msgspec.structs.replace(known, last_delete=site.now + 5.0),
+        },
     )
     assert grown(site.plan(site.now + MINUTE)) == {}
     assert site.memory.rules["evening@pool"].target_size == 0

@@ -1,4 +1,6 @@
-"""Metric rules: measurement, trigger and number of nodes added (docs/reference/scaling-rules.md "Metric rules")."""
+"""Metric rules: measurement, trigger and number of nodes added
+(docs/reference/scaling-rules.md "Metric rules").
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from tests.unit.plan.scaling_rules.rule_harness import (
     why,
 )
 
-# R, A in millicores, T in percent, N, nodes to add: the example table of automatic increases in docs/rules.md.
+# R, A in millicores, T in percent, N, nodes to add: the example table of automatic
+# increases in docs/rules.md.
 TABLE = [
     (13000, 3920, 60, 5, 1),
     (14112, 3920, 60, 5, 2),
@@ -44,21 +47,37 @@ TABLE = [
 
 def full(*rules: object, count: int = 5, asks: str = "13", **more: object) -> Site:
     """Five nodes of 3920 millicores with pods that request that many cores."""
-    return Site(*rules, **more).group(count=count, each="3920m", utilization=0.3).ask("g", (asks, "1Gi"))  # type: ignore[arg-type]
+    return (
+        Site(*rules, **more)  # type: ignore[arg-type]
+        .group(count=count, each="3920m", utilization=0.3)
+        .ask("g", (asks, "1Gi"))
+    )
 
 
 @pytest.mark.parametrize(("asked", "each", "above", "count", "add"), TABLE)
 def test_CCE_4_calculated_nodes_match_the_documented_table(
     asked: int, each: int, above: int, count: int, add: int
 ) -> None:
-    site = Site(cpu(above=above, add=0)).group(count=count, each=f"{each}m").ask("g", (f"{asked}m", "1Gi"))
+    site = (
+        Site(cpu(above=above, add=0))
+        .group(count=count, each=f"{each}m")
+        .ask("g", (f"{asked}m", "1Gi"))
+    )
     assert grown(site.plan()) == ({"g": add} if add else {})
 
 
 def test_CCE_A3_6_documented_table_matches_the_planner() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "reference/scaling-rules.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d+)m \| (\d+)m \| (\d+) \| (\d+) \| ([\d.]+) % \| (\d+) \| ([\d.]+) % \|$", page, re.M)
-    assert [tuple(int(row[at]) for at in (0, 1, 2, 3, 5)) for row in rows] == [row for row in TABLE if row[4]]
+    page = (Path(__file__).resolve().parents[4] / "docs" / "reference/scaling-rules.md").read_text(
+        "utf-8"
+    )
+    rows = re.findall(
+        r"^\| (\d+)m \| (\d+)m \| (\d+) \| (\d+) \| ([\d.]+) % \| (\d+) \| ([\d.]+) % \|$",
+        page,
+        re.M,
+    )
+    assert [tuple(int(row[at]) for at in (0, 1, 2, 3, 5)) for row in rows] == [
+        row for row in TABLE if row[4]
+    ]
     for asked, each, above, count, now, add, after in rows:
         r, a, n = int(asked), int(each), int(count)
         assert (f"{100 * r / (a * n):.1f}", f"{100 * r / (a * (n + int(add))):.1f}") == (now, after)
@@ -75,9 +94,14 @@ def test_CCE_A3_6_automatic_increase_uses_the_rules_own_threshold() -> None:
     plan = site.plan()
     assert grown(plan) == {"g": 1}  # 66.7 %
     assert said(plan, "cpu").rate == 80.0
-    other = full(memory_rule(above=0, add=0), scale_up=ScaleUp(memory_threshold=70)).ask("g", ("1", "60Gi")).plan()
+    other = (
+        full(memory_rule(above=0, add=0), scale_up=ScaleUp(memory_threshold=70))
+        .ask("g", ("1", "60Gi"))
+        .plan()
+    )
     assert grown(other) == {"g": 1}
-    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}  # measured against its own template it is 100 %
+    # measured against its own template it is 100 %
+    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}
 
 
 def test_CCE_4_formula_for_mixed_sizes_equals_that_for_equal_sizes() -> None:
@@ -91,7 +115,8 @@ def test_CCE_4_formula_for_mixed_sizes_equals_that_for_equal_sizes() -> None:
 def test_CCE_4_mixed_sizes_use_the_size_of_the_added_flavour() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/big", 2, "8", pool=pool, rank=0)
-    site.group("pool/small", 1, "2", pool=pool, rank=5).ask("pool/big", ("14", "1Gi"))  # 14 of 18, 77.8 %
+    # 14 of 18, 77.8 %
+    site.group("pool/small", 1, "2", pool=pool, rank=5).ask("pool/big", ("14", "1Gi"))
     assert grown(site.plan()) == {"pool/small": 3}  # 14 of 22 would be 63.6 %, 14 of 24 is 58.3 %
 
 
@@ -99,7 +124,8 @@ def test_CCE_4_nodes_a_flavour_cannot_add_are_recalculated_for_the_next() -> Non
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/small", 1, "2", pool=pool, rank=5, max=2)
     site.group("pool/big", 2, "8", pool=pool).ask("pool/big", ("14", "1Gi"))
-    assert grown(site.plan()) == {"pool/small": 1, "pool/big": 1}  # 14 of 20 is 70 %, of 28 it is 50 %
+    # 14 of 20 is 70 %, of 28 it is 50 %
+    assert grown(site.plan()) == {"pool/small": 1, "pool/big": 1}
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -158,7 +184,9 @@ def test_CCE_A3_1_unready_and_leaving_nodes_are_excluded_from_the_rate() -> None
         (58, 0.57, True),
     ],
 )
-def test_CCE_3_rule_threshold_must_be_above_the_removal_threshold(above: int, own: float | None, valid: bool) -> None:
+def test_CCE_3_rule_threshold_must_be_above_the_removal_threshold(
+    above: int, own: float | None, valid: bool
+) -> None:
     site = Site(cpu(above=above)).group(count=2, utilization=own).ask("g", ("8", "1Gi"))
     site.options["scale_down_enabled"] = True
     plan = site.plan()
@@ -175,7 +203,9 @@ def test_CCE_A3_2_any_rule_threshold_is_valid_if_nothing_is_ever_removed() -> No
 def test_CCE_A3_2_invalid_rule_for_one_group_of_a_pool_stops_no_other_rule() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(above=55, groups=("pool", "g"))).group("g", 1).ask("g", ("4", "1Gi"))
-    site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool, utilization=0.6).ask("pool/a", ("4", "1Gi"))
+    site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool, utilization=0.6).ask(
+        "pool/a", ("4", "1Gi")
+    )
     site.options["scale_down_enabled"] = True
     plan = site.plan()
     assert (why(plan, "cpu", "pool"), why(plan, "cpu", "g")) == (ReasonCode.RULE_INVALID, None)
@@ -220,14 +250,20 @@ def test_CCE_A3_4_device_promised_by_a_template_but_missing_suppresses_rules() -
 
 def test_CCE_5_missing_data_or_device_suppresses_metric_but_not_cron_rules() -> None:
     plan = gpu_site().plan(Site().now + MINUTE)
-    assert (why(plan, "cpu"), grown(plan), said(plan, "evening").nodes) == (ReasonCode.RULE_SUPERSEDED, {"g": 1}, 1)
+    assert (why(plan, "cpu"), grown(plan), said(plan, "evening").nodes) == (
+        ReasonCode.RULE_SUPERSEDED,
+        {"g": 1},
+        1,
+    )
     plan = Site(cpu(), cron()).group("x", 1).group("g", 0).plan(Site().now + MINUTE)
     assert (why(plan, "cpu"), grown(plan)) == (ReasonCode.RULE_SUPERSEDED, {"g": 1})
 
 
 def test_CCE_5_young_node_waiting_for_its_driver_does_not_delay_cron_rules() -> None:
     site = gpu_site()
-    site.groups["g"].model.update({"created": site.now - 30, "labels": {"cluster-api/accelerator": "t4"}})
+    site.groups["g"].model.update(
+        {"created": site.now - 30, "labels": {"cluster-api/accelerator": "t4"}}
+    )
     site.group("calm", 1)
     assert why(site.plan(), "cpu") is ReasonCode.RULE_DEVICES
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
@@ -243,21 +279,33 @@ def test_CCE_A3_5_metric_rule_adds_nothing_to_a_backed_off_or_limited_pool() -> 
 
 def test_CCE_6_rules_respect_pool_maximum_flavour_maximum_and_cores_limit() -> None:
     pool = VendorPool("pool", max=2)
-    both = Site(cpu(add=3, groups=("pool",))).group("pool/a", 1, "4", pool=pool).group("pool/b", 1, "4", pool=pool)
+    both = (
+        Site(cpu(add=3, groups=("pool",)))
+        .group("pool/a", 1, "4", pool=pool)
+        .group("pool/b", 1, "4", pool=pool)
+    )
     plan = both.ask("pool/a", ("4", "1Gi"), ("4", "1Gi")).plan()
     assert (grown(plan), why(plan, "cpu")) == ({}, ReasonCode.POOL_MAX_SIZE)
     full_up = Site(cpu(add=3)).group(count=2, max=2).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan()
     assert (grown(full_up), why(full_up, "cpu")) == ({}, ReasonCode.GROUP_MAX_SIZE)
-    room = Site(cpu(add=3), cores_total=(0, 12)).group(count=2).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan()
+    room = (
+        Site(cpu(add=3), cores_total=(0, 12))
+        .group(count=2)
+        .ask("g", ("4", "1Gi"), ("4", "1Gi"))
+        .plan()
+    )
     assert (grown(room), why(room, "cpu")) == ({"g": 1}, ReasonCode.RESOURCE_LIMIT)
 
 
 def test_CCE_A6_1_metric_and_cron_rules_respect_the_pool_bounds() -> None:
-    assert grown(full(cpu(add=9)).group(count=5, each="3920m", max=7).ask("g", ("13", "1Gi")).plan()) == {"g": 2}
+    assert grown(
+        full(cpu(add=9)).group(count=5, each="3920m", max=7).ask("g", ("13", "1Gi")).plan()
+    ) == {"g": 2}
     site = full(cron(add=9)).group(count=5, max=7)
     plan = site.plan(site.now + MINUTE)
     assert (grown(plan), why(plan, "evening")) == ({"g": 2}, ReasonCode.GROUP_MAX_SIZE)
-    again = site.arrive(plan).plan(site.now + MINUTE)  # nodes cut by a limit are not requested later
+    # nodes cut by a limit are not requested later
+    again = site.arrive(plan).plan(site.now + MINUTE)
     assert (grown(again), why(again, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
@@ -273,7 +321,11 @@ def test_CCE_A1_1_rules_can_be_disabled_without_catching_up_later() -> None:
     assert site.memory.rules
     site.scale_up = ScaleUp(rules=False)
     plan = site.plan(site.now + 6 * MINUTE)
-    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == ({}, ReasonCode.RULES_OFF, ReasonCode.RULES_OFF)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == (
+        {},
+        ReasonCode.RULES_OFF,
+        ReasonCode.RULES_OFF,
+    )
     assert site.memory.rules == {}
     site.scale_up = ScaleUp()
     plan = site.ask("g").plan(site.now + 5 * MINUTE)
@@ -295,11 +347,15 @@ def test_CCE_A3_5_minimum_interval_between_metric_actions_of_a_pool() -> None:
     assert grown(site.plan(site.now - 30 * 86400.0)) == {"g": 1}  # the clock was far ahead
 
 
-@pytest.mark.parametrize("change", ["operation", "creating", "deleting", "more wanted", "fewer wanted"])
+@pytest.mark.parametrize(
+    "change", ["operation", "creating", "deleting", "more wanted", "fewer wanted"]
+)
 def test_CCE_A5_6_no_rule_acts_on_a_pool_that_is_scaling(change: str) -> None:
     site = full(cpu(), cron())
     read = site.read()
-    extra = Instance("test://g/x", InstanceState.DELETING if change == "deleting" else InstanceState.CREATING)
+    extra = Instance(
+        "test://g/x", InstanceState.DELETING if change == "deleting" else InstanceState.CREATING
+    )
     moving = {
         "creating": msgspec.structs.replace(read, target=6, instances=(*read.instances, extra)),
         "deleting": msgspec.structs.replace(read, instances=(*read.instances, extra)),
@@ -336,11 +392,17 @@ def test_CCE_A5_6_no_rule_acts_on_a_pool_that_is_scaling(change: str) -> None:
 
 def test_CCE_A5_6_one_scaling_flavour_blocks_rules_of_the_pool_but_not_pods() -> None:
     pool = VendorPool("pool")
-    site = Site(cpu(groups=("pool",)), cpu("alone", groups=("pool/b",))).group("pool/a", 1, pool=pool)
+    site = Site(cpu(groups=("pool",)), cpu("alone", groups=("pool/b",))).group(
+        "pool/a", 1, pool=pool
+    )
     site.group("pool/b", 1, pool=pool).ask("pool/b", ("4", "1Gi"))
     moving = msgspec.structs.replace(site.read("pool/a"), target=2)
     plan = site.plan(changed=[moving])
-    assert (grown(plan), why(plan, "cpu"), why(plan, "alone")) == ({}, ReasonCode.RULE_SCALING, ReasonCode.RULE_SCALING)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "alone")) == (
+        {},
+        ReasonCode.RULE_SCALING,
+        ReasonCode.RULE_SCALING,
+    )
     assert grown(site.wait(3, "4").plan(changed=[moving])) != {}
 
 
@@ -348,12 +410,19 @@ def test_unreadable_group_blocks_rules_of_its_own_pool_only() -> None:
     pool = VendorPool("pool", max=10)
     site = Site(cpu(groups=("pool", "g"))).group("g", 1, "4").ask("g", ("4", "1Gi"))
     site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool).ask("pool/a", ("4", "1Gi"))
-    plan = site.plan(changed=[msgspec.structs.replace(site.read("pool/b"), error="HTTP 500", instances=())])
+    plan = site.plan(
+        changed=[msgspec.structs.replace(site.read("pool/b"), error="HTTP 500", instances=())]
+    )
     assert (grown(plan), why(plan, "cpu", "pool")) == ({"g": 1}, ReasonCode.GROUP_UNREADABLE)
 
 
 def test_rule_does_not_use_nodes_that_lack_the_measured_resource() -> None:
-    site = Site(cpu(add=0)).group(count=1, options=GroupOptions(scale_down_utilization_threshold=0.1))
+    site = Site(cpu(add=0)).group(
+        count=1, options=GroupOptions(scale_down_utilization_threshold=0.1)
+    )
     read = site.read()
-    assert BelowThreshold("cpu", 10, 5, 60).nodes(msgspec.structs.replace(node("t"), allocatable={})) == 0
+    assert (
+        BelowThreshold("cpu", 10, 5, 60).nodes(msgspec.structs.replace(node("t"), allocatable={}))
+        == 0
+    )
     assert why(site.plan(changed=[read]), "cpu") is ReasonCode.RULE_BELOW

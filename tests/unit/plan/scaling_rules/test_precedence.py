@@ -6,7 +6,17 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.reason import ReasonCode
-from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, at, cpu, cron, grown, memory_rule, said, why
+from tests.unit.plan.scaling_rules.rule_harness import (
+    MINUTE,
+    Site,
+    at,
+    cpu,
+    cron,
+    grown,
+    memory_rule,
+    said,
+    why,
+)
 
 DUE = at("2026-03-09 20:47:10")
 
@@ -21,7 +31,10 @@ def test_CCE_A5_1_metric_rules_add_nothing_in_a_pass_that_adds_nodes_for_pods() 
     rules = cpu(groups=("g",)), cpu("other", groups=("h",))
     plan = busy(*rules).wait(1, "3").plan()
     assert sum(grown(plan).values()) == 1
-    assert (why(plan, "cpu"), why(plan, "other")) == (ReasonCode.RULE_PODS_FIRST, ReasonCode.RULE_PODS_FIRST)
+    assert (why(plan, "cpu"), why(plan, "other")) == (
+        ReasonCode.RULE_PODS_FIRST,
+        ReasonCode.RULE_PODS_FIRST,
+    )
 
 
 def test_CCE_A5_1_metric_rules_act_in_a_pass_without_nodes_for_pods() -> None:
@@ -39,7 +52,11 @@ def test_CCE_8_metric_rules_act_only_if_pending_pods_got_no_nodes() -> None:
 
 def test_CCE_9_metric_rule_that_adds_most_acts_alone() -> None:
     plan = busy(cpu(add=2), memory_rule(add=5)).plan()
-    assert (grown(plan), why(plan, "cpu"), said(plan, "memory").nodes) == ({"g": 5}, ReasonCode.RULE_SUPERSEDED, 5)
+    assert (grown(plan), why(plan, "cpu"), said(plan, "memory").nodes) == (
+        {"g": 5},
+        ReasonCode.RULE_SUPERSEDED,
+        5,
+    )
     assert next(up.rules for up in plan.scale_ups) == ("memory",)
 
 
@@ -70,7 +87,10 @@ def test_CCE_10_cron_rule_runs_once_after_an_earlier_metric_rule() -> None:
     assert grown(metric) == {"g": 3}
     held = site.under_way(metric).plan(DUE)
     assert (grown(held), why(held, "evening")) == ({}, ReasonCode.RULE_SCALING)
-    assert (grown(site.plan(DUE + 5 * MINUTE)), why(site.plan(), "evening")) == ({}, ReasonCode.RULE_SCALING)
+    assert (grown(site.plan(DUE + 5 * MINUTE)), why(site.plan(), "evening")) == (
+        {},
+        ReasonCode.RULE_SCALING,
+    )
     site.over().arrive(metric).ask("g", ("1", "1Gi"))
     plan = site.plan(DUE + 6 * MINUTE)
     assert grown(plan) == {"g": 2}
@@ -83,7 +103,11 @@ def test_CCE_A5_3_metric_rule_suppressed_by_cron_is_measured_again_later() -> No
     plan = site.ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE)
     assert grown(plan) == {"g": 2}
     after = site.arrive(plan).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE + MINUTE)
-    assert (grown(after), why(after, "cpu"), said(after, "cpu").rate) == ({}, ReasonCode.RULE_BELOW, 50.0)
+    assert (grown(after), why(after, "cpu"), said(after, "cpu").rate) == (
+        {},
+        ReasonCode.RULE_BELOW,
+        50.0,
+    )
 
 
 def test_CCE_A5_4_pending_cron_occurrence_waits_while_the_pool_scales() -> None:
@@ -118,7 +142,10 @@ def test_CCE_A5_5_cron_rules_run_with_pods_of_other_pools_and_wait_on_the_same()
     first = next(up.group for up in plan.scale_ups if up.pods)
     other = {"g": "h", "h": "g"}[first]
     assert grown(plan) == {first: 1, other: 1}
-    assert (why(plan, "evening", first), why(plan, "evening", other)) == (ReasonCode.RULE_SCALING, None)
+    assert (why(plan, "evening", first), why(plan, "evening", other)) == (
+        ReasonCode.RULE_SCALING,
+        None,
+    )
     again = site.arrive(plan).wait(0, "").plan(DUE + MINUTE)
     assert grown(again) == {first: 1}
 

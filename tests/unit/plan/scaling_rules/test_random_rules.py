@@ -1,5 +1,5 @@
-"""Random rules, pools and limits over many passes: no maximum or limit is exceeded, every occurrence is handled once,
-and equal input gives an equal plan."""
+"""Random rules, pools and limits over many passes: no maximum or limit is exceeded, every
+occurrence is handled once, and equal input gives an equal plan."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ _WHEN = ("* * * * *", "*/7 * * * *", "47 20 * * *", "50 20 * * *", "0 21 * * *")
 
 
 class _Trial:
-    """One random cluster. The sizes below are computed from what was built, independently of the planner."""
+    """One random cluster. The sizes below are computed from what was built,
+    independently of the planner."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         chance = self.chance
-        self.caps = {"max_nodes_total": chance.choice([0, 12, 25]), "cores": chance.choice([10**6, 40, 90])}
+        self.caps = {
+            "max_nodes_total": chance.choice([0, 12, 25]),
+            "cores": chance.choice([10**6, 40, 90]),
+        }
         self.site = Site(
             scale_up=ScaleUp(metric_min_interval=chance.choice([0.0, 300.0])),
             max_nodes_total=self.caps["max_nodes_total"],
@@ -36,22 +40,37 @@ class _Trial:
         self.site.now += chance.randrange(60)
         targets = []
         for number in range(chance.randrange(1, 4)):
-            targets += self._pool(f"p{number}") if chance.random() < 0.6 else [self._group(f"g{number}", None)]
-        self.site.rules = tuple(self._rule(f"r{number}", targets) for number in range(chance.randrange(1, 7)))
+            targets += (
+                self._pool(f"p{number}")
+                if chance.random() < 0.6
+                else [self._group(f"g{number}", None)]
+            )
+        self.site.rules = tuple(
+            self._rule(f"r{number}", targets) for number in range(chance.randrange(1, 7))
+        )
 
     def _group(self, name: str, pool: VendorPool | None) -> str:
         chance = self.chance
         self.cores[name] = chance.choice([2, 4, 8])
         count = chance.randrange(4)
         self.site.group(
-            name, count, str(self.cores[name]), pool=pool, rank=chance.randrange(3), max=count + chance.randrange(9)
+            name,
+            count,
+            str(self.cores[name]),
+            pool=pool,
+            rank=chance.randrange(3),
+            max=count + chance.randrange(9),
         )
         if count:
-            self.site.ask(name, *[(f"{self.cores[name] * chance.choice([20, 60, 95]) * 10}m", "1Gi")] * count)
+            self.site.ask(
+                name, *[(f"{self.cores[name] * chance.choice([20, 60, 95]) * 10}m", "1Gi")] * count
+            )
         return name
 
     def _pool(self, name: str) -> list[str]:
-        pool = VendorPool(name, max=self.chance.choice([-1, 9, 14]), elsewhere=self.chance.randrange(2))
+        pool = VendorPool(
+            name, max=self.chance.choice([-1, 9, 14]), elsewhere=self.chance.randrange(2)
+        )
         return [name, *(self._group(f"{name}/{zone}", pool) for zone in "ab")]
 
     def _rule(self, name: str, targets: list[str]) -> Rule:
@@ -60,17 +79,24 @@ class _Trial:
         if chance.random() < 0.6:
             return Rule(name, groups, cron=chance.choice(_WHEN), add=chance.randrange(1, 6))
         return Rule(
-            name, groups, metric=chance.choice(list(Metric)), above=chance.choice([55, 70, 90]), add=chance.randrange(3)
+            name,
+            groups,
+            metric=chance.choice(list(Metric)),
+            above=chance.choice([55, 70, 90]),
+            add=chance.randrange(3),
         )
 
     def step(self) -> Plan:
-        """Runs one pass; requested nodes come at once, or the group is sold out. Returns the errors found in the
-        plan."""
+        """Runs one pass; requested nodes come at once, or the group is sold out. Returns the
+        errors found in the plan."""
         site, chance = self.site, self.chance
         site.now += chance.choice([20.0, MINUTE, 3 * MINUTE])
         before, memory = {name: kept.count for name, kept in site.groups.items()}, site.memory
         plan = site.plan()
-        assert plan_cluster(site.snapshot(), site.policy(), memory, site.now, 0) == (plan, site.memory)
+        assert plan_cluster(site.snapshot(), site.policy(), memory, site.now, 0) == (
+            plan,
+            site.memory,
+        )
         self._bounded(plan, before)
         for name, nodes in grown(plan).items():
             if chance.random() < 0.3:
@@ -96,7 +122,9 @@ class _Trial:
         if self.caps["max_nodes_total"]:
             assert sum(before.values()) + sum(more.values()) <= self.caps["max_nodes_total"]
         assert (
-            sum(math.ceil(self.cores[name]) * (count + more[name]) for name, count in before.items())
+            sum(
+                math.ceil(self.cores[name]) * (count + more[name]) for name, count in before.items()
+            )
             <= self.caps["cores"]
         )
 

@@ -20,7 +20,15 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.operations import new_operation
-from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, cpu, grown, horizontal, memory_rule
+from tests.unit.plan.scaling_rules.rule_harness import (
+    MINUTE,
+    Site,
+    VendorPool,
+    cpu,
+    grown,
+    horizontal,
+    memory_rule,
+)
 
 NEEDS = ReasonCode.RULE_NEEDS_NODE.value
 
@@ -33,8 +41,8 @@ def decided(
     scale_up: ScaleUp | None = None,
     **options: Any,
 ) -> tuple[Plan, Memory]:
-    """Plans one pass in which every unneeded node has been unneeded long enough; ten empty nodes and five drains may go
-    at once."""
+    """Plans one pass in which every unneeded node has been unneeded long enough; ten empty nodes
+    and five drains may go at once."""
     given = {"max_drain_parallelism": 5, **options}
     policy = Policy(
         name="test",
@@ -52,8 +60,11 @@ def goes(build: ClusterBuilder, *rules: Rule, **more: Any) -> list[str]:
     return [each.node for each in decided(build, *rules, **more)[0].removals]
 
 
-def nodes(build: ClusterBuilder, group: str, *pods: str, empty: int = 0, **more: Any) -> ClusterBuilder:
-    """A group of nodes of four cores and 16 GiB: one for each pod (cores, each with 1 GiB), and empty ones."""
+def nodes(
+    build: ClusterBuilder, group: str, *pods: str, empty: int = 0, **more: Any
+) -> ClusterBuilder:
+    """A group of nodes of four cores and 16 GiB: one for each pod (cores, each
+    with 1 GiB), and empty ones."""
     names = [f"{group}-{at}" for at in range(len(pods) + empty)]
     for name in names:
         build.node(name, "4", "16Gi", group=group, **more.pop("node", {}))
@@ -90,14 +101,18 @@ def test_each_removal_is_counted_in_the_rate_for_the_next_removal(above: int, le
     build = nodes(cluster(), "g", "3", "3", empty=4)  # 6 cores: 75 % of two nodes, 50 % of three
     plan, _ = decided(build, cpu(above=above))
     assert 6 - len(plan.removals) == left
-    held = [each.reason for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
+    held = [
+        each.reason for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE
+    ]
     needed = Reason.of(ReasonCode.RULE_NEEDS_NODE, rule="cpu", metric="cpu", rate=75.0, above=above)
     assert held == [needed] * (left - 2)
 
 
 def test_explanation_of_a_node_kept_by_a_metric_rule() -> None:
     plan, _ = decided(nodes(cluster(), "g", "3", "3", empty=1), cpu(above=70))
-    [reported] = [each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
+    [reported] = [
+        each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE
+    ]
     assert (reported.node, sentence(reported.reason)) == (
         "g-2",
         "rule cpu needs it (without it cpu would be at 75%, above 70%)",
@@ -106,7 +121,8 @@ def test_explanation_of_a_node_kept_by_a_metric_rule() -> None:
 
 def test_every_metric_rule_of_the_pool_counts_and_only_requests_are_measured() -> None:
     build = nodes(cluster(), "g", "3", empty=4)
-    build.running("g-0", 1, 0, "11Gi", owner="big")  # 12 GiB: 75 % of one node, 37.5 % of two; cpu: 75 % and 37.5 %
+    # 12 GiB: 75 % of one node, 37.5 % of two; cpu: 75 % and 37.5 %
+    build.running("g-0", 1, 0, "11Gi", owner="big")
     assert len(goes(build, cpu(above=80), memory_rule(above=80))) == 4
     assert len(goes(build, cpu(above=80), memory_rule(above=70))) == 3
     assert len(goes(build, cpu(above=70), memory_rule(above=80))) == 3
@@ -151,10 +167,14 @@ def test_only_a_metric_rule_in_force_keeps_nodes(given: dict[str, Any], held: bo
 def test_daemonset_pods_leave_the_rate_with_their_node_and_other_pods_stay() -> None:
     build = nodes(cluster(), "g", "2", "2", empty=1)
     for at in range(3):
-        build.running(f"g-{at}", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
+        build.running(
+            f"g-{at}", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system"
+        )
     assert goes(build, cpu(above=75)) == ["g-2"]  # 6 of 8 cores, and not 7
     assert goes(build, cpu(above=74)) == []
-    static = nodes(cluster(), "g", "3", "3", empty=1).running("g-2", 1, "1", "1Gi", owner=None, mirror=True)
+    static = nodes(cluster(), "g", "3", "3", empty=1).running(
+        "g-2", 1, "1", "1Gi", owner=None, mirror=True
+    )
     assert goes(static, cpu(above=75)) == ["g-2"]
     moved = nodes(cluster(), "g", "2400m", "2400m", "1200m")
     assert goes(moved, cpu(above=75)) == ["g-2"]
@@ -162,7 +182,9 @@ def test_daemonset_pods_leave_the_rate_with_their_node_and_other_pods_stay() -> 
 
 
 def test_pods_of_leaving_nodes_count_on_the_remaining_nodes() -> None:
-    build = nodes(cluster(), "g", "3", "3", "600m", empty=1).running("g-2", 1, "600m", "1Gi", owner="more")
+    build = nodes(cluster(), "g", "3", "3", "600m", empty=1).running(
+        "g-2", 1, "600m", "1Gi", owner="more"
+    )
     build.running("g-2", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
     leaving = Memory(
         operations=(
@@ -197,11 +219,16 @@ def test_rate_of_a_zero_or_max_group_counts_all_its_nodes_leaving_together() -> 
     atomic = GroupOptions(zero_or_max=True)
     alone = nodes(cluster(), "z", "1", "1", "1", options=atomic)
     nodes(alone, "g", "1900m", "1900m", "1900m")
-    assert goes(alone, cpu(above=60, groups=("z",)), scale_down_utilization_threshold=0.4) == ["z-0", "z-1", "z-2"]
+    assert goes(alone, cpu(above=60, groups=("z",)), scale_down_utilization_threshold=0.4) == [
+        "z-0",
+        "z-1",
+        "z-2",
+    ]
     pool = VendorPool("p")
     shared = nodes(cluster(), "p/z", empty=2, options=atomic, pool=pool)
     nodes(shared, "p/g", "3600m", "3600m", empty=1, pool=pool)
-    plan, _ = decided(shared, cpu(above=55, groups=("p",)))  # 7.2 of 20 cores: without p/z 60 %, without p/g-2 45 %
+    # 7.2 of 20 cores: without p/z 60 %, without p/g-2 45 %
+    plan, _ = decided(shared, cpu(above=55, groups=("p",)))
     assert [each.node for each in plan.removals] == ["p/g-2"]
     assert stays(plan)["p/z-0"] == stays(plan)["p/z-1"] == NEEDS
     assert len(goes(shared, cpu(above=60, groups=("p",)))) == 2
@@ -213,8 +240,12 @@ def test_rate_of_a_zero_or_max_group_counts_all_its_nodes_leaving_together() -> 
 
 
 def test_rule_check_runs_after_minimums_and_before_later_checks() -> None:
-    def first(build: Callable[..., ClusterBuilder] = nodes, memory: Memory | None = None, **group: Any) -> str:
-        plan, _ = decided(build(cluster(), "g", "3", "3", empty=1, **group), cpu(above=70), memory=memory)
+    def first(
+        build: Callable[..., ClusterBuilder] = nodes, memory: Memory | None = None, **group: Any
+    ) -> str:
+        plan, _ = decided(
+            build(cluster(), "g", "3", "3", empty=1, **group), cpu(above=70), memory=memory
+        )
         return stays(plan)["g-2"]
 
     assert first(min=3) == ReasonCode.GROUP_MIN_SIZE.value
@@ -222,7 +253,11 @@ def test_rule_check_runs_after_minimums_and_before_later_checks() -> None:
 
 
 def test_unneeded_time_continues_while_a_metric_rule_keeps_the_node() -> None:
-    site = Site(cpu(above=70), scale_down_enabled=True).group("g", 3).ask("g", ("3", "1Gi"), ("3", "1Gi"))
+    site = (
+        Site(cpu(above=70), scale_down_enabled=True)
+        .group("g", 3)
+        .ask("g", ("3", "1Gi"), ("3", "1Gi"))
+    )
     began = site.now
     for minute in range(30):
         assert not site.plan(began + minute * MINUTE).removals

@@ -1,5 +1,5 @@
-"""No metric rule buys again in the next pass what a pass removed (docs/reference/scaling-rules.md "Removals and
-rules")."""
+"""No metric rule buys again in the next pass what a pass removed
+(docs/reference/scaling-rules.md "Removals and rules")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PODS = (("100m", "64Mi"), ("500m", "1Gi"), ("1", "6Gi"), ("1900m", "2Gi"), ("3",
 
 
 class NeedsRandomLocation:
-    """A cluster in its current state. nodes: name -> (group, cores); pods: name -> (node, cores, memory)."""
+    """A cluster in its current state. nodes: name -> (group, cores); pods: name
+    -> (node, cores, memory)."""
 
     def __init__(self, dice: Random) -> None:
         pool = VendorPool("p") if dice.random() < 0.6 else None
@@ -49,7 +50,15 @@ class NeedsRandomLocation:
         for node, (group, cores) in self.nodes.items():
             made.node(node, cores, "16Gi", group=group)
             if self.agents:
-                made.running(node, 1, "300m", "256Mi", owner="agent", kind="DaemonSet", namespace="kube-system")
+                made.running(
+                    node,
+                    1,
+                    "300m",
+                    "256Mi",
+                    owner="agent",
+                    kind="DaemonSet",
+                    namespace="kube-system",
+                )
         for name, (node, cores, size) in self.pods.items():
             made.running(node, 1, cores, size, name=name)
         for name, (pool, options) in self.groups.items():
@@ -61,8 +70,8 @@ class NeedsRandomLocation:
         return "p" if group[0] == "p" and any("p" in rule.groups for rule in self.rules) else group
 
     def carry_out(self, plan: Plan, read: ClusterBuilder) -> set[str]:
-        """Applies the plan's removals: pods go to the destinations in the plan. Returns the pools that received pods of
-        other pools."""
+        """Applies the plan's removals: pods go to the destinations in the plan. Returns the pools
+        that received pods of other pools."""
         keys = [pod.key for pod in read.pods if pod.namespace == "default"]
         called = dict(zip(keys, self.pods, strict=True))
         home = {node: self.measured(group) for node, (group, _) in self.nodes.items()}
@@ -71,7 +80,9 @@ class NeedsRandomLocation:
                 self.pods[called[pod]] = (node, *self.pods[called[pod]][1:])
             del self.nodes[removal.node]
         moved = (
-            (home[removal.node], home[node]) for removal in plan.removals for node in removal.destinations.values()
+            (home[removal.node], home[node])
+            for removal in plan.removals
+            for node in removal.destinations.values()
         )
         return {to for origin, to in moved if origin != to}
 

@@ -1,5 +1,5 @@
-"""Sources of the rules in force: the policy and HorizontalNodeAutoscaler objects, their limits, and invalid objects
-(docs/reference/scaling-rules.md "Rules in force")."""
+"""Sources of the rules in force: the policy and HorizontalNodeAutoscaler objects, their limits, and
+invalid objects (docs/reference/scaling-rules.md "Rules in force")."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ def with_objects(*objects: RuleObject, rules: tuple[Rule, ...] = (), **more: Any
 
 def details(site: Site) -> list[str]:
     """Details of a pass's notes about objects."""
-    return [str(note.params["detail"]) for note in site.plan().notes if note.code is ReasonCode.RULE_OBJECT_INVALID]
+    return [
+        str(note.params["detail"])
+        for note in site.plan().notes
+        if note.code is ReasonCode.RULE_OBJECT_INVALID
+    ]
 
 
 def test_CCE_A2_rules_of_objects_act_like_those_of_the_policy() -> None:
@@ -58,11 +62,15 @@ def test_CCE_A2_rule_acts_on_each_of_its_pools_separately() -> None:
 
 
 def test_CCE_2_second_object_with_a_cpu_rule_for_a_pool_is_rejected() -> None:
-    early, late = horizontal("z", cpu(add=2), created=10.0), horizontal("a", cpu(add=5), cron(), created=20.0)
+    early, late = (
+        horizontal("z", cpu(add=2), created=10.0),
+        horizontal("a", cpu(add=5), cron(), created=20.0),
+    )
     site = with_objects(late, early)
     plan = site.plan()
     assert grown(plan) == {"g": 2}
-    assert {(each.source, each.rule) for each in plan.rules} == {("kube-system/z", "cpu")}  # refused as a whole
+    # refused as a whole
+    assert {(each.source, each.rule) for each in plan.rules} == {("kube-system/z", "cpu")}
     assert [note.params["object"] for note in plan.notes] == ["kube-system/a"]
     assert details(site) == ["cpu: pool g has a rule for cpu already; one is allowed"]
     assert set(site.memory.rule_objects) == {"kube-system/z"}
@@ -91,7 +99,9 @@ def test_CCE_A3_6_threshold_that_requests_do_not_exceed_is_noted(above: int) -> 
 
 def test_CCE_A2_policy_rules_come_first_and_ten_rules_are_the_maximum() -> None:
     nine = tuple(cron(f"r{number}") for number in range(9))
-    site = with_objects(horizontal("h", cron("a"), cron("b")), horizontal("i", cron("c"), created=1.0), rules=nine)
+    site = with_objects(
+        horizontal("h", cron("a"), cron("b")), horizontal("i", cron("c"), created=1.0), rules=nine
+    )
     assert {each.rule for each in site.plan().rules} == {*(rule.name for rule in nine), "c"}
     assert details(site) == ["b: pool g has 10 rules already, which is the most"]
     crowded = Site(*nine, cron("x"), cron("y")).group("g")
@@ -100,14 +110,18 @@ def test_CCE_A2_policy_rules_come_first_and_ten_rules_are_the_maximum() -> None:
 
 
 def test_CCE_A2_rule_limits_count_per_pool() -> None:
-    site = with_objects(horizontal("h", cpu(groups=("g",))), horizontal("i", cpu(groups=("x",)), created=1.0))
+    site = with_objects(
+        horizontal("h", cpu(groups=("g",))), horizontal("i", cpu(groups=("x",)), created=1.0)
+    )
     assert details(site.group("x", 1)) == []
 
 
 def test_CCE_A2_invalid_object_keeps_its_last_valid_version() -> None:
     site = with_objects(horizontal("h", cpu(add=2)))
     site.plan()
-    bad = msgspec.structs.replace(horizontal("h", cpu(add=9)), problems=("spec.rules[0] is odd", "and more"))
+    bad = msgspec.structs.replace(
+        horizontal("h", cpu(add=9)), problems=("spec.rules[0] is odd", "and more")
+    )
     site.objects = (bad,)
     plan = site.plan()
     assert (grown(plan), noted(plan)) == ({"g": 2}, {ReasonCode.RULE_OBJECT_INVALID})
@@ -160,7 +174,9 @@ def test_CCE_A2_unknown_target_is_reported_and_other_targets_stay_in_force() -> 
     site = with_objects(horizontal("h", cpu(groups=("gone", "g"))))
     plan = site.plan()
     assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, ReasonCode.RULE_NO_GROUP)
-    assert plan.notes == (Reason.of(ReasonCode.RULE_NO_GROUP, rule="kube-system/h/cpu", group="gone"),)
+    assert plan.notes == (
+        Reason.of(ReasonCode.RULE_NO_GROUP, rule="kube-system/h/cpu", group="gone"),
+    )
 
 
 def test_unreadable_provider_neither_loses_nor_repeats_an_occurrence() -> None:
@@ -192,11 +208,17 @@ def test_CCE_A1_1_objects_are_remembered_while_rules_are_off() -> None:
 
 def test_CCE_A2_flavour_name_targets_the_flavour_and_pool_name_the_pool() -> None:
     pool = VendorPool("uid", "pool")
-    site = Site(cron(groups=("pool/small",)), cron("all", groups=("uid-alias",)), now=at("2026-03-09 20:47"))
+    site = Site(
+        cron(groups=("pool/small",)), cron("all", groups=("uid-alias",)), now=at("2026-03-09 20:47")
+    )
     for rank, name in enumerate(("small", "large")):
         site.group(f"uid/{name}", 1, pool=pool, rank=rank, aliases=("uid-alias", f"pool/{name}"))
     plan = site.plan()
-    assert (grown(plan), said(plan, "evening").pool, said(plan, "all").pool) == ({"uid/small": 1}, "uid/small", "uid")
+    assert (grown(plan), said(plan, "evening").pool, said(plan, "all").pool) == (
+        {"uid/small": 1},
+        "uid/small",
+        "uid",
+    )
 
 
 def test_CCE_A2_hundreds_of_thousands_of_unknown_targets_do_not_fill_a_plan() -> None:

@@ -1,4 +1,6 @@
-"""The emulated Alibaba Cloud in process, with short ids, and operations as the executor passes them."""
+"""The emulated Alibaba Cloud in process, with short ids, and operations as
+the executor passes them.
+"""
 
 from __future__ import annotations
 
@@ -36,22 +38,30 @@ KEY = json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET})
 
 
 class EmulatedEss(AlicloudBench):
-    """Scaling groups `asg-1`, `asg-2` … of these sizes, with instances `i-0001` …, each of which is a node. A policy
-    that names no group has them all, with 0:10.
+    """Scaling groups `asg-1`, `asg-2` … of these sizes, with instances `i-0001` …, each of which is
+    a node. A policy that names no group has them all, with 0:10.
 
-    answers: fields that the vendor's answers have about a group or an instance, by its id. down: whether the cluster
-    is. skew: seconds by which the program's clock is ahead of the vendor's. group: see AlicloudCloud.add_group.
+    answers: fields that the vendor's answers have about a group or an instance, by its id. down:
+    whether the cluster is. skew: seconds by which the program's clock is ahead of the vendor's.
+    group: see AlicloudCloud.add_group.
     """
 
     def __init__(
-        self, *sizes: int, desired: bool = True, times: AlicloudDurations | None = None, most: int = 20, **group: Any
+        self,
+        *sizes: int,
+        desired: bool = True,
+        times: AlicloudDurations | None = None,
+        most: int = 20,
+        **group: Any,
     ) -> None:
         super().__init__(desired=desired, times=times)
         self.answers: dict[object, dict[str, Any]] = {}
         self.down, self.skew = False, 0.0
         self.server.edit = self._changed
         counters = {kind: itertools.count(1) for kind in ("asg", "asc", "asa", "i", "lt")}
-        self.cloud.number = lambda kind: f"{kind}-{next(counters[kind]):0{4 if kind == 'i' else 1}d}"  # type: ignore[method-assign]
+        self.cloud.number = lambda kind: (  # type: ignore[method-assign]
+            f"{kind}-{next(counters[kind]):0{4 if kind == 'i' else 1}d}"
+        )
         for number, size in enumerate(sizes, 1):
             self.cloud.add_group(f"asg-{number}", size=size, desired=desired, most=most, **group)
         OPENED.enter_context(self)
@@ -64,8 +74,11 @@ class EmulatedEss(AlicloudBench):
         """The first group."""
         return self.cloud.groups[GROUP]
 
-    def fill(self, count: int, state: str = "InService", *, group: str = GROUP, **fields: Any) -> list[str]:
-        """Adds instances, with these fields in the vendor's answers, and raises the desired capacity accordingly."""
+    def fill(
+        self, count: int, state: str = "InService", *, group: str = GROUP, **fields: Any
+    ) -> list[str]:
+        """Adds instances, with these fields in the vendor's answers, and raises the
+        desired capacity accordingly."""
         names = self.cloud.add_machines(group, count, state=state)
         self.answers |= {name: fields for name in names if fields}
         found = self.cloud.groups[group]
@@ -82,8 +95,13 @@ class EmulatedEss(AlicloudBench):
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """See AlicloudBench."""
         made = super().connection(url, wrong=wrong)
-        settings = {"nodes": "\n".join(f"0:10:{name}" for name in self.cloud.groups), **made.settings}
-        return msgspec.structs.replace(made, settings=settings, now=lambda: self.clock() + self.skew)
+        settings = {
+            "nodes": "\n".join(f"0:10:{name}" for name in self.cloud.groups),
+            **made.settings,
+        }
+        return msgspec.structs.replace(
+            made, settings=settings, now=lambda: self.clock() + self.skew
+        )
 
     def build(self, *specs: str, **settings: str) -> AliCloud:
         """Returns a new provider; specs in upstream's form."""
@@ -100,8 +118,9 @@ class EmulatedEss(AlicloudBench):
         deployment: Deployment = LOOPBACK,
         **settings: str,
     ) -> AlicloudApi:
-        """Returns a new client of the API. Its credentials are those that the settings name, by default the key in
-        the secret; read_secret: returns KEY by default, which only scripted answers accept."""
+        """Returns a new client of the API. Its credentials are those that the settings name,
+        by default the key in the secret; read_secret: returns KEY by default, which only
+        scripted answers accept."""
         self.settings = {"credentialsSecret": "" if settings else "key", **settings}
         made = self.connection(self.server.url)
         means = msgspec.structs.replace(
@@ -110,8 +129,14 @@ class EmulatedEss(AlicloudBench):
             cache=cache or NullCache(),
             deployment=deployment,
         )
-        made = msgspec.structs.replace(made, means=means, read_secret=read_secret or (lambda _: KEY))
-        return open_api(made, read_settings(made.settings), sessions=Sessions() if sessions is None else sessions)
+        made = msgspec.structs.replace(
+            made, means=means, read_secret=read_secret or (lambda _: KEY)
+        )
+        return open_api(
+            made,
+            read_settings(made.settings),
+            sessions=Sessions() if sessions is None else sessions,
+        )
 
     def groups(self, *specs: str, nodes: Sequence[Node] = ()) -> list[NodeGroup]:
         """Returns the groups of one pass; by default there are no nodes."""
@@ -122,7 +147,8 @@ class EmulatedEss(AlicloudBench):
         return "\n".join(gap.detail for gap in self.build(*specs).observe(nodes).gaps)
 
     def fail(self, action: str, code: str, times: int = 1, status: int = 400) -> None:
-        """Refuses the next calls of an action; the client repeats one that fails temporarily, three times in all."""
+        """Refuses the next calls of an action; the client repeats one that fails
+        temporarily, three times in all."""
         self.server.reply(f" {action}$", *[refusal(code, status)] * times)
 
     def actions(self) -> list[str]:
@@ -130,8 +156,8 @@ class EmulatedEss(AlicloudBench):
         return [call.action for call in self.look()]
 
     def changes(self) -> list[str]:
-        """Returns the changes since the last look at the log: `scale asg-1 TotalCapacity 5 true` (SyncActivity),
-        `remove asg-1 i-0001 i-0002`."""
+        """Returns the changes since the last look at the log: `scale asg-1 TotalCapacity 5 true`
+        (SyncActivity), `remove asg-1 i-0001 i-0002`."""
         return [_change(call) for call in self.look() if call.writes]
 
     def queries(self) -> list[dict[str, str]]:
@@ -139,7 +165,8 @@ class EmulatedEss(AlicloudBench):
         return [request.parameters() for request in self.server.requests]
 
     def chosen_by_ess(self) -> list[str]:
-        """Returns the instances that ESS has selected for removal by itself, now and at its next two checks."""
+        """Returns the instances that ESS has selected for removal by itself, now
+        and at its next two checks."""
         self.settle(2.0 * self.cloud.times.check + 100.0)
         own = [each for each in self.group.activities if each.trigger == "Ess" and not each.grows]
         return [name for each in own for name in each.machines]
@@ -155,13 +182,16 @@ def _change(call: AlicloudLoggedRequest) -> str:
 
 
 def answering(*answers: Scripted) -> EmulatedEss:
-    """An account with one empty group, whose first requests get these answers. A function answers all of them."""
+    """An account with one empty group, whose first requests get these answers. A
+    function answers all of them."""
     ess = EmulatedEss(0)
     ess.server.reply("", *answers, always=callable(answers[0]))
     return ess
 
 
-def grow(ess: EmulatedEss, from_size: int, to_size: int, group: str = GROUP, op: str = "grow") -> Operation:
+def grow(
+    ess: EmulatedEss, from_size: int, to_size: int, group: str = GROUP, op: str = "grow"
+) -> Operation:
     return order(ess, OperationKind.SCALE_UP, group, from_size, to_size, op=op)
 
 
@@ -169,12 +199,24 @@ def shrink(ess: EmulatedEss, from_size: int, to_size: int, group: str = GROUP) -
     return order(ess, OperationKind.DECREASE_TARGET, group, from_size, to_size, op="shrink")
 
 
-def remove(ess: EmulatedEss, from_size: int, *handles: str, group: str = GROUP, op: str = "remove") -> Operation:
-    return order(ess, OperationKind.DELETE_NODES, group, from_size, from_size - len(handles), *handles, op=op)
+def remove(
+    ess: EmulatedEss, from_size: int, *handles: str, group: str = GROUP, op: str = "remove"
+) -> Operation:
+    return order(
+        ess, OperationKind.DELETE_NODES, group, from_size, from_size - len(handles), *handles, op=op
+    )
 
 
 def discard(ess: EmulatedEss, from_size: int, *handles: str, op: str = "discard") -> Operation:
-    return order(ess, OperationKind.DELETE_INSTANCES, GROUP, from_size, from_size - len(handles), *handles, op=op)
+    return order(
+        ess,
+        OperationKind.DELETE_INSTANCES,
+        GROUP,
+        from_size,
+        from_size - len(handles),
+        *handles,
+        op=op,
+    )
 
 
 def continued(operation: Operation, outcome: Outcome) -> Operation:
@@ -190,8 +232,12 @@ def node(name: str, provider_id: str, **labels: str) -> Node:
 # -- answers in the vendor's form
 
 
-def refusal(code: str, status: int = 400, message: str = "Said.", headers: Mapping[str, str] | None = None) -> Answer:
-    return scripted(status, {"RequestId": "r-1", "HostId": "h", "Code": code, "Message": message}, headers)
+def refusal(
+    code: str, status: int = 400, message: str = "Said.", headers: Mapping[str, str] | None = None
+) -> Answer:
+    return scripted(
+        status, {"RequestId": "r-1", "HostId": "h", "Code": code, "Message": message}, headers
+    )
 
 
 def instances_page(numbers: range, total: int) -> Answer:
@@ -202,7 +248,9 @@ def instances_page(numbers: range, total: int) -> Answer:
 
 def groups_page(*ids: str) -> Answer:
     """A page of DescribeScalingGroups."""
-    return scripted(200, {"TotalCount": len(ids), "ScalingGroups": [{"ScalingGroupId": each} for each in ids]})
+    return scripted(
+        200, {"TotalCount": len(ids), "ScalingGroups": [{"ScalingGroupId": each} for each in ids]}
+    )
 
 
 def action(request: Incoming) -> str:

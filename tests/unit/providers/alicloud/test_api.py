@@ -86,7 +86,9 @@ def test_alicloud_api_unknown_groups_are_absent() -> None:
 
 def paged(total: int) -> Callable[[Incoming], Answer]:
     def answer(request: Incoming) -> Answer:
-        first = (int(request.parameters()["PageNumber"]) - 1) * int(request.parameters()["PageSize"])
+        first = (int(request.parameters()["PageNumber"]) - 1) * int(
+            request.parameters()["PageSize"]
+        )
         return instances_page(range(first, min(total, first + 50)), total)
 
     return answer
@@ -132,8 +134,9 @@ def test_alicloud_api_list_that_changed_during_the_read_is_read_once_more() -> N
 
 
 def test_alicloud_api_list_with_a_changing_total_is_read_once_more() -> None:
-    """i-0003 vanished after the first page was read, so that i-0050 moved from the second page to the first: the number
-    of instances matches the last page's total, but one of them no longer exists."""
+    """i-0003 vanished after the first page was read, so that i-0050 moved from the
+    second page to the first: the number of instances matches the last page's total, but
+    one of them no longer exists."""
     replies = [
         instances_page(range(50), 100),
         instances_page(range(51, 100), 99),
@@ -164,7 +167,11 @@ def test_alicloud_api_reads_instances_by_twenty_ids_and_unknown_ones_are_absent(
     names = [f"i-{number:04d}" for number in range(45)]
     ess = answering(answer)
     api = ess.api()
-    assert [each.instance_id for each in api.instances(GROUP, names)] == ["i-0000", "i-0020", "i-0040"]
+    assert [each.instance_id for each in api.instances(GROUP, names)] == [
+        "i-0000",
+        "i-0020",
+        "i-0040",
+    ]
     assert [each.scaling_group_id for each in api.instances("", names[:1])] == ["asg-2"]
     assert [query.get("ScalingGroupId") for query in ess.queries()] == [
         GROUP,
@@ -225,7 +232,9 @@ OLD = {
                 "LaunchTemplateId": None,
                 "LifecycleState": "",
                 "PendingCapacity": None,
-                "LaunchTemplateOverrides": {"LaunchTemplateOverride": [{"InstanceType": "ecs.g7.large"}]},
+                "LaunchTemplateOverrides": {
+                    "LaunchTemplateOverride": [{"InstanceType": "ecs.g7.large"}]
+                },
             }
         ]
     },
@@ -252,7 +261,12 @@ def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
             {
                 "InstanceTypes": {
                     "InstanceType": [
-                        {"InstanceTypeId": name, "CpuCoreCount": "4", "MemorySize": 16.0, "GPUAmount": 1}
+                        {
+                            "InstanceTypeId": name,
+                            "CpuCoreCount": "4",
+                            "MemorySize": 16.0,
+                            "GPUAmount": 1,
+                        }
                         for name in asked
                         if name != "ecs.g7.11"
                     ]
@@ -266,7 +280,11 @@ def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
     assert [len(request.parameters()) for request in ess.server.requests] == [11, 3]
     assert {request.headers["x-acs-version"] for request in ess.server.requests} == {"2014-05-26"}
     assert sorted(found) == sorted(names[:11])
-    assert (found[names[0]].cpu_core_count, found[names[0]].memory_size, found[names[0]].gpu_amount) == (4, 16.0, 1)
+    assert (
+        found[names[0]].cpu_core_count,
+        found[names[0]].memory_size,
+        found[names[0]].gpu_amount,
+    ) == (4, 16.0, 1)
 
     again = ess.api(cache=cache)
     assert again.instance_types(names) == found
@@ -295,7 +313,11 @@ def test_alicloud_api_invalid_cache_entry_or_clock_causes_only_a_new_request() -
 
 def versions(*sets: dict[str, object]) -> Answer:
     return scripted(
-        200, {"TotalCount": len(sets), "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": list(sets)}}
+        200,
+        {
+            "TotalCount": len(sets),
+            "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": list(sets)},
+        },
     )
 
 
@@ -321,7 +343,9 @@ def template(number: int, kind: str, *, default: bool = False) -> dict[str, obje
         ("", {"DefaultVersion": "true"}, "ecs.one"),
     ],
 )
-def test_alicloud_api_reads_a_launch_template_version(version: str, asked: dict[str, str], kind: str) -> None:
+def test_alicloud_api_reads_a_launch_template_version(
+    version: str, asked: dict[str, str], kind: str
+) -> None:
     sets = [template(2, "ecs.two"), template(1, "ecs.one", default=True), template(10, "ecs.ten")]
     ess = answering(versions(*sets))
     data = ess.api().launch_template("lt-1", version)
@@ -348,7 +372,11 @@ def test_alicloud_api_activities_are_newest_first() -> None:
                 "Progress": "100",
                 "ErrorMessages": [{"Code": "OperationDenied.NoStock", "Message": "none"}],
             },
-            {"ScalingActivityId": "asa-2", "StartTime": "2026-01-15T08:31Z", "StatusCode": "InProgress"},
+            {
+                "ScalingActivityId": "asa-2",
+                "StartTime": "2026-01-15T08:31Z",
+                "StatusCode": "InProgress",
+            },
         ],
     }
     ess = answering(scripted(200, body), scripted(200, body))
@@ -388,8 +416,13 @@ rubbish = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=60) | rubbish.map(lambda value: json.dumps(value).encode()), st.sampled_from([200, 400, 503]))
-def test_alicloud_api_arbitrary_answers_decode_or_raise_a_provider_error(body: bytes, status: int) -> None:
+@given(
+    st.binary(max_size=60) | rubbish.map(lambda value: json.dumps(value).encode()),
+    st.sampled_from([200, 400, 503]),
+)
+def test_alicloud_api_arbitrary_answers_decode_or_raise_a_provider_error(
+    body: bytes, status: int
+) -> None:
     answer = VendorResponse("POST ess/", status, {}, body)
     assert error_for(answer) is None or isinstance(error_for(answer), ProviderError)
     for kind in (GroupsPage, TypesAnswer):

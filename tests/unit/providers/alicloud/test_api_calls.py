@@ -11,7 +11,14 @@ from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import (
@@ -46,7 +53,9 @@ def test_alicloud_rpc_busy_group_is_reported_at_once_and_not_retried() -> None:
 
 def test_alicloud_rpc_throttling_pauses_all_callers_for_the_vendors_time() -> None:
     limits = RecordedLimits()
-    ess = answering(refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP))
+    ess = answering(
+        refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP)
+    )
     assert ess.api(limits=limits).groups([GROUP])
     assert ess.slept() == 1.5
     [(key, seconds)] = limits.pauses
@@ -104,7 +113,9 @@ def test_alicloud_rpc_error_hides_the_key_even_if_the_vendor_shows_it() -> None:
 
 def test_alicloud_rpc_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="DescribeScalingGroups"):
-        EmulatedEss(0).api(credentialsSecret="key", essEndpoint="http://127.0.0.1:9").groups([GROUP])
+        EmulatedEss(0).api(credentialsSecret="key", essEndpoint="http://127.0.0.1:9").groups(
+            [GROUP]
+        )
 
 
 # -- our own rate limit
@@ -124,7 +135,11 @@ def test_alicloud_rpc_quiet_pass_books_its_calls_once() -> None:
     observe(
         api,
         read_settings(
-            {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "\n".join(f"0:5:{each}" for each in ids)}
+            {
+                "region": "cn-hangzhou",
+                "credentialsSecret": "key",
+                "nodes": "\n".join(f"0:5:{each}" for each in ids),
+            }
         ),
         (),
     )
@@ -171,7 +186,10 @@ def test_alicloud_rpc_throttling_without_a_time_pauses_all_callers() -> None:
     ess = answering(refusal("Throttling"), groups_page(GROUP))
     ess.api(limits=limits).groups([GROUP])
     assert limits.pauses == []
-    for reply in (refusal("Throttling"), scripted(429, "slow down", {"Content-Type": "text/plain"})):
+    for reply in (
+        refusal("Throttling"),
+        scripted(429, "slow down", {"Content-Type": "text/plain"}),
+    ):
         limits = RecordedLimits()
         ess = answering(*[reply] * 3)
         with pytest.raises(Throttled):
@@ -195,12 +213,20 @@ def test_alicloud_rpc_calls_of_a_large_group_are_booked_at_once() -> None:
         if action(request) == "DescribeScalingInstances":
             first = 50 * (int(request.parameters()["PageNumber"]) - 1)
             return instances_page(range(first, first + 50), 1000)
-        return scripted(200, {"TotalCount": 1, "ScalingGroups": [{"ScalingGroupId": GROUP, "TotalCapacity": 1000}]})
+        return scripted(
+            200,
+            {"TotalCount": 1, "ScalingGroups": [{"ScalingGroupId": GROUP, "TotalCapacity": 1000}]},
+        )
 
     limits = RecordedLimits()
-    nodes = [Node(f"n-{number}", {}, {}, provider_id=f"cn-hangzhou.i-{number:04d}") for number in range(1000)]
+    nodes = [
+        Node(f"n-{number}", {}, {}, provider_id=f"cn-hangzhou.i-{number:04d}")
+        for number in range(1000)
+    ]
     ess = answering(answer)
-    settings = read_settings({"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": f"0:5:{GROUP}"})
+    settings = read_settings(
+        {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": f"0:5:{GROUP}"}
+    )
     observe(ess.api(limits=limits), settings, nodes)
     assert len(ess.server.requests) == 1 + 20
     assert [calls for _, calls in limits.granted] == [1 + 1 + 20]
@@ -228,12 +254,18 @@ def test_alicloud_api_removes_instances_by_id_and_reports_ignored_ones() -> None
     body = {
         "RequestId": "r",
         "ScalingActivityId": "asa-1",
-        "IgnoredInstances": [{"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}],
+        "IgnoredInstances": [
+            {"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}
+        ],
     }
     ess = answering(scripted(200, body))
     accepted = ess.api().remove(GROUP, ["i-1", "i-2"], token="ca-1")
     query = ess.server.requests[0].parameters()
-    assert (query["InstanceIds.1"], query["InstanceIds.2"], query["IgnoreInvalidInstance"]) == ("i-1", "i-2", "true")
+    assert (query["InstanceIds.1"], query["InstanceIds.2"], query["IgnoreInvalidInstance"]) == (
+        "i-1",
+        "i-2",
+        "true",
+    )
     assert query["DecreaseDesiredCapacity"] == "true"
     assert [each.instance_id for each in accepted.ignored_instances or ()] == ["i-2"]
 

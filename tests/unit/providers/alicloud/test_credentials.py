@@ -12,7 +12,13 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process, parse_secret
+from chalicelib.providers.alicloud.credentials import (
+    AlicloudCredential,
+    Sessions,
+    due,
+    of_this_process,
+    parse_secret,
+)
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
 from infra.emulators.cloud_account import FILES
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
@@ -64,14 +70,20 @@ class Vendor:
             self.forms.append(parse_qs(request.body.decode()))
             return self.grants.pop(0) if self.grants else refusal("ServiceUnavailable", 503)
         token = request.headers.get("x-acs-security-token", "")
-        return refusal("InvalidSecurityToken.Expired", 403) if token in self.refused else groups_page(GROUP)
+        return (
+            refusal("InvalidSecurityToken.Expired", 403)
+            if token in self.refused
+            else groups_page(GROUP)
+        )
 
 
 # -- access keys
 
 
 def test_alicloud_static_session_is_signed_with_its_token() -> None:
-    secret = json.dumps({"accessKeyId": "STS.x", "accessKeySecret": "s", "securityToken": "CAIS+x=="})
+    secret = json.dumps(
+        {"accessKeyId": "STS.x", "accessKeySecret": "s", "securityToken": "CAIS+x=="}
+    )
     ess = answering(groups_page(GROUP))
     ess.api(read_secret=RotatedSecrets(key=secret)).groups([GROUP])
     assert ess.server.requests[0].headers["x-acs-security-token"] == "CAIS+x=="
@@ -119,7 +131,9 @@ def test_alicloud_secret_reader_without_an_uncached_read_suffices() -> None:
 def by_role(ess: EmulatedEss, sessions: Sessions, secrets: RotatedSecrets | None = None) -> None:
     """Makes a call by an assumed role, in a new pass."""
     secrets = secrets or RotatedSecrets(key=KEY)
-    ess.api(read_secret=secrets, sessions=sessions, credentialsSecret="key", roleArn=ROLE).groups([GROUP])
+    ess.api(read_secret=secrets, sessions=sessions, credentialsSecret="key", roleArn=ROLE).groups(
+        [GROUP]
+    )
 
 
 def test_alicloud_role_is_assumed_once_per_process_until_shortly_before_expiry() -> None:
@@ -132,7 +146,11 @@ def test_alicloud_role_is_assumed_once_per_process_until_shortly_before_expiry()
     by_role(ess, sessions)
     assert vendor.log[3:] == ["AssumeRole", "DescribeScalingGroups"]
     query = ess.server.requests[0].parameters()
-    assert (query["RoleArn"], query["RoleSessionName"], query["DurationSeconds"]) == (ROLE, "outscaler-ours", "3600")
+    assert (query["RoleArn"], query["RoleSessionName"], query["DurationSeconds"]) == (
+        ROLE,
+        "outscaler-ours",
+        "3600",
+    )
     assert [request.headers.get("x-acs-security-token") for request in ess.server.requests] == [
         None,
         "CAIS+1/==",
@@ -157,11 +175,18 @@ def test_alicloud_refused_session_is_replaced_once() -> None:
     vendor = Vendor(granted(1), granted(2), refused=("CAIS+1/==",))
     ess = answering(vendor)
     by_role(ess, Sessions())
-    assert vendor.log == ["AssumeRole", "DescribeScalingGroups", "AssumeRole", "DescribeScalingGroups"]
+    assert vendor.log == [
+        "AssumeRole",
+        "DescribeScalingGroups",
+        "AssumeRole",
+        "DescribeScalingGroups",
+    ]
 
 
 def test_alicloud_sessions_that_are_always_refused_are_not_created_forever() -> None:
-    vendor = Vendor(*(granted(number) for number in range(9)), refused=tuple(f"CAIS+{n}/==" for n in range(9)))
+    vendor = Vendor(
+        *(granted(number) for number in range(9)), refused=tuple(f"CAIS+{n}/==" for n in range(9))
+    )
     ess = answering(vendor)
     with pytest.raises(Unauthorized, match="InvalidSecurityToken"):
         by_role(ess, Sessions())
@@ -202,7 +227,11 @@ def test_alicloud_valid_session_is_used_while_sts_does_not_answer() -> None:
 
 
 def test_alicloud_sts_answer_without_credentials_is_an_error() -> None:
-    for body in ({"RequestId": "r"}, {"Credentials": None}, {"Credentials": {"AccessKeyId": "STS.1"}}):
+    for body in (
+        {"RequestId": "r"},
+        {"Credentials": None},
+        {"Credentials": {"AccessKeyId": "STS.1"}},
+    ):
         ess = answering(scripted(200, body))
         with pytest.raises(Unauthorized, match="no credentials"):
             by_role(ess, Sessions())
@@ -228,9 +257,15 @@ def test_alicloud_clock_set_back_far_requests_a_new_session() -> None:
     assert vendor.log.count("AssumeRole") == 2
 
 
-@each_row(("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)])
+@each_row(
+    ("life", "after"),
+    [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)],
+)
 def test_alicloud_session_is_renewed_before_its_expiry(life: float, after: float) -> None:
-    assert due(AlicloudCredential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
+    assert (
+        due(AlicloudCredential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life))
+        == after
+    )
 
 
 def test_alicloud_process_has_one_session_cache() -> None:
@@ -240,7 +275,9 @@ def test_alicloud_process_has_one_session_cache() -> None:
 def test_alicloud_session_cache_is_bounded() -> None:
     sessions = Sessions()
     for number in range(1000):
-        key = AlicloudCredential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
+        key = AlicloudCredential(
+            Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600
+        )
         assert sessions.get(str(number), number, lambda key=key: key) is key  # type: ignore[misc]
     assert len(sessions._sessions) <= 256
 
@@ -250,7 +287,11 @@ def test_alicloud_session_cache_is_bounded() -> None:
 
 def by_token(ess: EmulatedEss, sessions: Sessions, secrets: RotatedSecrets) -> None:
     """Makes a call by a role that an identity token assumes, in a new pass."""
-    settings: dict[str, Any] = {"oidcProviderArn": PROVIDER, "roleArn": ROLE, "oidcTokenSecret": "token"}
+    settings: dict[str, Any] = {
+        "oidcProviderArn": PROVIDER,
+        "roleArn": ROLE,
+        "oidcTokenSecret": "token",
+    }
     ess.api(read_secret=secrets, sessions=sessions, **settings).groups([GROUP])
 
 
@@ -277,7 +318,9 @@ def test_alicloud_sessions_of_different_identity_tokens_are_not_shared() -> None
     ess, secrets = answering(vendor), RotatedSecrets(one=TOKEN, other="eyJ.other")
     settings: dict[str, Any] = {"oidcProviderArn": PROVIDER, "roleArn": ROLE}
     for name in ("one", "other", "one"):
-        ess.api(read_secret=secrets, sessions=sessions, oidcTokenSecret=name, **settings).groups([GROUP])
+        ess.api(read_secret=secrets, sessions=sessions, oidcTokenSecret=name, **settings).groups(
+            [GROUP]
+        )
     assert [form["OIDCToken"] for form in vendor.forms] == [[TOKEN], ["eyJ.other"]]
 
 
@@ -302,14 +345,20 @@ def test_alicloud_oidc_token_file_is_read_at_every_renewal(tmp_path: Path) -> No
     assert [form["OIDCToken"] for form in vendor.forms] == [[TOKEN], ["eyJ.rotated"]]
 
 
-@pytest.mark.parametrize("content", [None, "", "\n", "abc", "x" * 20001, "two words", "AWS_X=1\0AWS_Y=2", "{}", "a=b"])
-def test_alicloud_missing_or_empty_oidc_token_file_is_named(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, "", "\n", "abc", "x" * 20001, "two words", "AWS_X=1\0AWS_Y=2", "{}", "a=b"]
+)
+def test_alicloud_missing_or_empty_oidc_token_file_is_named(
+    tmp_path: Path, content: str | None
+) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
     ess = EmulatedEss(0)
     with pytest.raises(Unauthorized, match=str(file)):
-        ess.api(deployment=FILES, oidcProviderArn=PROVIDER, roleArn=ROLE, oidcTokenFile=str(file)).groups([GROUP])
+        ess.api(
+            deployment=FILES, oidcProviderArn=PROVIDER, roleArn=ROLE, oidcTokenFile=str(file)
+        ).groups([GROUP])
     assert ess.server.requests == []
 
 
@@ -320,7 +369,9 @@ def test_alicloud_missing_or_empty_oidc_token_file_is_named(tmp_path: Path, cont
         {"credentialsSecret": "key"},
     ],
 )
-def test_alicloud_function_reads_no_oidc_token_file(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_alicloud_function_reads_no_oidc_token_file(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
     """This applies to a file named in the settings and to one named in the secret."""
     file = tmp_path / "token"
     file.write_text(TOKEN)
@@ -334,7 +385,12 @@ def test_alicloud_function_reads_no_oidc_token_file(tmp_path: Path, settings: di
 
 @each_row(
     "code",
-    ["AuthenticationFail.OIDCToken.Expired", "EntityNotExist.Role", "NoPermission", "InvalidParameter.OIDCToken"],
+    [
+        "AuthenticationFail.OIDCToken.Expired",
+        "EntityNotExist.Role",
+        "NoPermission",
+        "InvalidParameter.OIDCToken",
+    ],
 )
 def test_alicloud_sts_refusal_is_unauthorized_and_shows_no_token(code: str) -> None:
     ess = answering(refusal(code, 400, f"the token {TOKEN} is wrong"))
@@ -403,7 +459,11 @@ def test_alicloud_metadata_service_in_both_modes(protected: bool) -> None:
             return scripted(403, "no")
         if request.path == ROLES:
             return scripted(200, "worker-role\nanother")
-        return scripted(200, METADATA) if request.path == ROLES + "worker-role" else scripted(404, "no")
+        return (
+            scripted(200, METADATA)
+            if request.path == ROLES + "worker-role"
+            else scripted(404, "no")
+        )
 
     ess = EmulatedEss(0)
     ess.server.reply("/latest/", metadata, always=True)
@@ -426,7 +486,9 @@ def test_alicloud_metadata_named_role_is_not_looked_up() -> None:
         (scripted(500, "no"), Transient),
     ],
 )
-def test_alicloud_metadata_instance_without_a_role_has_no_credentials(reply: Answer, cls: type[OutscalerError]) -> None:
+def test_alicloud_metadata_instance_without_a_role_has_no_credentials(
+    reply: Answer, cls: type[OutscalerError]
+) -> None:
     ess = EmulatedEss(0)
     ess.server.reply("/latest/", reply, always=True)
     with pytest.raises(cls, match="instance metadata"):
@@ -450,4 +512,7 @@ def test_alicloud_credentials_show_in_no_repr_and_cannot_be_serialized() -> None
     for shown in (repr(credential), str(credential), repr(parse_secret(KEY, "s"))):
         assert KEY_ID not in shown
         assert KEY_SECRET not in shown
-    assert credential.hidden_in(f"{KEY_ID} {KEY_SECRET} CAIS+/== CAIS%2B%2F%3D%3D") == "*** *** *** ***"
+    assert (
+        credential.hidden_in(f"{KEY_ID} {KEY_SECRET} CAIS+/== CAIS%2B%2F%3D%3D")
+        == "*** *** *** ***"
+    )

@@ -1,5 +1,5 @@
-"""Removals, rollbacks and target decreases of Alibaba Cloud: what the suite (tests/contract/suite) and
-tests/contract/alicloud do not show."""
+"""Removals, rollbacks and target decreases of Alibaba Cloud: what the suite (tests/contract/suite)
+and tests/contract/alicloud do not show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.cases import each_row
 from tests.contract.alicloud.fixtures import drive
-from tests.unit.providers.alicloud.emulated import EmulatedEss, continued, discard, grow, refusal, remove, shrink
+from tests.unit.providers.alicloud.emulated import (
+    EmulatedEss,
+    continued,
+    discard,
+    grow,
+    refusal,
+    remove,
+    shrink,
+)
 
 
 def _ended(ess: EmulatedEss, status: str, *problems: AlicloudProvisioningFate) -> None:
@@ -39,7 +47,8 @@ def test_alicloud_remove_deletes_one_and_lowers_the_target(desired: bool) -> Non
 
 
 def test_alicloud_remove_after_a_lowered_desired_capacity_costs_no_other_machine() -> None:
-    """Five instances exist, two are to be removed, and a user has meanwhile set three: these two are the surplus."""
+    """Five instances exist, two are to be removed, and a user has meanwhile set three:
+    these two are the surplus."""
     ess = EmulatedEss(5)
     names = ess.machines("asg-1")
     ess.group.desired = 3
@@ -54,7 +63,9 @@ def test_alicloud_remove_first_uses_the_surplus_of_a_lowered_desired_capacity() 
     ess.group.desired = 5
     assert isinstance(drive(ess, remove(ess, 6, *names[3:])), Succeeded)
     accepted = [call.parameters for call in ess.look() if call.writes and not call.code]
-    assert [sum(key.startswith("InstanceIds.") for key in parameters) for parameters in accepted] == [1, 2]
+    assert [
+        sum(key.startswith("InstanceIds.") for key in parameters) for parameters in accepted
+    ] == [1, 2]
     assert ess.chosen_by_ess() == []
     assert (ess.target("asg-1"), ess.machines("asg-1")) == (3, names[:3])
 
@@ -98,9 +109,13 @@ def test_alicloud_remove_reports_a_refusal_by_ess(code: str, cls: str) -> None:
 
 
 @each_row("specs", [(), ("0:10:asg-1",)], ids=["both groups in the policy", "one in the policy"])
-def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write(specs: tuple[str, ...]) -> None:
+def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write(
+    specs: tuple[str, ...],
+) -> None:
     ess = EmulatedEss(3, 3)
-    outcome = ess.build(*specs).delete_nodes(remove(ess, 3, ess.machines("asg-1")[0], ess.machines("asg-2")[0]))
+    outcome = ess.build(*specs).delete_nodes(
+        remove(ess, 3, ess.machines("asg-1")[0], ess.machines("asg-2")[0])
+    )
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "asg-2" in outcome.message
@@ -119,8 +134,14 @@ def test_alicloud_remove_one_of_two_thousand_reads_only_that_one() -> None:
     assert ess.actions() == ["DescribeScalingGroups", "DescribeScalingInstances"]
 
 
-@each_row(("spec", "least", "minimum"), [("3:10:asg-1", 0, 3), ("0:10:asg-1", 2, 2)], ids=["policy", "scaling group"])
-def test_alicloud_remove_batch_below_the_minimum_is_refused_as_a_whole(spec: str, least: int, minimum: int) -> None:
+@each_row(
+    ("spec", "least", "minimum"),
+    [("3:10:asg-1", 0, 3), ("0:10:asg-1", 2, 2)],
+    ids=["policy", "scaling group"],
+)
+def test_alicloud_remove_batch_below_the_minimum_is_refused_as_a_whole(
+    spec: str, least: int, minimum: int
+) -> None:
     ess = EmulatedEss(5, least=least)
     names = ess.machines("asg-1")
     outcome = ess.build(spec).delete_nodes(remove(ess, 5, *names[minimum - 1 :]))
@@ -143,7 +164,8 @@ def test_alicloud_remove_at_the_minimum_waits_for_a_late_listed_removal() -> Non
     ess = EmulatedEss(2)
     operation = remove(ess, 2, ess.machines("asg-1")[0])
     ess.build("1:10:asg-1").delete_nodes(operation)
-    ess.cloud.set_state(operation.spec.targets[0].handle, "InService")  # the list lags behind the group
+    # the list lags behind the group
+    ess.cloud.set_state(operation.spec.targets[0].handle, "InService")
     with pytest.raises(Conflict):
         ess.build("1:10:asg-1").delete_nodes(operation)
     assert len(ess.changes()) == 1
@@ -178,9 +200,14 @@ def test_alicloud_remove_refused_for_a_single_instance_fails_with_its_code() -> 
 
 @each_row(
     ("state", "more", "word"),
-    [("Protected", {}, "protected"), ("InService", {"CreationType": "Attached"}, "attached manually")],
+    [
+        ("Protected", {}, "protected"),
+        ("InService", {"CreationType": "Attached"}, "attached manually"),
+    ],
 )
-def test_alicloud_remove_keeps_user_protected_instances_only(state: str, more: dict[str, str], word: str) -> None:
+def test_alicloud_remove_keeps_user_protected_instances_only(
+    state: str, more: dict[str, str], word: str
+) -> None:
     ess = EmulatedEss(2)
     first, second = ess.machines("asg-1")
     (protected,) = ess.fill(1, state, **more)
@@ -267,7 +294,9 @@ def ready(ess: EmulatedEss, *handles: str) -> list[Operation]:
 
 def lots(ess: EmulatedEss) -> list[int]:
     """Returns the number of instances of each request that ESS has accepted since the last look."""
-    accepted = [call.parameters for call in ess.look() if call.action == "RemoveInstances" and not call.code]
+    accepted = [
+        call.parameters for call in ess.look() if call.action == "RemoveInstances" and not call.code
+    ]
     return [sum(key.startswith("InstanceIds.") for key in parameters) for parameters in accepted]
 
 
@@ -364,7 +393,9 @@ def test_alicloud_shared_request_made_again_with_late_lists_is_the_same_to_ess()
 def test_alicloud_node_that_has_changed_ends_its_own_removal_only() -> None:
     ess = EmulatedEss(4)
     changed, first, *_ = ready(ess, *ess.machines("asg-1"))
-    targets = tuple(msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets)
+    targets = tuple(
+        msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets
+    )
     changed = changed.with_spec(targets=targets)
     outcome, joined = ess.build().delete_together(changed, [first])
     assert isinstance(outcome, Failed)
@@ -390,7 +421,13 @@ def test_alicloud_shared_request_reads_the_nodes_and_the_other_instances_once() 
     provider.delete_together(first, others)
     assert reads == ["nodes"]
     read = ["DescribeScalingGroups", "DescribeScalingInstances"]
-    assert ess.actions() == [*read, "DescribeScalingActivities", *read, "DescribeScalingInstances", "RemoveInstances"]
+    assert ess.actions() == [
+        *read,
+        "DescribeScalingActivities",
+        *read,
+        "DescribeScalingInstances",
+        "RemoveInstances",
+    ]
 
 
 # -- deletion of unregistered instances
@@ -444,7 +481,9 @@ def test_alicloud_placeholders_are_deleted_by_lowering_the_desired_capacity() ->
 def test_alicloud_repeated_deletion_of_some_placeholders_lowers_once() -> None:
     ess = failed_growth(2, 5)
     for _ in range(3):
-        assert isinstance(ess.build().delete_nodes(discard(ess, 5, "placeholder-asg-1-0")), Succeeded)
+        assert isinstance(
+            ess.build().delete_nodes(discard(ess, 5, "placeholder-asg-1-0")), Succeeded
+        )
     assert ess.target("asg-1") == 4
 
 
@@ -484,7 +523,9 @@ def test_alicloud_placeholders_are_kept_during_ess_retries_or_after_a_resize() -
 def test_alicloud_maximum_lowered_below_the_size_costs_no_instance() -> None:
     ess = failed_growth(4, 6)
     ess.group.max = 3  # ESS would reduce 4 to 3 and remove one instance too many
-    outcome = ess.build().delete_nodes(discard(ess, 6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
+    outcome = ess.build().delete_nodes(
+        discard(ess, 6, "placeholder-asg-1-0", "placeholder-asg-1-1")
+    )
     assert isinstance(outcome, Failed)
     assert "MaxSize 3" in outcome.message
     assert ess.changes() == []
@@ -521,7 +562,9 @@ def test_alicloud_decrease_target_lowers_an_unfulfilled_one_without_loss(
     operation = shrink(ess, 5, to_size)
     for _ in range(2):
         outcome = ess.build().decrease_target(operation)
-        assert (outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__) == expected
+        assert (
+            outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__
+        ) == expected
     assert (ess.target("asg-1"), len(ess.machines("asg-1"))) == (left, 3)
     assert len(ess.changes()) <= 1
     assert ess.chosen_by_ess() == []

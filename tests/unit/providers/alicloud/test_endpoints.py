@@ -22,7 +22,9 @@ from tests.cases import each_row
         (Service.STS, "eu-central-1", Network.VPC, "sts-vpc.eu-central-1.aliyuncs.com"),
     ],
 )
-def test_alicloud_every_endpoint_uses_tls(service: Service, region: str, network: Network, host: str) -> None:
+def test_alicloud_every_endpoint_uses_tls(
+    service: Service, region: str, network: Network, host: str
+) -> None:
     assert Endpoints(region, network).url(service) == f"https://{host}"
 
 

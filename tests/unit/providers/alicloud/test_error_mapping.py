@@ -73,7 +73,9 @@ def answer(
     code: str, status: int = 400, headers: dict[str, str] | None = None, message: str = "Said."
 ) -> VendorResponse:
     body = {"RequestId": "r-1", "HostId": "ess.aliyuncs.com", "Code": code, "Message": message}
-    return VendorResponse("POST ess.aliyuncs.com/", status, headers or {}, json.dumps(body).encode())
+    return VendorResponse(
+        "POST ess.aliyuncs.com/", status, headers or {}, json.dumps(body).encode()
+    )
 
 
 def error(code: str, status: int = 400) -> ProviderError:
@@ -84,7 +86,9 @@ def error(code: str, status: int = 400) -> ProviderError:
 
 @each_row("status", [400, 403, 404, 500])
 @each_row(("code", "cls"), CLASSES.items())
-def test_alicloud_error_code_takes_precedence_over_the_status(code: str, cls: str, status: int) -> None:
+def test_alicloud_error_code_takes_precedence_over_the_status(
+    code: str, cls: str, status: int
+) -> None:
     found = error(code, status)
     assert (found.error_class, found.code, found.request_id) == (cls, code, "r-1")
 
@@ -113,7 +117,9 @@ def test_alicloud_unknown_error_code_with_a_retry_time_is_throttling() -> None:
     assert (found.error_class, found.retry_after) == ("Throttled", 1.5)
 
 
-@each_row("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
+@each_row(
+    "body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x']
+)
 def test_alicloud_foreign_error_body_is_not_quoted(body: bytes) -> None:
     assert error_for(VendorResponse("POST x/", 502, {}, body)) is None
 
@@ -166,7 +172,10 @@ def test_alicloud_activity_error_codes_have_a_class(code: str, cls: str) -> None
 
 def test_alicloud_signed_content_is_not_repeated_in_errors() -> None:
     reported = error_for(
-        answer("SignatureDoesNotMatch", message="server string to sign is: POST&%2F&SecurityToken%3DCAIS")
+        answer(
+            "SignatureDoesNotMatch",
+            message="server string to sign is: POST&%2F&SecurityToken%3DCAIS",
+        )
     )
     assert reported is not None
     assert reported.message == "SignatureDoesNotMatch"
@@ -178,7 +187,9 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs/providers/alicloud.md").read
 
 def test_docs_alicloud_error_mapping_lists_every_code() -> None:
     """Except codes with the class of their status, and those of templates."""
-    reported = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
+    reported = [
+        row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED
+    ]
     assert [
         code
         for code in reported

@@ -11,7 +11,14 @@ from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
-from tests.unit.providers.alicloud.emulated import EmulatedEss, grow, instances_page, node, refusal, remove
+from tests.unit.providers.alicloud.emulated import (
+    EmulatedEss,
+    grow,
+    instances_page,
+    node,
+    refusal,
+    remove,
+)
 
 GROUPS, INSTANCES = " DescribeScalingGroups$", " DescribeScalingInstances$"
 ATTEMPTS = 3
@@ -23,7 +30,9 @@ MOVING = instances_page(range(3), 5)
 
 def listed(ess: EmulatedEss) -> list[str]:
     """Returns the groups, or "" for the account, of all reads of instances."""
-    requests = [each.parameters() for each in ess.server.requests if each.line.endswith(INSTANCES[:-1])]
+    requests = [
+        each.parameters() for each in ess.server.requests if each.line.endswith(INSTANCES[:-1])
+    ]
     return [parameters.get("ScalingGroupId", "") for parameters in requests]
 
 
@@ -54,7 +63,9 @@ def test_alicloud_leaving_and_stopped_instances_are_not_in_the_size() -> None:
     ess.fill(1, "Stopped")
     (group,) = ess.groups()
     assert group.target == 2
-    assert [each.state for each in group.instances] == [InstanceState.RUNNING] * 2 + [InstanceState.DELETING]
+    assert [each.state for each in group.instances] == [InstanceState.RUNNING] * 2 + [
+        InstanceState.DELETING
+    ]
 
 
 @each_row("scheme", ["", "alicloud://"])
@@ -99,7 +110,9 @@ def test_alicloud_node_with_an_open_lifecycle_hook_is_running() -> None:
         (45, 3 + 6),  # fifty of the whole account
     ],
 )
-def test_alicloud_quiet_pass_costs_a_call_per_20_groups_and_per_50_instances(groups: int, calls: int) -> None:
+def test_alicloud_quiet_pass_costs_a_call_per_20_groups_and_per_50_instances(
+    groups: int, calls: int
+) -> None:
     sizes = [*([3] * (groups - 1)), 137]
     ess = EmulatedEss(*sizes, most=200)
     assert [len(each.instances) for each in ess.groups()] == sizes
@@ -143,7 +156,9 @@ def test_alicloud_twenty_unreadable_groups_block_no_other() -> None:
 
 
 @each_row(
-    ("answer", "cls", "calls"), [(THROTTLED, Throttled, ATTEMPTS), (NO_MONEY, Unauthorized, 1)], ids=["slow", "money"]
+    ("answer", "cls", "calls"),
+    [(THROTTLED, Throttled, ATTEMPTS), (NO_MONEY, Unauthorized, 1)],
+    ids=["slow", "money"],
 )
 def test_alicloud_refused_key_does_not_request_the_next_twenty_groups(
     answer: Answer, cls: type[ProviderError], calls: int
@@ -208,7 +223,9 @@ def test_alicloud_each_missing_machine_is_a_placeholder_with_its_error(made: int
     (group,) = failed_growth(made).groups()
     assert group.target == 5
     missing = [each for each in group.instances if each.error]
-    assert [each.id for each in missing] == [f"cn-hangzhou.placeholder-asg-1-{n}" for n in range(4 - made)]
+    assert [each.id for each in missing] == [
+        f"cn-hangzhou.placeholder-asg-1-{n}" for n in range(4 - made)
+    ]
     assert {each.state for each in missing} == {InstanceState.CREATING}
     assert {(each.error.cls, each.error.code) for each in missing if each.error} == {
         ("OutOfStock", "OperationDenied.NoStock")
@@ -258,10 +275,15 @@ def test_alicloud_unreadable_activities_are_a_gap() -> None:
         ({"GroupType": "ECI"}, "ECI"),
         ({"SystemSuspended": True}, "suspended by Auto Scaling"),
         ({"SuspendedProcesses": ["ScaleOut"]}, "ScaleOut"),
-        ({"LaunchTemplateOverrides": [{"InstanceType": "ecs.g7.xlarge", "WeightedCapacity": 4}]}, "weights"),
+        (
+            {"LaunchTemplateOverrides": [{"InstanceType": "ecs.g7.xlarge", "WeightedCapacity": 4}]},
+            "weights",
+        ),
     ],
 )
-def test_alicloud_disabled_group_reports_why_and_blocks_no_other(fields: dict[str, object], word: str) -> None:
+def test_alicloud_disabled_group_reports_why_and_blocks_no_other(
+    fields: dict[str, object], word: str
+) -> None:
     ess = EmulatedEss(2, 2)
     ess.answers["asg-1"] = fields
     bad, good = ess.groups()
@@ -361,21 +383,32 @@ def test_alicloud_group_options_come_from_its_tags() -> None:
         },
     )
     options = ess.groups()[0].options
-    assert (options.scale_down_utilization_threshold, options.scale_down_unneeded_time) == (0.7, 300.0)
+    assert (options.scale_down_utilization_threshold, options.scale_down_unneeded_time) == (
+        0.7,
+        300.0,
+    )
     assert options.ignore_daemonsets_utilization is True
     assert options.scale_down_unready_time is None
     assert "soon" in ess.warnings()
 
 
 @each_row(("names", "count"), [(("i-0001", "i-0002", "i-0001"), 2), (("i-0001", "i-0002", ""), 0)])
-def test_alicloud_observation_survives_arbitrary_vendor_answers(names: tuple[str, ...], count: int) -> None:
+def test_alicloud_observation_survives_arbitrary_vendor_answers(
+    names: tuple[str, ...], count: int
+) -> None:
     ess = EmulatedEss(2)
     items = [{"InstanceId": name, "LifecycleState": "InService"} for name in names]
     ess.server.reply(INSTANCES, scripted(200, {"TotalCount": 2, "ScalingInstances": items}))
-    ess.answers["asg-1"] = {"DesiredCapacity": 10**9, "SuspendedProcesses": None, "VSwitchIds": None}
+    ess.answers["asg-1"] = {
+        "DesiredCapacity": 10**9,
+        "SuspendedProcesses": None,
+        "VSwitchIds": None,
+    }
     (group,) = ess.groups()
     assert len({each.id for each in group.instances}) == len(group.instances) == count
-    assert ("its instances could not be read" in group.error) == (count == 0), "an instance without an id hides others"
+    assert ("its instances could not be read" in group.error) == (count == 0), (
+        "an instance without an id hides others"
+    )
 
 
 @each_row(

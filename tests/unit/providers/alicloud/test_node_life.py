@@ -1,4 +1,6 @@
-"""What an observation says of running instances: notices, interruption rates, drift, who changes or repairs them."""
+"""What an observation says of running instances: notices, interruption rates, drift, who
+changes or repairs them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def leaving(groups: tuple[NodeGroup, ...]) -> list[str]:
 
 
 def notice_calls(ess: EmulatedEss) -> list[Mapping[str, str]]:
-    """Returns the parameters of the calls of DescribeInstances since the last look, without dry runs."""
+    """Returns the parameters of the calls of DescribeInstances since the
+    last look, without dry runs."""
     calls = [call.parameters for call in ess.look() if call.action == "DescribeInstances"]
     return [call for call in calls if "DryRun" not in call]
 
@@ -57,7 +60,8 @@ def without(*names: str) -> EmulatedEss:
 
 def test_spot_4_one_call_finds_the_instances_that_ecs_takes_back() -> None:
     ess = EmulatedEss(250, 2, spot=SPOT)
-    for name in ("i-0007", "i-0250", "i-0252"):  # the last is in a group that another cluster's policy names
+    # the last is in a group that another cluster's policy names
+    for name in ("i-0007", "i-0250", "i-0252"):
         ess.cloud.interrupt(name)
     groups = observed(ess, f"0:300:{GROUP}").groups
     assert leaving(groups) == ["i-0007", "i-0250"]
@@ -95,7 +99,10 @@ def test_alicloud_endless_list_of_notices_is_read_for_twenty_pages() -> None:
     page = {"Instances": {"Instance": []}, "NextToken": "again"}
     ess.server.reply(INSTANCES, lambda _: scripted(200, page), always=True)
     assert not leaving((first(ess),))
-    assert len([each for each in ess.server.requests if each.line.endswith(INSTANCES[:-1])]) == 20 + 1  # a dry run
+    # a dry run
+    assert (
+        len([each for each in ess.server.requests if each.line.endswith(INSTANCES[:-1])]) == 20 + 1
+    )
 
 
 @pytest.mark.parametrize("fault", [*VendorFault])
@@ -118,8 +125,18 @@ def test_alicloud_failing_notices_are_one_gap_and_fail_nothing_else(fault: Vendo
         {"Instances": "none"},
         {"Instances": {"Instance": [7, None, {"InstanceId": ""}, {"InstanceId": "i-0001"}]}},
         {"Instances": {"Instance": [{"InstanceId": "i-0001", "OperationLocks": "Recycling"}]}},
-        {"Instances": {"Instance": [{"InstanceId": "i-0001", "OperationLocks": {"LockReason": [None, 3]}}]}},
-        {"Instances": {"Instance": [{"InstanceId": "i-0001", "OperationLocks": [{"LockReason": "security"}]}]}},
+        {
+            "Instances": {
+                "Instance": [{"InstanceId": "i-0001", "OperationLocks": {"LockReason": [None, 3]}}]
+            }
+        },
+        {
+            "Instances": {
+                "Instance": [
+                    {"InstanceId": "i-0001", "OperationLocks": [{"LockReason": "security"}]}
+                ]
+            }
+        },
     ],
 )
 def test_alicloud_answer_of_another_shape_names_no_instance(body: dict[str, Any]) -> None:
@@ -185,7 +202,10 @@ def test_alicloud_group_that_replaces_interrupted_instances_says_so(remedy: bool
     ],
 )
 def test_alicloud_interruption_rate_is_the_middle_of_the_range(text: str, rate: float) -> None:
-    zone = {"ZoneId": "z", "AvailableSpotResources": [{"InstanceType": "t", "InterruptRateDesc": text}]}
+    zone = {
+        "ZoneId": "z",
+        "AvailableSpotResources": [{"InstanceType": "t", "InterruptRateDesc": text}],
+    }
     advice = msgspec.convert({"AvailableSpotZones": [zone, "nonsense"]}, SpotAdvice)
     assert advice.rate("t", "z") == advice.rate("t", "") == pytest.approx(rate)
     assert advice.rate("t", "y") == advice.rate("s", "z") == 0.0
@@ -194,13 +214,19 @@ def test_alicloud_interruption_rate_is_the_middle_of_the_range(text: str, rate: 
 def test_alicloud_spot_group_has_the_interruption_rate_of_its_type_and_zone() -> None:
     ess = EmulatedEss(1, spot=SPOT)
     ess.cloud.add_group("plain", size=1)
-    ess.cloud.interruptions |= {("ecs.g7.xlarge", "cn-hangzhou-i"): "5-10%", ("ecs.g7.xlarge", "cn-hangzhou-h"): "3-5%"}
+    ess.cloud.interruptions |= {
+        ("ecs.g7.xlarge", "cn-hangzhou-i"): "5-10%",
+        ("ecs.g7.xlarge", "cn-hangzhou-h"): "3-5%",
+    }
     assert [group.interruption_rate for group in observed(ess).groups] == [0.075, 0.0]
 
 
 def test_alicloud_spot_group_without_a_known_zone_has_the_highest_rate_of_all_zones() -> None:
     ess = EmulatedEss(0, spot=SPOT, zones=("cn-hangzhou-h", "cn-hangzhou-i"))
-    ess.cloud.interruptions |= {("ecs.g7.xlarge", "cn-hangzhou-i"): "5-10%", ("ecs.g7.xlarge", "cn-hangzhou-h"): "3-5%"}
+    ess.cloud.interruptions |= {
+        ("ecs.g7.xlarge", "cn-hangzhou-i"): "5-10%",
+        ("ecs.g7.xlarge", "cn-hangzhou-h"): "3-5%",
+    }
     assert first(ess).interruption_rate == 0.075
 
 
@@ -221,7 +247,9 @@ def test_alicloud_key_without_the_permission_for_rates_is_one_gap() -> None:
         assert "it needs ecs:DescribeSpotAdvice" in gap.detail
         assert seen.groups[0].interruption_rate == 0.0
         assert seen.groups[0].price > 0.0
-    assert ess.actions().count("DescribeSpotAdvice") <= 2, "once, and once more in case the key has changed"
+    assert ess.actions().count("DescribeSpotAdvice") <= 2, (
+        "once, and once more in case the key has changed"
+    )
 
 
 def test_alicloud_failing_rates_change_nothing_but_the_rate() -> None:
@@ -240,7 +268,10 @@ def test_alicloud_instance_of_an_older_configuration_names_both() -> None:
     ess = EmulatedEss(1)
     ess.cloud.redefine(GROUP)
     (instance,) = first(ess).instances
-    assert instance.outdated == "scaling configuration asc-1, the group's is scaling configuration asc-2"
+    assert (
+        instance.outdated
+        == "scaling configuration asc-1, the group's is scaling configuration asc-2"
+    )
 
 
 def test_alicloud_instance_of_an_older_template_version_is_outdated() -> None:
@@ -253,7 +284,9 @@ def test_alicloud_instance_of_an_older_template_version_is_outdated() -> None:
 
 
 @each_row("version", ["1", "Default", "Latest"])
-def test_alicloud_group_of_a_fixed_template_version_is_outdated_by_no_newer_one(version: str) -> None:
+def test_alicloud_group_of_a_fixed_template_version_is_outdated_by_no_newer_one(
+    version: str,
+) -> None:
     ess = EmulatedEss(1, template=True)
     ess.group.template_version = version
     ess.cloud.redefine(GROUP)
@@ -275,10 +308,16 @@ def test_alicloud_group_that_changes_to_a_template_outdates_its_instances() -> N
     [
         {"ScalingConfigurationId": ""},
         {"ScalingConfigurationId": None},
-        {"LaunchTemplateId": "lt-1", "LaunchTemplateVersion": "Default", "ScalingConfigurationId": ""},
+        {
+            "LaunchTemplateId": "lt-1",
+            "LaunchTemplateVersion": "Default",
+            "ScalingConfigurationId": "",
+        },
     ],
 )
-def test_alicloud_instance_of_which_nothing_is_known_is_not_outdated(fields: dict[str, Any]) -> None:
+def test_alicloud_instance_of_which_nothing_is_known_is_not_outdated(
+    fields: dict[str, Any],
+) -> None:
     ess = EmulatedEss(1, template="LaunchTemplateId" in fields)
     ess.answers["i-0001"] = fields
     ess.cloud.redefine(GROUP)
@@ -320,17 +359,26 @@ def test_alicloud_fields_of_another_shape_leave_the_group_as_it_is(wrong: Any) -
         ("Protected", "", ""),
         ("Standby", "", ""),
         ("Pending", "is adding 1 and removing 0 instances", "is adding it to its group (Pending)"),
-        ("Pending:Wait", "is adding 1 and removing 0 instances", "is adding it to its group (Pending:Wait)"),
+        (
+            "Pending:Wait",
+            "is adding 1 and removing 0 instances",
+            "is adding it to its group (Pending:Wait)",
+        ),
         ("Removing", "is adding 0 and removing 1 instances", "is removing it"),
         ("Removing:Wait", "is adding 0 and removing 1 instances", "is removing it"),
     ],
 )
-def test_alicloud_group_is_busy_while_ess_adds_or_removes_instances(state: str, group: str, instance: str) -> None:
+def test_alicloud_group_is_busy_while_ess_adds_or_removes_instances(
+    state: str, group: str, instance: str
+) -> None:
     ess = EmulatedEss(1)
     (name,) = ess.fill(1, state)
     seen = first(ess)
     busy = {each.handle: each.busy for each in seen.instances}
-    assert (seen.busy, busy[name]) == (group and f"Auto Scaling {group}", instance and f"Auto Scaling {instance}")
+    assert (seen.busy, busy[name]) == (
+        group and f"Auto Scaling {group}",
+        instance and f"Auto Scaling {instance}",
+    )
     assert busy["i-0001"] == ""
 
 

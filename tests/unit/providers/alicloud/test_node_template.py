@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.providers.alicloud.node_template import is_label_key, is_label_value, label_value, read_tags
+from chalicelib.providers.alicloud.node_template import (
+    is_label_key,
+    is_label_value,
+    label_value,
+    read_tags,
+)
 from infra.emulators.alicloud.models import MachineType
 from tests.cases import each_row
 from tests.contract.suite.golden import assert_golden
@@ -214,4 +219,6 @@ def test_alicloud_template_reports_a_missing_launch_template_and_refusal_once() 
     ess = EmulatedEss(0, 0, 0, template=True)
     ess.fail("DescribeLaunchTemplateVersions", "Forbidden.RAM", status=403)
     assert all("Forbidden.RAM" in each.template_error for each in ess.groups())
-    assert ess.actions().count("DescribeLaunchTemplateVersions") == 0, "the others were not requested"
+    assert ess.actions().count("DescribeLaunchTemplateVersions") == 0, (
+        "the others were not requested"
+    )

@@ -1,4 +1,6 @@
-"""The provider protocol as the executor uses it: built from a policy, and correct despite any interruption."""
+"""The provider protocol as the executor uses it: built from a policy, and correct
+despite any interruption.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,25 @@ from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.contract.alicloud.fixtures import order
 from tests.operations import ask
-from tests.unit.providers.alicloud.emulated import EmulatedEss, continued, discard, grow, remove, shrink
+from tests.unit.providers.alicloud.emulated import (
+    EmulatedEss,
+    continued,
+    discard,
+    grow,
+    remove,
+    shrink,
+)
 
 
 def connection(**settings: str) -> Connection:
-    return Connection("ours", settings, (GroupPolicy("alicloud", "asg-1", 0, 5),), lambda name: "{}", None, lambda: 0.0)
+    return Connection(
+        "ours",
+        settings,
+        (GroupPolicy("alicloud", "asg-1", 0, 5),),
+        lambda name: "{}",
+        None,
+        lambda: 0.0,
+    )
 
 
 def test_alicloud_provider_is_built_without_a_call() -> None:
@@ -48,12 +64,21 @@ def test_alicloud_provider_invalid_settings_are_bad_input() -> None:
         ("NeverHeardOf", 418, "Unknown"),
     ],
 )
-def test_alicloud_error_of_a_read_has_its_class_in_every_change(code: str, status: int, cls: str) -> None:
+def test_alicloud_error_of_a_read_has_its_class_in_every_change(
+    code: str, status: int, cls: str
+) -> None:
     ess = EmulatedEss(3)
     ess.group.desired = 4
-    changes = [grow(ess, 4, 5), remove(ess, 4, "i-0001"), discard(ess, 4, "placeholder-asg-1-0"), shrink(ess, 4, 3)]
+    changes = [
+        grow(ess, 4, 5),
+        remove(ess, 4, "i-0001"),
+        discard(ess, 4, "placeholder-asg-1-0"),
+        shrink(ess, 4, 3),
+    ]
     for operation in changes:
-        ess.fail("DescribeScalingGroups", code, 3 if cls in {"Transient", "Throttled"} else 1, status)
+        ess.fail(
+            "DescribeScalingGroups", code, 3 if cls in {"Transient", "Throttled"} else 1, status
+        )
         if cls in {"Throttled", "Transient", "Conflict"}:
             with pytest.raises(ProviderError) as raised:
                 ask(ess.build(), operation)
@@ -70,9 +95,18 @@ def test_alicloud_error_of_a_read_has_its_class_in_every_change(code: str, statu
 @each_row("kind", list(OperationKind))
 def test_alicloud_provider_survives_invalid_operation_data(kind: OperationKind) -> None:
     ess = EmulatedEss(2)
-    rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
+    rubbish = {
+        "activity": "asa-\u0000",
+        "polls": "-7",
+        "asked": ",,i-9",
+        "refused": "[1",
+        "late": "x",
+    }
     for data in ({}, rubbish):
-        for operation in (order(ess, kind, "asg-1", 2, -5, "i-9"), order(ess, kind, "asg-1", -1, 10**9, "")):
+        for operation in (
+            order(ess, kind, "asg-1", 2, -5, "i-9"),
+            order(ess, kind, "asg-1", -1, 10**9, ""),
+        ):
             outcome = ess.build().poll(operation.with_status(data=data))
             assert isinstance(outcome, Succeeded | InProgress | Failed)
     assert ess.changes() == []
@@ -83,8 +117,9 @@ def _begins(operation: Operation) -> bool:
 
 
 class _Crowd:
-    """Several concurrent operations on one group, one step at a time, as messages of several functions arrive,
-    sometimes twice or without an answer of the vendor. ESS compares the group with its desired capacity every 45 s."""
+    """Several concurrent operations on one group, one step at a time, as messages of several
+    functions arrive, sometimes twice or without an answer of the vendor. ESS compares the group
+    with its desired capacity every 45 s."""
 
     def __init__(self, seed: int, *, desired: bool) -> None:
         self.random = random.Random(seed)
@@ -97,18 +132,23 @@ class _Crowd:
     def run(self) -> None:
         for self.turn in range(50):
             stock = self.random.choice([None, None, 0, 2])
-            self.ess.cloud.stock = {} if stock is None else {("ecs.g7.xlarge", "cn-hangzhou-i"): stock}
+            self.ess.cloud.stock = (
+                {} if stock is None else {("ecs.g7.xlarge", "cn-hangzhou-i"): stock}
+            )
             if len(self.waiting) < 5 and self.random.random() < 0.5:
                 self.waiting |= {operation.spec.id: operation for operation in self._plan()}
             if self.waiting:
-                for name, outcome in self._step(self.random.choice(list(self.waiting.values()))).items():
+                for name, outcome in self._step(
+                    self.random.choice(list(self.waiting.values()))
+                ).items():
                     self._record(name, outcome)
             if self.random.random() < 0.5:
                 self.ess.settle(50.0)
             self._check()
 
     def _record(self, name: str, outcome: Outcome) -> None:
-        """Records what an operation has come to, unless the function is dead before: it then starts again."""
+        """Records what an operation has come to, unless the function is
+        dead before: it then starts again."""
         operation = self.waiting[name]
         if self.random.random() < 0.1:
             self.waiting[name] = operation.with_status(data={}, step="")
@@ -123,13 +163,20 @@ class _Crowd:
         if missing:
             some = missing[: self.random.randint(1, len(missing))]
             return [discard(self.ess, group.target, *some, op=f"discard-{self.turn}")]
-        nodes = [each.handle for each in group.instances if each.node and each.state is InstanceState.RUNNING]
+        nodes = [
+            each.handle
+            for each in group.instances
+            if each.node and each.state is InstanceState.RUNNING
+        ]
         if nodes and self.random.random() < 0.4:
             some = self.random.sample(nodes, self.random.randint(1, len(nodes)))
             self.named.update(some)
             if self.random.random() < 0.3:
                 return [remove(self.ess, group.target, *some, op=f"remove-{self.turn}")]
-            return [remove(self.ess, group.target, name, op=f"remove-{self.turn}-{name}") for name in some]
+            return [
+                remove(self.ess, group.target, name, op=f"remove-{self.turn}-{name}")
+                for name in some
+            ]
         more = self.random.randint(1, 3)
         growing = any(each.spec.kind is OperationKind.SCALE_UP for each in self.waiting.values())
         if growing or group.target + more > group.max:
@@ -138,14 +185,21 @@ class _Crowd:
         return [grow(self.ess, group.target, group.target + more, op=f"grow-{self.turn}")]
 
     def _step(self, operation: Operation) -> dict[str, Outcome]:
-        """Makes the next call of an operation, and returns outcomes by id. A removal that begins takes others along."""
+        """Makes the next call of an operation, and returns outcomes by id. A removal that
+        begins takes others along."""
         provider = self.ess.build()
         if self.random.random() < 0.2:
-            self.ess.server.faults.next(VendorFault.LOST_ANSWER, on="write", times=self.random.choice((1, 3)))
+            self.ess.server.faults.next(
+                VendorFault.LOST_ANSWER, on="write", times=self.random.choice((1, 3))
+            )
         try:
             if not _begins(operation):
                 return {operation.spec.id: ask(provider, operation)}
-            ready = [other for other in self.waiting.values() if other is not operation and _begins(other)]
+            ready = [
+                other
+                for other in self.waiting.values()
+                if other is not operation and _begins(other)
+            ]
             outcome, joined = provider.delete_together(operation, ready)
             self.shared += len(joined)
             return {operation.spec.id: outcome, **joined}
@@ -158,10 +212,15 @@ class _Crowd:
         group = self.ess.group
         made = [name for each in group.activities if each.grows for name in each.machines]
         assert len(made) <= self.planned, "more was made than was planned"
-        ours = [name for each in group.activities if not each.grows and each.trigger != "Ess" for name in each.machines]
-        assert not [each for each in group.activities if not each.grows and each.trigger == "Ess"], (
-            "ESS took an instance that was not named"
-        )
+        ours = [
+            name
+            for each in group.activities
+            if not each.grows and each.trigger != "Ess"
+            for name in each.machines
+        ]
+        assert not [
+            each for each in group.activities if not each.grows and each.trigger == "Ess"
+        ], "ESS took an instance that was not named"
         assert set(ours) <= self.named, "an instance was removed that was not named"
         assert len(ours) == len(set(ours))
         assert 0 <= group.total <= 12

@@ -53,7 +53,9 @@ def test_alicloud_unjoined_instance_is_spelled_like_most_nodes() -> None:
 
 
 def test_alicloud_empty_and_foreign_provider_ids_match_nothing() -> None:
-    names = AlicloudGroupNames([node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION)
+    names = AlicloudGroupNames(
+        [node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION
+    )
     assert names.node_of("i-1") is None
     assert names.spell("i-1") == PLAIN
 

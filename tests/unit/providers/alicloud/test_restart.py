@@ -107,7 +107,10 @@ def test_alicloud_restart_of_an_instance_that_is_gone_fails() -> None:
     ess = EmulatedEss(2)
     operation = announced(ess)
     ess.cloud.vanish("i-0001")
-    assert failed(ess.build().restart(operation)) == ("NotFound", "asg-1: i-0001 is gone or being removed")
+    assert failed(ess.build().restart(operation)) == (
+        "NotFound",
+        "asg-1: i-0001 is gone or being removed",
+    )
 
 
 def test_alicloud_restart_of_an_instance_that_leaves_fails() -> None:
@@ -128,7 +131,10 @@ def test_alicloud_restart_that_does_not_end_fails_after_ten_minutes() -> None:
     ess = EmulatedEss(2, times=AlicloudDurations(reboot=100_000.0))
     started = ess.now()
     cls, message = failed(drive(ess, restart(ess)))
-    assert (cls, message) == ("Unknown", "asg-1: i-0001 is Starting 600s after its restart was requested")
+    assert (cls, message) == (
+        "Unknown",
+        "asg-1: i-0001 is Starting 600s after its restart was requested",
+    )
     assert 600.0 <= ess.now() - started < 700.0
 
 
@@ -147,7 +153,11 @@ def test_alicloud_key_that_sees_no_instances_names_the_permission() -> None:
     held = policy("ram-policy.json")
     ess.server.ring.keys[ess.key_id].permissions = type(held)(
         tuple(
-            type(each)(each.allows, tuple(name for name in each.actions if "DescribeInstances" not in name), ("*",))
+            type(each)(
+                each.allows,
+                tuple(name for name in each.actions if "DescribeInstances" not in name),
+                ("*",),
+            )
             for each in held.statements
         )
     )

@@ -1,4 +1,6 @@
-"""Scale-ups of Alibaba Cloud: what the suite (tests/contract/suite) and tests/contract/alicloud do not show."""
+"""Scale-ups of Alibaba Cloud: what the suite (tests/contract/suite) and
+tests/contract/alicloud do not show.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def test_alicloud_scale_up_is_one_call_whose_activity_is_polled(desired: bool) -
     operation = grow(ess, 2, 5)
     outcome = ess.build().scale_up(operation)
     assert ess.changes() == [
-        "scale asg-1 TotalCapacity 5 true" if desired else "scale asg-1 QuantityChangeInCapacity 3 false"
+        "scale asg-1 TotalCapacity 5 true"
+        if desired
+        else "scale asg-1 QuantityChangeInCapacity 3 false"
     ]
     operation = continued(operation, outcome)
     running = ess.build().poll(operation)
@@ -61,10 +65,14 @@ def test_alicloud_scale_up_to_a_size_that_cannot_be_requested_writes_nothing(
 ) -> None:
     ess = EmulatedEss(size, most=most)
     outcome = ess.build(spec).scale_up(grow(ess, 2, 5))
-    assert (outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__) == expected
+    assert (
+        outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__
+    ) == expected
     assert words in str(outcome)
     assert ess.changes() == []
-    assert bool(ess.server.requests) == ("maximum" not in words), "what the policy forbids needs no call"
+    assert bool(ess.server.requests) == ("maximum" not in words), (
+        "what the policy forbids needs no call"
+    )
 
 
 def test_alicloud_scale_up_reports_a_maximum_lowered_meanwhile_without_waiting() -> None:
@@ -133,7 +141,8 @@ def test_alicloud_scale_up_without_effect_is_investigated(size: int) -> None:
     ess = EmulatedEss(2)
 
     def refused(_: Incoming) -> Answer:
-        ess.group.desired = size  # another writer set it between our two reads, or nothing was changed
+        # another writer set it between our two reads, or nothing was changed
+        ess.group.desired = size
         return refusal("IncorrectCapacity.NoChange")
 
     ess.server.reply(" ScaleWithAdjustment$", refused)

@@ -17,11 +17,17 @@ OURS = '{"outscaler/operation":"grow-1","cluster-autoscaler/alicloud/managed":"t
 UPSTREAMS = '{"cluster-autoscaler/alicloud/managed":"true"}'
 
 
-def activity(status: str, code: str = "", *, own: str = OURS, made: int = 0, name: str = "asa-1") -> ScalingActivity:
-    return ScalingActivity(name, "asg-1", status, activity_metadata=own, error_code=code, created_capacity=made)
+def activity(
+    status: str, code: str = "", *, own: str = OURS, made: int = 0, name: str = "asa-1"
+) -> ScalingActivity:
+    return ScalingActivity(
+        name, "asg-1", status, activity_metadata=own, error_code=code, created_capacity=made
+    )
 
 
-@each_row("text", ["", "null", "[]", "7", "{", '{"a":1}', '"true"', '{"outscaler":{"b":2}}', "\ud800"])
+@each_row(
+    "text", ["", "null", "[]", "7", "{", '{"a":1}', '"true"', '{"outscaler":{"b":2}}', "\ud800"]
+)
 def test_activity_metadata_of_others_is_not_ours(text: str) -> None:
     found = activity("Failed", own=text)
     assert not is_own(found)
@@ -59,14 +65,23 @@ def test_activity_with_several_reasons_uses_the_most_specific() -> None:
         status_code="Failed",
         error_code="Odd",
         error_message="odd",
-        error_messages=[CodeAndMessage("Odder", "odder"), CodeAndMessage("OperationDenied.NoStock", "none left")],
+        error_messages=[
+            CodeAndMessage("Odder", "odder"),
+            CodeAndMessage("OperationDenied.NoStock", "none left"),
+        ],
     )
     found = failure(several)
-    assert (found.cls, found.code, found.message) == ("OutOfStock", "OperationDenied.NoStock", "none left")
+    assert (found.cls, found.code, found.message) == (
+        "OutOfStock",
+        "OperationDenied.NoStock",
+        "none left",
+    )
 
 
 def test_activity_without_a_code_is_classified_by_its_status() -> None:
-    found = failure(ScalingActivity("asa-1", status_code="Rejected", status_message="the cool-down time"))
+    found = failure(
+        ScalingActivity("asa-1", status_code="Rejected", status_message="the cool-down time")
+    )
     assert (found.cls, found.code, found.message) == ("Unknown", "Rejected", "the cool-down time")
 
 
@@ -93,11 +108,14 @@ NO_STOCK = "OperationDenied.NoStock"
         ),  # ESS has retried by itself and failed as well
         # ESS has retried and received some
         ([activity("Successful", own="", made=1), activity("Failed", NO_STOCK)], ""),
-        ([activity("Successful", own=""), activity("Failed", NO_STOCK)], NO_STOCK),  # a removal in between
+        # a removal in between
+        ([activity("Successful", own=""), activity("Failed", NO_STOCK)], NO_STOCK),
         ([activity("Failed", NO_STOCK, own="")], ""),  # never ours
         ([], ""),
     ],
 )
-def test_activity_last_own_one_explains_missing_machines(history: list[ScalingActivity], code: str) -> None:
+def test_activity_last_own_one_explains_missing_machines(
+    history: list[ScalingActivity], code: str
+) -> None:
     found = last_failure(history)
     assert (found.code if found else "") == code

@@ -23,17 +23,30 @@ PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
     [
         KEY,
         json.dumps(
-            {"access-key-id": KEY_ID + "\n", "access-key-secret": KEY_SECRET + "\n", "region-id": "cn-beijing\n"}
+            {
+                "access-key-id": KEY_ID + "\n",
+                "access-key-secret": KEY_SECRET + "\n",
+                "region-id": "cn-beijing\n",
+            }
         ),
-        json.dumps({"ALIBABA_CLOUD_ACCESS_KEY_ID": KEY_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": KEY_SECRET}),
+        json.dumps(
+            {"ALIBABA_CLOUD_ACCESS_KEY_ID": KEY_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": KEY_SECRET}
+        ),
         json.dumps({"AccessKeyID": KEY_ID, "AccessKeySecret": KEY_SECRET, "securityToken": None}),
-        f"[global]\naccess-key-id = {KEY_ID}\nACCESS-KEY-SECRET={KEY_SECRET}\nregion-id=cn-beijing\n",
+        (
+            f"[global]\naccess-key-id = {KEY_ID}\nACCESS-KEY-SECRET={KEY_SECRET}\n"
+            "region-id=cn-beijing\n"
+        ),
         f'[Global]\r\nAccessKeyID="{KEY_ID}"\r\nAccessKeySecret={KEY_SECRET}\r\n',
     ],
 )
 def test_alicloud_secret_is_read_in_each_form(text: str) -> None:
     found = parse_secret(text, "secret key")
-    assert (found.key_id.reveal(), found.key_secret.reveal(), bool(found.token)) == (KEY_ID, KEY_SECRET, False)
+    assert (found.key_id.reveal(), found.key_secret.reveal(), bool(found.token)) == (
+        KEY_ID,
+        KEY_SECRET,
+        False,
+    )
 
 
 @each_row(

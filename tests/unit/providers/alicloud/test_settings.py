@@ -106,7 +106,10 @@ def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
         ({"region": "Hangzhou"}, "providers.alicloud.region: 'Hangzhou'"),
         ({"region": "cn-hangzhou.evil.example"}, "providers.alicloud.region"),
         ({"network": "private"}, "providers.alicloud.network"),
-        ({"essEndpoint": "http://ess.aliyuncs.com"}, "providers.alicloud.essEndpoint: is not an https address"),
+        (
+            {"essEndpoint": "http://ess.aliyuncs.com"},
+            "providers.alicloud.essEndpoint: is not an https address",
+        ),
         ({"ecsEndpoint": "ecs.aliyuncs.com"}, "providers.alicloud.ecsEndpoint"),
         ({"stsEndpoint": "https://user:pass@sts.aliyuncs.com"}, "providers.alicloud.stsEndpoint"),
         ({"essEndpoint": "https://ess.aliyuncs.com/path"}, "providers.alicloud.essEndpoint"),
@@ -117,10 +120,19 @@ def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
         ({"reservedCpu": "-1"}, "providers.alicloud.reservedCpu"),
         ({"reservedMemory": "much"}, "providers.alicloud.reservedMemory"),
         ({"nodes": ""}, "providers.alicloud.nodes: no scaling group is named"),
-        ({"nodeGroupAutoDiscovery": "x"}, "providers.alicloud.nodeGroupAutoDiscovery: there is no such setting"),
+        (
+            {"nodeGroupAutoDiscovery": "x"},
+            "providers.alicloud.nodeGroupAutoDiscovery: there is no such setting",
+        ),
         ({"credentialsSecret": ""}, "providers.alicloud.credentialsSecret: is missing"),
-        ({"credentialsSecret": "", "roleArn": "acs:ram::1:role/r"}, "providers.alicloud.credentialsSecret: is missing"),
-        ({"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"}, "providers.alicloud.roleArn: is missing"),
+        (
+            {"credentialsSecret": "", "roleArn": "acs:ram::1:role/r"},
+            "providers.alicloud.credentialsSecret: is missing",
+        ),
+        (
+            {"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"},
+            "providers.alicloud.roleArn: is missing",
+        ),
         (
             {"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "acs:r"},
             "providers.alicloud.oidcProviderArn",
@@ -129,13 +141,18 @@ def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
             {"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r"},
             "providers.alicloud.oidcTokenSecret",
         ),
-        ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: conflicts with"),
+        (
+            {"oidcTokenSecret": "t", "oidcTokenFile": "f"},
+            "providers.alicloud.oidcTokenFile: conflicts with",
+        ),
         ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
         ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
         ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),
     ],
 )
-def test_alicloud_settings_invalid_or_incomplete_ones_are_named_by_path(change: dict[str, str], place: str) -> None:
+def test_alicloud_settings_invalid_or_incomplete_ones_are_named_by_path(
+    change: dict[str, str], place: str
+) -> None:
     [problem] = problems(RIGHT | change)
     assert place in problem
 
@@ -167,8 +184,17 @@ def test_alicloud_settings_group_entry_needs_a_maximum() -> None:
     [
         {"ramRole": "worker"},
         {"metadataEndpoint": "http://100.100.100.200"},
-        {"oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r", "oidcTokenFile": "/var/run/token"},
+        {
+            "oidcProviderArn": "acs:ram::1:p",
+            "roleArn": "acs:ram::1:r",
+            "oidcTokenFile": "/var/run/token",
+        },
     ],
 )
 def test_alicloud_settings_other_credential_modes_need_no_secret(settings: dict[str, str]) -> None:
-    assert read_settings({"region": "cn-hangzhou", "nodes": "0:5:asg-1"} | settings).access.credentials_secret == ""
+    assert (
+        read_settings(
+            {"region": "cn-hangzhou", "nodes": "0:5:asg-1"} | settings
+        ).access.credentials_secret
+        == ""
+    )

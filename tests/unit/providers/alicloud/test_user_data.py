@@ -1,4 +1,6 @@
-"""User data of instances often contain a join token. The vendor sends them with templates; decoding drops them."""
+"""User data of instances often contain a join token. The vendor sends them with
+templates; decoding drops them.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,20 @@ CONFIGURATION = {"ScalingConfigurationId": "asc-1", "InstanceType": "ecs.two", "
 
 
 def versions(found: object) -> Answer:
-    return scripted(200, {"TotalCount": 1, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": [found]}})
+    return scripted(
+        200, {"TotalCount": 1, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": [found]}}
+    )
 
 
 def configurations(found: object) -> Answer:
-    return scripted(200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]})
+    return scripted(
+        200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]}
+    )
 
 
-def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cache = KeptCache()
     ess = answering(versions(TEMPLATE), configurations(CONFIGURATION))
     with caplog.at_level(logging.DEBUG):
@@ -50,7 +58,9 @@ def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(capl
     [
         versions({**TEMPLATE, "VersionNumber": HIDDEN}),
         versions(HIDDEN),
-        versions({**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}),
+        versions(
+            {**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}
+        ),
         scripted(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'),
         scripted(200, HIDDEN, {"Content-Type": "text/plain"}),
         scripted(403, HIDDEN, {"Content-Type": "text/plain"}),

@@ -28,12 +28,16 @@ def account(*zones: str, size: int = 0, **more: Any) -> EmulatedEss:
 
 def vswitch_calls(ess: EmulatedEss) -> list[str]:
     """Return the VSwitches that were asked for since the last look at the log."""
-    return [call.parameters["VSwitchId"] for call in ess.look() if call.action == "DescribeVSwitches"]
+    return [
+        call.parameters["VSwitchId"] for call in ess.look() if call.action == "DescribeVSwitches"
+    ]
 
 
 def without_permission(ess: EmulatedEss) -> None:
     """Take the permission from the key."""
-    text = (FOLDER / "ram-policy.json").read_text().replace('"vpc:DescribeVSwitches"', '"vpc:Nothing"')
+    text = (
+        (FOLDER / "ram-policy.json").read_text().replace('"vpc:DescribeVSwitches"', '"vpc:Nothing"')
+    )
     ess.server.ring.keys[ess.key_id].permissions = read_policy(text)
 
 
@@ -132,7 +136,10 @@ def test_alicloud_zone_that_is_none_is_unknown(zone: str) -> None:
 
 @pytest.mark.parametrize(
     ("network", "host"),
-    [(Network.PUBLIC, "vpc.cn-beijing.aliyuncs.com"), (Network.VPC, "vpc-vpc.cn-beijing.aliyuncs.com")],
+    [
+        (Network.PUBLIC, "vpc.cn-beijing.aliyuncs.com"),
+        (Network.VPC, "vpc-vpc.cn-beijing.aliyuncs.com"),
+    ],
 )
 def test_alicloud_vpc_is_called_at_its_host_of_the_region(network: Network, host: str) -> None:
     # https://www.alibabacloud.com/help/en/vpc/developer-reference/api-vpc-2016-04-28-endpoint

@@ -1,4 +1,6 @@
-"""Configurations for the tests of pool definitions: a valid one in both forms, and functions that modify it."""
+"""Configurations for the tests of pool definitions: a valid one in both forms, and
+functions that modify it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from chalicelib.providers.cherryservers.definition_reader import Definitions, re
 from chalicelib.providers.cherryservers.pool_definition import Definition
 
 SCRIPT = (
-    "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
+    "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} "
+    "{{.APIServerEndpoint}} "
     "# {{.NodeGroup}}\n"
 )
 HEAD = """\
@@ -59,12 +62,15 @@ def settings(
     )
 
 
-def definitions(text: str = "", *, read: Callable[[str], str] = no_secret, **given: Any) -> Definitions:
+def definitions(
+    text: str = "", *, read: Callable[[str], str] = no_secret, **given: Any
+) -> Definitions:
     return read_definitions(settings(text, **given), read)
 
 
 def definition(extra: str = "", pool: str = "pool3", **given: Any) -> Definition:
-    """The definition of a pool without its own section; extra: further lines of the default definition."""
+    """The definition of a pool without its own section; extra: further lines
+    of the default definition."""
     return definitions(f"{WHOLE}{extra}\n", **given).of(pool)
 
 

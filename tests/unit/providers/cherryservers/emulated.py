@@ -41,10 +41,13 @@ _WORDS = {"GET": "server", "PUT": "tag", "DELETE": "delete"}
 
 
 class EmulatedCloud(CherryBench):
-    """A project with servers of the pool. lag, delete_lag: seconds by which lists are late with new and with deleted
-    servers. answers: fields that the vendor's answers have about a server, by its id."""
+    """A project with servers of the pool. lag, delete_lag: seconds by which lists are
+    late with new and with deleted servers. answers: fields that the vendor's answers have
+    about a server, by its id."""
 
-    def __init__(self, size: int = 0, *, lag: float = 0.0, delete_lag: float = 0.0, stock: int | None = None) -> None:
+    def __init__(
+        self, size: int = 0, *, lag: float = 0.0, delete_lag: float = 0.0, stock: int | None = None
+    ) -> None:
         super().__init__(lag=lag, delete_lag=delete_lag)
         self.answers: dict[object, dict[str, Any]] = {}
         self.server.edit = lambda body: changed(body, "id", self.answers)
@@ -59,7 +62,9 @@ class EmulatedCloud(CherryBench):
         self._slept += seconds
         self.clock.advance(seconds)
 
-    def add(self, size: int = 1, pool: str = POOL, *, spot: bool = False, **fields: Any) -> list[int]:
+    def add(
+        self, size: int = 1, pool: str = POOL, *, spot: bool = False, **fields: Any
+    ) -> list[int]:
         """Adds running servers. fields: what the vendor's answers say of them."""
         numbers = [self.cloud.add_server(pool, spot=spot).id for _ in range(size)]
         self.answers |= {number: fields for number in numbers if fields}
@@ -81,24 +86,31 @@ class EmulatedCloud(CherryBench):
 
     @property
     def requests(self) -> list[str]:
-        """All requests, as `servers`, `server 1000`, `plan NAME`, `create HOSTNAME`, `tag 1000`, `delete 1000`,
-        `reboot 1000`."""
+        """All requests, as `servers`, `server 1000`, `plan NAME`, `create HOSTNAME`, `tag 1000`,
+        `delete 1000`, `reboot 1000`."""
         return [_word(request) for request in self.server.requests]
 
     def posts(self) -> list[str]:
         return [request for request in self.requests if request.startswith("create")]
 
     def changes(self) -> list[str]:
-        return [request for request in self.requests if request.startswith(("create", "delete", "tag", "reboot"))]
+        return [
+            request
+            for request in self.requests
+            if request.startswith(("create", "delete", "tag", "reboot"))
+        ]
 
     @property
     def deleted(self) -> list[int]:
         """The servers that the vendor has deleted for us."""
-        log = [call for call in self.server.log if call.action == "delete_server" and call.status < 300]
+        log = [
+            call for call in self.server.log if call.action == "delete_server" and call.status < 300
+        ]
         return [int(call.path.rpartition("/")[2]) for call in log]
 
     def fail(self, requests: str, status: int = 500, times: int = 3, message: str = "") -> None:
-        """Refuses the next requests of a method and path, by default as often as a read is attempted."""
+        """Refuses the next requests of a method and path, by default as
+        often as a read is attempted."""
         self.server.reply(requests, *[refusal(status, message)] * times)
 
     def build(
@@ -108,19 +120,27 @@ class EmulatedCloud(CherryBench):
         kube: Sequence[tuple[str, str, dict[str, str]]] | Exception | None = None,
         **settings: str,
     ) -> CherryServers:
-        """A new provider; specs in upstream's form. kube: the cluster's nodes (name, providerID, labels), the error of
-        their list, None for no connection."""
+        """A new provider; specs in upstream's form. kube: the cluster's nodes (name, providerID,
+        labels), the error of their list, None for no connection."""
         nodes = "\n".join(specs or (f"0:10:{POOL}", "0:10:pool2"))
         self.settings = {"nodes": nodes, "cloudConfig": config, **settings}
         connection = self.connection(self.server.root)
-        return build(msgspec.structs.replace(connection, kube=None if kube is None else Kube(kube, self.selectors)))
+        return build(
+            msgspec.structs.replace(
+                connection, kube=None if kube is None else Kube(kube, self.selectors)
+            )
+        )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
         self.token_reads += name == BOOTSTRAP_NAME
         return super().read_secret(name, wrong=wrong)
 
     def api(
-        self, read_secret: Callable[[str], str] | None = None, *, project: int = PROJECT, **settings: str
+        self,
+        read_secret: Callable[[str], str] | None = None,
+        *,
+        project: int = PROJECT,
+        **settings: str,
     ) -> CherryApi:
         """A new client of the API."""
         self.settings = {"nodes": f"0:10:{POOL}", "cloudConfig": CONFIG, **settings}
@@ -137,7 +157,9 @@ class EmulatedCloud(CherryBench):
 class Kube(Workload):
     """The cluster's nodes. selectors: of the lists so far."""
 
-    def __init__(self, nodes: Sequence[tuple[str, str, dict[str, str]]] | Exception, selectors: list[str]) -> None:
+    def __init__(
+        self, nodes: Sequence[tuple[str, str, dict[str, str]]] | Exception, selectors: list[str]
+    ) -> None:
         self.selectors = selectors
         super().__init__(lambda: _objects(nodes))
 
@@ -150,14 +172,21 @@ def _objects(nodes: Sequence[tuple[str, str, dict[str, str]]] | Exception) -> li
     if isinstance(nodes, Exception):
         raise nodes
     return [
-        {"metadata": {"name": name, "labels": labels}, "spec": {"providerID": number} if number else {}}
+        {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"providerID": number} if number else {},
+        }
         for name, number, labels in nodes
     ]
 
 
 def _word(request: Incoming) -> str:
     if request.path == SERVERS:
-        return "servers" if request.method == "GET" else f"create {json.loads(request.body)['hostname']}"
+        return (
+            "servers"
+            if request.method == "GET"
+            else f"create {json.loads(request.body)['hostname']}"
+        )
     if request.path.endswith("/actions"):
         return f"{json.loads(request.body)['type']} {request.path.split('/')[-2]}"
     name = request.path.rpartition("/")[2]
@@ -175,7 +204,10 @@ def grow(from_size: int, to_size: int, *, pool: str = POOL, plan: str = "p") -> 
 
 
 def remove(
-    from_size: int, *targets: int | RemovalTarget, pool: str = POOL, kind: OperationKind = OperationKind.DELETE_NODES
+    from_size: int,
+    *targets: int | RemovalTarget,
+    pool: str = POOL,
+    kind: OperationKind = OperationKind.DELETE_NODES,
 ) -> Operation:
     named = tuple(
         each
@@ -194,8 +226,12 @@ def operation(
     targets: tuple[RemovalTarget, ...] = (),
     plan: str = "p",
 ) -> Operation:
-    name = operation_id("ours", pool, kind, from_size, to_size, tuple(each.node for each in targets), plan)
-    return new_operation(name, "ours", "cherryservers", pool, kind, plan, 0.0, from_size, to_size, targets)
+    name = operation_id(
+        "ours", pool, kind, from_size, to_size, tuple(each.node for each in targets), plan
+    )
+    return new_operation(
+        name, "ours", "cherryservers", pool, kind, plan, 0.0, from_size, to_size, targets
+    )
 
 
 def claimed(asked: Operation) -> Operation:
@@ -210,9 +246,11 @@ def continued(cloud: EmulatedCloud, asked: Operation, outcome: Outcome) -> Opera
     return claimed(asked.with_status(data=outcome.data, step=outcome.step))
 
 
-def finish(cloud: EmulatedCloud, asked: Operation, outcome: Outcome, *specs: str, **more: Any) -> Outcome:
-    """Runs an operation in progress to its end, a new provider and a new attempt for each step; temporary errors are
-    retried."""
+def finish(
+    cloud: EmulatedCloud, asked: Operation, outcome: Outcome, *specs: str, **more: Any
+) -> Outcome:
+    """Runs an operation in progress to its end, a new provider and a new attempt for each step;
+    temporary errors are retried."""
     for _ in range(100):
         if not isinstance(outcome, InProgress):
             return outcome
@@ -226,9 +264,10 @@ def finish(cloud: EmulatedCloud, asked: Operation, outcome: Outcome, *specs: str
 
 def drive(cloud: EmulatedCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
     """Runs an operation from its beginning to its end."""
-    verb = {OperationKind.SCALE_UP: "scale_up", OperationKind.DECREASE_TARGET: "decrease_target"}.get(
-        asked.spec.kind, "delete_nodes"
-    )
+    verb = {
+        OperationKind.SCALE_UP: "scale_up",
+        OperationKind.DECREASE_TARGET: "decrease_target",
+    }.get(asked.spec.kind, "delete_nodes")
     for _ in range(100):
         asked = claimed(asked)
         try:
@@ -269,8 +308,16 @@ FULL_ROW: dict[str, Any] = {
     "spot_instance": False,
     "image": "Ubuntu 24.04 64bit",
     "region": REGION,
-    "plan": {"id": 1095, "slug": "amd-ryzen-9950x", "name": "AMD Ryzen 9950X", "type": "baremetal", "specs": SPECS},
-    "ip_addresses": [{"id": "571f30fb", "address": "10.168.1.2", "address_family": 4, "type": "private-ip"}],
+    "plan": {
+        "id": 1095,
+        "slug": "amd-ryzen-9950x",
+        "name": "AMD Ryzen 9950X",
+        "type": "baremetal",
+        "specs": SPECS,
+    },
+    "ip_addresses": [
+        {"id": "571f30fb", "address": "10.168.1.2", "address_family": 4, "type": "private-ip"}
+    ],
     "tags": {},
     "created_at": "2026-06-08T09:20:28+00:00",
     "termination_date": "None",

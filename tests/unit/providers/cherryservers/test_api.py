@@ -49,7 +49,9 @@ def script(answers: Sequence[Answer] | Callable[[Incoming], Answer]) -> Emulated
 
 def listed(*numbers: int, total: int | str | None = "all") -> Answer:
     """A page of the list; total: how many there are, None where it is not stated."""
-    headers = {} if total is None else {"X-Total-Count": str(len(numbers) if total == "all" else total)}
+    headers = (
+        {} if total is None else {"X-Total-Count": str(len(numbers) if total == "all" else total)}
+    )
     return scripted(200, [ROW | {"id": number} for number in numbers], headers)
 
 
@@ -146,7 +148,9 @@ def test_cherry_api_throttled_list_is_retried_once_after_two_seconds() -> None:
     [refusal(500), refusal(503), scripted(200, b'[{"id"', cut=3), NO_ANSWER],
     ids=["500", "503", "cut", "hang-up"],
 )
-def test_cherry_api_temporary_failure_is_retried_for_reads_and_not_for_writes(reply: Answer) -> None:
+def test_cherry_api_temporary_failure_is_retried_for_reads_and_not_for_writes(
+    reply: Answer,
+) -> None:
     cloud = script([reply, reply, listed(1)])
     assert ids(cloud.api()) == [1]
     for change in CHANGES:
@@ -225,7 +229,11 @@ def test_cherry_api_deletion_answered_with_the_server_counts_as_deleted() -> Non
 
 
 def test_cherry_api_missing_server_is_not_found_and_foreign_one_is_refused() -> None:
-    replies = [refusal(404, "Server not found"), refusal(404, "region limit"), refusal(403, "Not yours")]
+    replies = [
+        refusal(404, "Server not found"),
+        refusal(404, "region limit"),
+        refusal(403, "Not yours"),
+    ]
     cloud = script(replies)
     api = cloud.api()
     with pytest.raises(NotFound):
@@ -261,7 +269,12 @@ def test_cherry_api_token_is_in_no_error_whatever_the_vendor_echoes() -> None:
         for call in calls:
             with pytest.raises(ProviderError) as reported:
                 call()
-            texts += [str(reported.value), repr(reported.value), repr(reported.value.__dict__), repr(api.__dict__)]
+            texts += [
+                str(reported.value),
+                repr(reported.value),
+                repr(reported.value.__dict__),
+                repr(api.__dict__),
+            ]
         texts.append(repr(api.create([order()])))
     assert texts
     assert not [text for text in texts if TOKEN in text]
@@ -312,12 +325,19 @@ def test_cherry_api_stock_is_read_now_and_cached_for_the_next_template() -> None
     stock = [4, 1]
 
     def answer(_: Incoming) -> Answer:
-        return scripted(200, PLAN | {"available_regions": [{"slug": "LT-Siauliai", "stock_qty": stock.pop(0)}]})
+        return scripted(
+            200, PLAN | {"available_regions": [{"slug": "LT-Siauliai", "stock_qty": stock.pop(0)}]}
+        )
 
     cloud = script(answer)
     api = cloud.api()
     found = [api.plan("amd-ryzen-9950x", fresh=fresh) for fresh in (False, False, True, False)]
-    assert [plan.available_regions[0].stock_qty for plan in found if plan is not None] == [4, 4, 1, 1]
+    assert [plan.available_regions[0].stock_qty for plan in found if plan is not None] == [
+        4,
+        4,
+        1,
+        1,
+    ]
 
 
 def test_cherry_api_unknown_plan_is_none_and_not_requested_again_at_once() -> None:
@@ -330,7 +350,11 @@ def test_cherry_api_unknown_plan_is_none_and_not_requested_again_at_once() -> No
     assert [request.path for request in cloud.server.requests] == ["/v1/plans/wibble%2F..%2Fx%20y"]
 
 
-@each_row("reply", [refusal(403), scripted(200, {}), scripted(200, [PLAN]), scripted(200, b"<html>")], ids=str)
+@each_row(
+    "reply",
+    [refusal(403), scripted(200, {}), scripted(200, [PLAN]), scripted(200, b"<html>")],
+    ids=str,
+)
 def test_cherry_api_unreadable_plan_is_not_an_unknown_plan(reply: Answer) -> None:
     cloud = script(lambda _: reply)
     with pytest.raises(ProviderError):

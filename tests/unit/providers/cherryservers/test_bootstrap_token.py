@@ -21,7 +21,10 @@ RIGHT = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
         "nf8atf.kwfs1t15pjmhk7n4",
         " nf8atf.kwfs1t15pjmhk7n4\n",
         '{"tokenId": "nf8atf", "tokenSecret": "kwfs1t15pjmhk7n4"}',
-        '{"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-signing": "true", "n": 1}',
+        (
+            '{"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-signing": '
+            '"true", "n": 1}'
+        ),
         '{"BOOTSTRAP_TOKEN_ID": "nf8atf", "BOOTSTRAP_TOKEN_SECRET": "kwfs1t15pjmhk7n4\\n"}',
         "BOOTSTRAP_TOKEN_ID=nf8atf\nexport BOOTSTRAP_TOKEN_SECRET='kwfs1t15pjmhk7n4'\n",
     ],

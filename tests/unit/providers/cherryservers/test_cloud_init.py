@@ -24,7 +24,8 @@ from tests.unit.providers.cherryservers.config_documents import (
 
 TOKEN = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 VECTOR = (
-    "IyEvYmluL2Jhc2gKa3ViZWFkbSBqb2luIC0tdG9rZW4gbmY4YXRmLmt3ZnMxdDE1cGptaGs3bjQgMjAzLjAuMTEzLjEwOjY0NDMgIyBwb29sMwo="
+    "IyEvYmluL2Jhc2gKa3ViZWFkbSBqb2luIC0tdG9rZW4gbmY4YXRmLmt3ZnMxdDE1cGptaGs3bjQgMjAzLjAuMTEzLjEwOj"
+    "Y0NDMgIyBwb29sMwo="
 )
 
 
@@ -89,15 +90,21 @@ def test_cloudinit_literal_brace_works_and_bytes_pass_unchanged() -> None:
 
 
 def test_cloudinit_endpoint_used_but_not_set_is_refused() -> None:
-    text = WHOLE.replace("api-server-endpoint=203.0.113.10:6443\n", f"cloudinit={encoded(SCRIPT)}\n")
+    text = WHOLE.replace(
+        "api-server-endpoint=203.0.113.10:6443\n", f"cloudinit={encoded(SCRIPT)}\n"
+    )
     assert "api-server-endpoint is not set" in refused(lambda: definitions(text).of("pool3"))
 
 
 def test_cloudinit_token_used_but_not_configured_fails_its_pool_and_names_setting() -> None:
     message = refused(lambda: definition(f"cloudinit={encoded(SCRIPT)}", bootstrap=Bootstrap()))
-    assert message.startswith("providers.cherryservers.bootstrapTokenSecret: is missing, and the cloudinit of pool po")
+    assert message.startswith(
+        "providers.cherryservers.bootstrapTokenSecret: is missing, and the cloudinit of pool po"
+    )
     assert "createBootstrapTokens" in message
-    assert definition(f"cloudinit={encoded(SCRIPT)}", bootstrap=Bootstrap(create=True)).pool == "pool3"
+    assert (
+        definition(f"cloudinit={encoded(SCRIPT)}", bootstrap=Bootstrap(create=True)).pool == "pool3"
+    )
 
 
 def test_cloudinit_secret_part_of_a_token_is_never_shown() -> None:

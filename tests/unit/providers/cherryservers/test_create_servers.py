@@ -1,4 +1,6 @@
-"""Parallel orders: each is sent once, within the shared rate limit, and none after a refusal that would affect all."""
+"""Parallel orders: each is sent once, within the shared rate limit, and none after a
+refusal that would affect all.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,24 @@ import pytest
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
 from chalicelib.providers.cherryservers.decoding import CherryServer
-from chalicelib.providers.errors import InvalidRequest, OutOfStock, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    OutOfStock,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.services import RateLimit
 from infra.emulators.cherryservers.attached_account import SECRET_NAME
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.emulated import PROJECT, SERVERS, EmulatedCloud, order, refusal
+from tests.unit.providers.cherryservers.emulated import (
+    PROJECT,
+    SERVERS,
+    EmulatedCloud,
+    order,
+    refusal,
+)
 from tests.unit.providers.emulated import RecordedLimits, RotatedSecrets
 
 
@@ -28,11 +42,16 @@ def answering(answer: Callable[[Incoming], Answer]) -> EmulatedCloud:
 
 
 def names(answers: tuple[object, ...]) -> list[str]:
-    return [each.hostname if isinstance(each, CherryServer) else type(each).__name__ for each in answers]
+    return [
+        each.hostname if isinstance(each, CherryServer) else type(each).__name__ for each in answers
+    ]
 
 
 def made(request: Incoming) -> Answer:
-    return scripted(201, {**json.loads(request.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}})
+    return scripted(
+        201,
+        {**json.loads(request.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}},
+    )
 
 
 def test_cherry_orders_are_sent_in_parallel_and_answered_in_order() -> None:
@@ -52,13 +71,14 @@ def test_cherry_orders_are_sent_in_parallel_and_answered_in_order() -> None:
     answers = cloud.api().create(bodies)
     assert names(answers) == [body.hostname for body in bodies]
     assert {request.path for request in cloud.server.requests} == {SERVERS}
-    assert sorted(request.body for request in cloud.server.requests) == sorted(body.body() for body in bodies)
+    assert sorted(request.body for request in cloud.server.requests) == sorted(
+        body.body() for body in bodies
+    )
 
 
 def test_cherry_order_takes_its_rate_limit_slot_only_with_a_free_connection() -> None:
-    """Slots reserved while all connections are busy would release orders faster than four per second. Here no order is
-    answered
-    before one order per connection has arrived."""
+    """Slots reserved while all connections are busy would release orders faster than four per
+    second. Here no order is answered before one order per connection has arrived."""
     full, arrived = threading.Event(), list[str]()
 
     class Watch(RecordedLimits):
@@ -109,7 +129,9 @@ def test_cherry_failed_order_stops_no_other() -> None:
 
 
 @each_row(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
-def test_cherry_orders_stop_once_the_vendor_refuses_the_credentials(status: int, error: type[Exception]) -> None:
+def test_cherry_orders_stop_once_the_vendor_refuses_the_credentials(
+    status: int, error: type[Exception]
+) -> None:
     cloud = answering(lambda _: refusal(status))
     answers = cloud.api().create([order(number) for number in range(12)])
     assert len(answers) == 12
@@ -119,7 +141,8 @@ def test_cherry_orders_stop_once_the_vendor_refuses_the_credentials(status: int,
 
 
 def test_cherry_token_replaced_during_orders_is_read_again_for_all() -> None:
-    """Four orders find the old token refused at the same time; one of them reads the secret again."""
+    """Four orders find the old token refused at the same time; one of them reads the secret
+    again."""
     full, old = threading.Event(), list[str]()
 
     def answer(request: Incoming) -> Answer:
@@ -155,8 +178,8 @@ def test_cherry_orders_wait_for_the_rate_limit_and_report_a_long_wait() -> None:
 def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If an error was raised while the vendor still answers, a server would be bought and its answer lost. The vendor
-    answers only when the purchase waits for a thread."""
+    """If an error was raised while the vendor still answers, a server would be bought and its
+    answer lost. The vendor answers only when the purchase waits for a thread."""
     arrived, free = threading.Semaphore(0), threading.Event()
     join = threading.Thread.join
 
@@ -184,7 +207,9 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
     cloud._pacer = Broken()  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
         cloud.api().create([order(number) for number in range(THREADS)])
-    sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+    sending = [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")
+    ]
     free.set()
     assert sending == []
     assert len(cloud.server.requests) == THREADS - 1

@@ -1,4 +1,6 @@
-"""The types of API answers, and the decoding of answers that differ slightly from the documentation."""
+"""The types of API answers, and the decoding of answers that differ
+slightly from the documentation.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import msgspec
 import pytest
 
 from chalicelib.providers.cherryservers import decoding
-from chalicelib.providers.cherryservers.decoding import CherryPlan, CherryServer, decoded, read_one, read_row
+from chalicelib.providers.cherryservers.decoding import (
+    CherryPlan,
+    CherryServer,
+    decoded,
+    read_one,
+    read_row,
+)
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
@@ -31,8 +39,11 @@ def sorted_json(text: bytes) -> str:
 
 
 def test_cherry_order_body_equals_the_documented_one_after_key_sort() -> None:
-    assert sorted_json(order(hostname="k8s-cluster2-pool3-gndxdmmw", user_data="<base64>").body()) == sorted_json(
-        b'{"project_id":10001,"plan":"e5_1620v4","hostname":"k8s-cluster2-pool3-gndxdmmw","image":"ubuntu_18_04",'
+    assert sorted_json(
+        order(hostname="k8s-cluster2-pool3-gndxdmmw", user_data="<base64>").body()
+    ) == sorted_json(
+        b'{"project_id":10001,"plan":"e5_1620v4","hostname":"k8s-cluster2-pool3-gndxdmmw","image":'
+        b'"ubuntu_18_04",'
         b'"region":"eu_nord_1","ssh_keys":[101,102],"ip_addresses":null,"user_data":"<base64>",'
         b'"tags":{"k8s-cluster":"ours","k8s-nodepool":"pool3"},"os_partition_size":60}'
     )
@@ -49,7 +60,12 @@ def test_cherry_order_body_omits_empty_fields_except_lists_which_are_null() -> N
 
 def test_cherry_decoding_documented_list_rows_are_read_completely() -> None:
     small, full = read_list(answer([ROW, FULL_ROW]), CherryServer)
-    assert (small.id, small.hostname, small.state, small.tags) == (1000, ROW["hostname"], "active", TAGS)
+    assert (small.id, small.hostname, small.state, small.tags) == (
+        1000,
+        ROW["hostname"],
+        "active",
+        TAGS,
+    )
     assert (full.id, full.status, full.region.slug, full.plan.slug) == (
         899712,
         "deployed",
@@ -61,7 +77,11 @@ def test_cherry_decoding_documented_list_rows_are_read_completely() -> None:
 
 def test_cherry_decoding_plan_is_read_completely() -> None:
     plan = read_one(answer(PLAN), CherryPlan)
-    assert (plan.slug, plan.name, plan.specs.cpus.cores) == ("amd-ryzen-9950x", "AMD Ryzen 9950X", 16)
+    assert (plan.slug, plan.name, plan.specs.cpus.cores) == (
+        "amd-ryzen-9950x",
+        "AMD Ryzen 9950X",
+        16,
+    )
     assert [row.unit for row in plan.pricing] == ["Hourly", "Spot hourly", "Monthly"]
     assert [row.stock_qty for row in plan.available_regions] == [4, 0]
 
@@ -73,8 +93,11 @@ NAMES = {
     "ErrorResponse": "CherryRefusal",
 }
 TYPES = {
-    "Server": "id name hostname region state plan tags created_at status spot_instance termination_date",
-    "CreateServer": "project_id plan hostname image region ssh_keys ip_addresses user_data tags spot_market "
+    "Server": (
+        "id name hostname region state plan tags created_at status spot_instance termination_date"
+    ),
+    "CreateServer": "project_id plan hostname image region ssh_keys ip_addresses user_data tags "
+    "spot_market "
     "os_partition_size",
     "Plan": "id slug name custom specs pricing available_regions type category title href",
     "Specs": "cpus memory storage raid nics bandwidth",
@@ -96,7 +119,9 @@ def modelled(name: str) -> type[msgspec.Struct]:
 
 @each_row("name", TYPES)
 def test_cherry_decoding_every_type_has_the_documented_keys(name: str) -> None:
-    assert {field.encode_name for field in msgspec.structs.fields(modelled(name))} == set(TYPES[name].split())
+    assert {field.encode_name for field in msgspec.structs.fields(modelled(name))} == set(
+        TYPES[name].split()
+    )
 
 
 @each_row(
@@ -115,7 +140,9 @@ def test_cherry_decoding_every_type_has_the_documented_keys(name: str) -> None:
     ],
     ids=str,
 )
-def test_cherry_decoding_unexpected_value_hides_no_row_or_list(change: dict[str, Any], key: str, value: object) -> None:
+def test_cherry_decoding_unexpected_value_hides_no_row_or_list(
+    change: dict[str, Any], key: str, value: object
+) -> None:
     other, strange = read_list(answer([FULL_ROW, ROW | change]), CherryServer)
     assert other.plan.slug == "amd-ryzen-9950x"
     assert getattr(strange, key) == value
@@ -167,7 +194,9 @@ def test_cherry_decoding_row_that_cannot_be_counted_fails_the_list(row: object) 
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_answer_that_is_not_json_is_never_an_empty_list(body: bytes, error: type[Exception]) -> None:
+def test_answer_that_is_not_json_is_never_an_empty_list(
+    body: bytes, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         read_list(answer(body), CherryServer)
 
@@ -177,7 +206,22 @@ def test_cherry_decoding_endlessly_nested_server_is_refused() -> None:
     assert read_one(answer(body), CherryServer).region == decoding.Region()
 
 
-_RUBBISH: tuple[Any, ...] = (None, "", "x", 0, -1, 2**70, 1.5, True, [], {}, [None], {"id": []}, [[]], {"tags": 1})
+_RUBBISH: tuple[Any, ...] = (
+    None,
+    "",
+    "x",
+    0,
+    -1,
+    2**70,
+    1.5,
+    True,
+    [],
+    {},
+    [None],
+    {"id": []},
+    [[]],
+    {"tags": 1},
+)
 
 
 def _bent(value: Any, chance: Random) -> Any:
@@ -204,7 +248,8 @@ def test_cherry_decoding_arbitrary_answer_is_a_complete_list_or_provider_error()
         assert all(
             server.tags == row.get("tags", {})
             for row, server in zip(rows, found, strict=True)
-            if isinstance(row.get("tags"), dict) and set(map(str, row["tags"].values())) <= {*TAGS.values()}
+            if isinstance(row.get("tags"), dict)
+            and set(map(str, row["tags"].values())) <= {*TAGS.values()}
         )
     assert whole > 100
     assert refused > 20

@@ -59,8 +59,12 @@ def test_cherry_four_configuration_errors_are_each_reported() -> None:
         "upstream's README means api-server-endpoint; write that"
     )
     message = refused(lambda: definition("ssh-key-ids=101\nssh-key-ids=a1"))
-    assert message.startswith("providers.cherryservers.cloudConfig: line 8: ssh-key-ids: number 2 is 'a1'; ")
-    assert refused(lambda: definition(cluster="")).startswith("providers.cherryservers.clusterName: is missing")
+    assert message.startswith(
+        "providers.cherryservers.cloudConfig: line 8: ssh-key-ids: number 2 is 'a1'; "
+    )
+    assert refused(lambda: definition(cluster="")).startswith(
+        "providers.cherryservers.clusterName: is missing"
+    )
     # the fourth, the token, is in test_settings.py
 
 
@@ -78,14 +82,20 @@ def test_cherry_unset_fields_of_a_pool_are_inherited() -> None:
         f"{WHOLE}ssh-key-ids=101\ncloudinit={encoded(SCRIPT)}\nos-partition-size=60\n"
         '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=0\nregion=\n'
     ).of("pool2")
-    assert (pool.plan, pool.region, pool.os, pool.ssh_key_ids) == ("e3_1240v3", "eu_nord_1", "ubuntu_18_04", (101,))
+    assert (pool.plan, pool.region, pool.os, pool.ssh_key_ids) == (
+        "e3_1240v3",
+        "eu_nord_1",
+        "ubuntu_18_04",
+        (101,),
+    )
     assert (pool.cloudinit, pool.os_partition_size) == (encoded(SCRIPT), 0)
     assert pool.hostname_pattern == "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
 
 def test_cherry_pool_without_plan_region_or_os_is_refused_alone() -> None:
     found = definitions(
-        '[Global]\nproject-id=1\n[nodegroupdef "a"]\nplan=p\nregion=r\nos=o\n[nodegroupdef "b"]\nregion=r\n'
+        '[Global]\nproject-id=1\n[nodegroupdef "a"]\nplan=p\nregion=r\nos=o\n[nodegroupdef "b"]\n'
+        "region=r\n"
     )
     assert found.of("a").plan == "p"
     assert refused(lambda: found.of("b")).startswith(
@@ -95,13 +105,17 @@ def test_cherry_pool_without_plan_region_or_os_is_refused_alone() -> None:
 
 
 def test_cherry_list_is_inherited_as_a_whole_and_can_be_emptied() -> None:
-    found = definitions(f'{WHOLE}ssh-key-ids=1\n[nodegroupdef "a"]\nssh-key-ids=2\n[nodegroupdef "b"]\nssh-key-ids\n')
+    found = definitions(
+        f'{WHOLE}ssh-key-ids=1\n[nodegroupdef "a"]\nssh-key-ids=2\n[nodegroupdef "b"]\n'
+        "ssh-key-ids\n"
+    )
     assert [found.of(pool).ssh_key_ids for pool in ("a", "b", "c")] == [(2,), (), (1,)]
 
 
 def test_cherry_sections_of_one_name_are_merged_and_pool_names_are_case_sensitive() -> None:
     found = definitions(
-        f'{WHOLE}[nodegroupdef "a"]\nplan=x\nssh-key-ids=1\n[NODEGROUPDEF "a"]\nPLAN=y\nssh-key-ids=2\n'
+        f'{WHOLE}[nodegroupdef "a"]\nplan=x\nssh-key-ids=1\n[NODEGROUPDEF "a"]\nPLAN=y\n'
+        "ssh-key-ids=2\n"
         '[nodegroupdef "A"]\nplan=z\nhostname-pattern={{.RandString8}}\n'
     )
     assert (found.of("a").plan, found.of("a").ssh_key_ids) == ("y", (1, 2))
@@ -158,7 +172,8 @@ def test_cherry_spot_market_without_a_value_is_true_as_in_git_config() -> None:
 @each_row("line", ["project-id=10002", "api-server-endpoint=198.51.100.1:6443"])
 def test_cherry_pool_specific_project_or_endpoint_is_refused(line: str) -> None:
     found = definitions(
-        f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n[nodegroupdef "d"]\nproject-id=0\n'
+        f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n[nodegroupdef '
+        '"d"]\nproject-id=0\n'
     )
     message = refused(lambda: found.of("b"))
     assert "line 8" in message
@@ -171,12 +186,17 @@ def test_cherry_project_may_be_in_the_settings() -> None:
     assert definitions(without, project=7).project == 7
     assert definitions(WHOLE, project=10001).of("pool3").project_id == 10001
     assert "differs from project-id 10001" in refused(lambda: definitions(WHOLE, project=7))
-    assert refused(lambda: definitions(without)).startswith("providers.cherryservers.projectId: is missing")
+    assert refused(lambda: definitions(without)).startswith(
+        "providers.cherryservers.projectId: is missing"
+    )
     assert "project-id is 'x'" in refused(lambda: definitions(f"{WHOLE}project-id=x\n"))
 
 
 def test_cherry_cluster_name_comes_from_pool_then_settings_then_default() -> None:
-    text = f'{WHOLE}cluster-name=of-default\n[nodegroupdef "a"]\ncluster-name=of-a\n[nodegroupdef "b"]\nplan=x\n'
+    text = (
+        f'{WHOLE}cluster-name=of-default\n[nodegroupdef "a"]\ncluster-name=of-a\n[nodegroupdef '
+        '"b"]\nplan=x\n'
+    )
     found = definitions(text, cluster="of-settings")
     assert [found.of(pool).cluster_name for pool in "abc"] == ["of-a", "of-settings", "of-default"]
     alone = definitions(text, cluster="")
@@ -193,7 +213,9 @@ def test_cherry_definitions_may_be_in_a_secret() -> None:
     read = {"config": WHOLE}.__getitem__
     assert definitions(secret="config", read=read).of("pool3").plan == "e5_1620v4"
     wrong = {"config": f"{WHOLE}api-server=1\n"}.__getitem__
-    assert refused(lambda: definitions(secret="config", read=wrong)).startswith("secret config: line 7: ")
+    assert refused(lambda: definitions(secret="config", read=wrong)).startswith(
+        "secret config: line 7: "
+    )
 
 
 def test_cherry_temporarily_unreadable_definition_secret_is_not_a_settings_error() -> None:
@@ -214,14 +236,21 @@ MAPPING = {
         "sshKeyIds": [101, "102"],
         "cloudInit": SCRIPT,
     },
-    "pool2": {"plan": "e3_1240v3", "osPartitionSize": 60, "spotMarket": True, "sshKeyIds": [], "cpuOverride": 8},
+    "pool2": {
+        "plan": "e3_1240v3",
+        "osPartitionSize": 60,
+        "spotMarket": True,
+        "sshKeyIds": [],
+        "cpuOverride": 8,
+    },
 }
 
 
 def test_cherry_definition_mapping_is_equivalent_to_the_file() -> None:
     text = (
         f"{WHOLE}ssh-key-ids=101\nssh-key-ids=102\ncloudinit={encoded(SCRIPT)}\n"
-        '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=60\nspot-market=true\nssh-key-ids\n'
+        '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=60\nspot-market=true\n'
+        "ssh-key-ids\n"
         "cpu-override=8\n"
     )
     for pool in ("pool2", "pool3"):
@@ -238,14 +267,18 @@ def test_cherry_definition_mapping_is_equivalent_to_the_file() -> None:
         ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
     ],
 )
-def test_cherry_definition_mapping_errors_name_their_path(pool: dict[str, object], place: str, problem: str) -> None:
+def test_cherry_definition_mapping_errors_name_their_path(
+    pool: dict[str, object], place: str, problem: str
+) -> None:
     message = refused(lambda: definitions(mapping={**MAPPING, "bad": pool}))
     assert f"{place}: " in message
     assert problem in message
 
 
 def test_cherry_definition_mapping_also_needs_a_default() -> None:
-    assert "nodeGroupDefs: has no default definition" in refused(lambda: definitions(mapping={"pool3": {}}))
+    assert "nodeGroupDefs: has no default definition" in refused(
+        lambda: definitions(mapping={"pool3": {}})
+    )
 
 
 def test_cherry_parsed_settings_contain_everything_the_definitions_need() -> None:
@@ -255,9 +288,17 @@ def test_cherry_parsed_settings_contain_everything_the_definitions_need() -> Non
 @each_row(
     ("config", "place", "problem"),
     [
-        (f"{WHOLE}api-server=203.0.113.10:6443\n", "cloudConfig: line 7", "there is no key api-server"),
+        (
+            f"{WHOLE}api-server=203.0.113.10:6443\n",
+            "cloudConfig: line 7",
+            "there is no key api-server",
+        ),
         (f"{WHOLE}cloudinit=%%%\n", "cherryservers: pool pool3: cloudinit", "is not base64"),
-        (f"{WHOLE}cloudinit={encoded('{{.Token}}')}\n", "pool pool3: cloudinit: line 1, column 1", "no field Token"),
+        (
+            f"{WHOLE}cloudinit={encoded('{{.Token}}')}\n",
+            "pool pool3: cloudinit: line 1, column 1",
+            "no field Token",
+        ),
         (
             f"{WHOLE}cloudinit={encoded(SCRIPT)}\n",
             "cherryservers.bootstrapTokenSecret",
@@ -270,18 +311,29 @@ def test_cherry_parsed_settings_contain_everything_the_definitions_need() -> Non
     ],
     ids=lambda text: text[-24:].strip(),
 )
-def test_cherry_policy_check_reports_errors_of_inline_definitions(config: str, place: str, problem: str) -> None:
-    """One error, also where several pools inherit it from one line. The provider is built nevertheless: in operation,
-    the error
-    stops only its own pool."""
-    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfig": config}
+def test_cherry_policy_check_reports_errors_of_inline_definitions(
+    config: str, place: str, problem: str
+) -> None:
+    """One error, also where several pools inherit it from one line. The provider is
+    built nevertheless: in operation, the error stops only its own pool."""
+    given = {
+        "credentialsSecret": "key",
+        "clusterName": "c",
+        "nodes": "0:5:pool3",
+        "cloudConfig": config,
+    }
     (mistake,) = registry.mistakes(Policy("prod", providers={"cherryservers": given}))
     assert place in mistake.place
     assert problem in str(mistake)
 
 
 def test_cherry_policy_check_does_not_read_definitions_in_a_secret() -> None:
-    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfigSecret": "far-away"}
+    given = {
+        "credentialsSecret": "key",
+        "clusterName": "c",
+        "nodes": "0:5:pool3",
+        "cloudConfigSecret": "far-away",
+    }
     assert registry.mistakes(Policy("prod", providers={"cherryservers": given})) == ()
     right = {**given, "cloudConfigSecret": "", "cloudConfig": WHOLE}
     assert registry.mistakes(Policy("prod", providers={"cherryservers": right})) == ()

@@ -50,13 +50,18 @@ def test_cherry_remove_deletes_a_server_by_its_number_in_one_call() -> None:
 @each_row("instance", ["cherryservers://1001", "1001"])
 def test_cherry_remove_uses_the_provider_id_where_there_is_no_handle(instance: str) -> None:
     cloud = EmulatedCloud(3)
-    assert isinstance(cloud.build().delete_nodes(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
+    assert isinstance(
+        cloud.build().delete_nodes(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded
+    )
     assert cloud.deleted == [1001]
 
 
 def test_cherry_remove_ignores_an_invalid_provider_id_if_the_handle_is_known() -> None:
     cloud = EmulatedCloud(3)
-    assert isinstance(cloud.build().delete_nodes(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))), Succeeded)
+    assert isinstance(
+        cloud.build().delete_nodes(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))),
+        Succeeded,
+    )
     assert cloud.deleted == [1001]
 
 
@@ -87,11 +92,18 @@ def test_cherry_remove_by_a_name_of_two_servers_deletes_none() -> None:
 
 
 def test_cherry_remove_node_without_a_server_is_not_reported_as_deleted() -> None:
-    assert "no server bears that name" in refused(EmulatedCloud(3), RemovalTarget("unknown-server", ""), 1000).message
+    assert (
+        "no server bears that name"
+        in refused(EmulatedCloud(3), RemovalTarget("unknown-server", ""), 1000).message
+    )
 
 
-@each_row("target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")])
-def test_cherry_remove_target_that_names_no_server_of_ours_is_refused(target: RemovalTarget) -> None:
+@each_row(
+    "target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")]
+)
+def test_cherry_remove_target_that_names_no_server_of_ours_is_refused(
+    target: RemovalTarget,
+) -> None:
     assert refused(EmulatedCloud(3), 1000, target).error_class == "InvalidRequest"
 
 
@@ -144,7 +156,9 @@ def test_cherry_remove_below_the_minimum_is_refused() -> None:
 
 def test_cherry_delete_instances_ignores_the_minimum() -> None:
     cloud = EmulatedCloud(3)
-    outcome = cloud.build(f"3:5:{POOL}").delete_nodes(claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES)))
+    outcome = cloud.build(f"3:5:{POOL}").delete_nodes(
+        claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES))
+    )
     assert isinstance(outcome, Succeeded)
 
 
@@ -162,7 +176,9 @@ def test_cherry_remove_does_not_count_servers_it_deleted_even_without_a_cache() 
     """The list is late, and the shared cache has lost the entry."""
     cloud = EmulatedCloud()
     ghost, second, _ = cloud.add(3)
-    asked = remove(3, ghost, second).with_status(data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()})
+    asked = remove(3, ghost, second).with_status(
+        data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()}
+    )
     outcome = cloud.build(f"2:10:{POOL}").poll(asked)
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message
@@ -190,7 +206,13 @@ def test_cherry_remove_never_deletes_or_counts_a_control_plane() -> None:
 
 @each_row(
     "seen",
-    [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""), ("pool3-1001", "aws://1")],
+    [
+        ("n", "cherryservers://1001"),
+        ("n", "1001"),
+        ("pool3-1001", ""),
+        ("POOL3-1001", ""),
+        ("pool3-1001", "aws://1"),
+    ],
 )
 def test_cherry_delete_instances_with_a_joined_server_deletes_none(seen: tuple[str, str]) -> None:
     cloud = EmulatedCloud(3)
@@ -202,7 +224,9 @@ def test_cherry_delete_instances_with_a_joined_server_deletes_none(seen: tuple[s
     assert cloud.changes() == []
 
 
-@each_row("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
+@each_row(
+    "seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")]
+)
 def test_cherry_delete_instances_is_not_blocked_by_other_nodes(seen: tuple[str, str]) -> None:
     cloud = EmulatedCloud(3)
     outcome = cloud.build(kube=[(*seen, {})]).delete_nodes(
@@ -212,7 +236,9 @@ def test_cherry_delete_instances_is_not_blocked_by_other_nodes(seen: tuple[str, 
 
 
 @each_row("kind", [OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES])
-def test_cherry_delete_instances_deletes_nothing_while_the_cluster_is_silent(kind: OperationKind) -> None:
+def test_cherry_delete_instances_deletes_nothing_while_the_cluster_is_silent(
+    kind: OperationKind,
+) -> None:
     cloud = EmulatedCloud(3)
     with pytest.raises(Transient):
         cloud.build(kube=Unavailable("no answer")).delete_nodes(claimed(remove(3, 1001, kind=kind)))
@@ -242,7 +268,9 @@ def test_cherry_remove_refused_because_another_writer_was_first_is_not_a_failure
     ("error", "cls"),
     [(NO_ANSWER, Transient), (refusal(429, Retry_After="9"), Throttled), (refusal(409), Conflict)],
 )
-def test_cherry_remove_raises_temporary_errors_before_any_effect(error: Answer, cls: type[ProviderError]) -> None:
+def test_cherry_remove_raises_temporary_errors_before_any_effect(
+    error: Answer, cls: type[ProviderError]
+) -> None:
     cloud = EmulatedCloud(3)
     cloud.server.reply("DELETE", error)
     with pytest.raises(cls):
@@ -330,9 +358,15 @@ def test_cherry_decrease_target_is_refused_independently_of_machines() -> None:
 
 def test_cherry_decrease_target_already_reached_is_done() -> None:
     assert isinstance(
-        EmulatedCloud(2).build().decrease_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded
+        EmulatedCloud(2)
+        .build()
+        .decrease_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)),
+        Succeeded,
     )
-    assert isinstance(EmulatedCloud(2).build().poll(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
+    assert isinstance(
+        EmulatedCloud(2).build().poll(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)),
+        Succeeded,
+    )
 
 
 @each_row(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])

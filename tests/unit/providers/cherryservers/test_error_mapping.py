@@ -25,7 +25,11 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 
-ORDER, READ, GIVE_BACK = "POST api.example/v1/projects/1/servers", "GET api.example/v1/plans/x", "DELETE api.example/v1"
+ORDER, READ, GIVE_BACK = (
+    "POST api.example/v1/projects/1/servers",
+    "GET api.example/v1/plans/x",
+    "DELETE api.example/v1",
+)
 
 
 def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
@@ -67,8 +71,17 @@ def test_cherry_order_refusal_is_classified_by_status_and_text(
 
 @each_row("call", [READ, GIVE_BACK])
 @each_row(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
-def test_cherry_error_texts_classify_only_orders(call: str, status: int, cls: type[ProviderError]) -> None:
-    assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
+def test_cherry_error_texts_classify_only_orders(
+    call: str, status: int, cls: type[ProviderError]
+) -> None:
+    assert (
+        type(
+            error(
+                status, {"message": "no such plan in this region, credit limit, out of stock"}, call
+            )
+        )
+        is cls
+    )
 
 
 @each_row(
@@ -103,7 +116,9 @@ def test_cherry_several_errors_are_reported_together() -> None:
     ],
     ids=str,
 )
-def test_cherry_foreign_error_body_is_described_and_not_repeated(body: bytes, described: str) -> None:
+def test_cherry_foreign_error_body_is_described_and_not_repeated(
+    body: bytes, described: str
+) -> None:
     assert str(error(502, body)) == f"{ORDER}: 502{described}"
 
 

@@ -1,4 +1,6 @@
-"""The examples in infra/cherryservers, which users copy, are consistent and readable by this program."""
+"""The examples in infra/cherryservers, which users copy, are consistent and
+readable by this program.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,12 @@ def test_cherry_example_policy_and_file_belong_together() -> None:
     found = definitions()
     assert {bounds.name for bounds in settings().groups} == {"pool1", "pool2"}
     first, second = found.of("pool1"), found.of("pool2")
-    assert (first.plan, second.plan, second.os, second.spot) == ("e5_1620v4", "e3_1240v3", first.os, True)
+    assert (first.plan, second.plan, second.os, second.spot) == (
+        "e5_1620v4",
+        "e3_1240v3",
+        first.os,
+        True,
+    )
     assert hostname(second, "gndxdmmw") == "k8s-prod-vilnius-pool2-gndxdmmw"
     assert settings().definitions.secret in example("cloud-config.gcfg")
 
@@ -55,7 +62,9 @@ def test_cherry_example_script_equals_the_one_in_the_file() -> None:
     definition = definitions().of("pool1")
     assert base64.b64decode(definition.cloudinit).decode() == example("cloud-init.sh")
     assert needs_token(definition)
-    script = base64.b64decode(user_data(definition, Token("exampl", Secret("exampleexample00")))).decode()
+    script = base64.b64decode(
+        user_data(definition, Token("exampl", Secret("exampleexample00")))
+    ).decode()
     assert "--node-labels=pool=pool1" in script
     assert "--token exampl.exampleexample00 203.0.113.10:6443" in script
 
@@ -63,11 +72,16 @@ def test_cherry_example_script_equals_the_one_in_the_file() -> None:
 def test_cherry_example_bootstrap_secret_name_matches_the_token_id() -> None:
     secret = manifest()
     data = secret["stringData"]
-    assert secret["metadata"] == {"name": f"bootstrap-token-{data['token-id']}", "namespace": "kube-system"}
+    assert secret["metadata"] == {
+        "name": f"bootstrap-token-{data['token-id']}",
+        "namespace": "kube-system",
+    }
     assert secret["type"] == "bootstrap.kubernetes.io/token"
     assert data["auth-extra-groups"] == GROUPS
     assert {data[f"usage-bootstrap-{use}"] for use in ("authentication", "signing")} == {"true"}
-    assert parse_token(f"{data['token-id']}.{data['token-secret']}", "manifest").id == data["token-id"]
+    assert (
+        parse_token(f"{data['token-id']}.{data['token-secret']}", "manifest").id == data["token-id"]
+    )
 
 
 def test_cherry_example_role_names_exactly_the_created_tokens() -> None:
@@ -82,7 +96,11 @@ def test_cherry_example_role_names_exactly_the_created_tokens() -> None:
         },
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     ]
-    workload = list(yaml.safe_load_all((INFRA / "kubernetes" / "rbac-workload.yaml").read_text(encoding="utf-8")))
+    workload = list(
+        yaml.safe_load_all(
+            (INFRA / "kubernetes" / "rbac-workload.yaml").read_text(encoding="utf-8")
+        )
+    )
     [account] = (each["metadata"] for each in workload if each["kind"] == "ServiceAccount")
     assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
@@ -95,7 +113,8 @@ def test_cherry_example_tags_are_keys_with_values() -> None:
         {"k8s-cluster-prod-vilnius": "", "k8s-nodepool-pool1": ""},
     ]
     roll = ServerList(
-        CherryServer(id=number, hostname=f"w{number}", tags=each) for number, each in enumerate(tags, start=1)
+        CherryServer(id=number, hostname=f"w{number}", tags=each)
+        for number, each in enumerate(tags, start=1)
     )
     assert [each.id for each in roll.members(definition)] == [1]
 

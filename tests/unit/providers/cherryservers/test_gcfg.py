@@ -103,7 +103,13 @@ def test_gcfg_invalid_file_is_refused_by_its_line(text: str, line: int, problem:
 
 
 def test_gcfg_error_never_shows_the_line() -> None:
-    for text in ("[s]\nhunter2 hunter2", "hunter2=1", '[s]\nk="hunter2', "[s]\nk=hunter2\\q", "[hunter2 x]"):
+    for text in (
+        "[s]\nhunter2 hunter2",
+        "hunter2=1",
+        '[s]\nk="hunter2',
+        "[s]\nk=hunter2\\q",
+        "[hunter2 x]",
+    ):
         assert "hunter2" not in refused(lambda text=text: parse_gcfg(text, "config"))  # type: ignore[misc]
 
 

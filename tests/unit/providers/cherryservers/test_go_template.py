@@ -105,7 +105,9 @@ def test_gotemplate_used_fields_are_listed() -> None:
 
 def test_gotemplate_bytes_that_are_not_text_pass_unchanged() -> None:
     blob = bytes(range(256)) + b"{{.X}}" + b"\xff\xfe"
-    assert parse_template(blob, tuple(VALUES), "t").fill(VALUES) == bytes(range(256)) + b"one\xff\xfe"
+    assert (
+        parse_template(blob, tuple(VALUES), "t").fill(VALUES) == bytes(range(256)) + b"one\xff\xfe"
+    )
 
 
 def test_gotemplate_values_are_not_expanded() -> None:

@@ -37,7 +37,9 @@ def test_cherry_hostname_letters_of_a_seed_never_change() -> None:
     ],
 )
 def test_cherry_hostname_patterns_that_are_valid(pattern: str, name: str) -> None:
-    assert hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
+    assert (
+        hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
+    )
 
 
 @each_row(
@@ -56,7 +58,9 @@ def test_cherry_hostname_patterns_that_are_valid(pattern: str, name: str) -> Non
         ("{{.BootstrapTokenSecret}}-{{.RandString8}}", "there is no field"),
     ],
 )
-def test_cherry_hostname_pattern_that_is_invalid_is_an_error_of_its_pool(pattern: str, problem: str) -> None:
+def test_cherry_hostname_pattern_that_is_invalid_is_an_error_of_its_pool(
+    pattern: str, problem: str
+) -> None:
     message = refused(lambda: definition(f'hostname-pattern="{pattern}"'))
     assert message.startswith("pool pool3: hostname-pattern")
     assert problem in message

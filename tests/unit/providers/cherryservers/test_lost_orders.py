@@ -42,7 +42,9 @@ def _announced(cloud: EmulatedCloud, from_size: int, to_size: int) -> Operation:
 
 @each_row("lag", [3.0, 10.0, 30.0, 50.0])
 @each_row("fates", [[LOST], [None, LOST], [None, None, LOST, LOST]])
-def test_cherry_order_with_lost_answer_and_late_list_is_sent_once(lag: float, fates: list[VendorFault | None]) -> None:
+def test_cherry_order_with_lost_answer_and_late_list_is_sent_once(
+    lag: float, fates: list[VendorFault | None]
+) -> None:
     cloud = EmulatedCloud(1, lag=lag)
     cloud.server.reply("POST", *fates)
     assert isinstance(drive(cloud, grow(1, 5)), Succeeded)
@@ -101,7 +103,8 @@ def test_cherry_function_after_a_crash_during_orders_lists_before_ordering() -> 
 
 
 def test_cherry_two_concurrent_functions_end_with_the_requested_size() -> None:
-    """Claims prevent this case. If they fail, the younger of two machines with one name is deleted."""
+    """Claims prevent this case. If they fail, the younger of two machines
+    with one name is deleted."""
     cloud = EmulatedCloud(0, lag=3.0)
     announced = _announced(cloud, 0, 2)
     first, second = cloud.build().poll(announced), cloud.build().poll(announced)
@@ -147,7 +150,8 @@ def test_cherry_throttling_before_any_order_is_raised_and_retried_later() -> Non
 def test_cherry_first_order_delayed_by_our_rate_limit_was_not_sent() -> None:
     cloud = EmulatedCloud(0)
     announced = _announced(cloud, 0, 2)
-    cloud._pacer = RecordedLimits([0.0, 0.0, 70.0])  # type: ignore[assignment]  # for the list, the plan, the order
+    # for the list, the plan, the order
+    cloud._pacer = RecordedLimits([0.0, 0.0, 70.0])  # type: ignore[assignment]
     outcome = cloud.build().poll(announced)
     assert isinstance(outcome, InProgress)
     assert (outcome.after, outcome.step) == (70.0, "announce")
@@ -179,7 +183,9 @@ def test_cherry_lasting_throttling_causes_no_failure_and_no_second_machine() -> 
 
 @each_row("requests", ["GET /v1/projects", "GET /v1/plans"])
 @each_row("error", [[refusal(429, Retry_After="7")], [refusal(500)] * 3])
-def test_cherry_temporarily_unreachable_vendor_uses_up_no_attempt(requests: str, error: list[Answer]) -> None:
+def test_cherry_temporarily_unreachable_vendor_uses_up_no_attempt(
+    requests: str, error: list[Answer]
+) -> None:
     cloud = EmulatedCloud(0)
     announced = _announced(cloud, 0, 1)
     cloud.server.reply(requests, *error, *error)
@@ -270,9 +276,15 @@ def test_cherry_renamed_machine_does_not_replace_a_confirmed_one() -> None:
         {"something": "else"},
     ],
 )
-def test_cherry_scale_up_survives_invalid_operation_data(kind: OperationKind, data: dict[str, str]) -> None:
+def test_cherry_scale_up_survives_invalid_operation_data(
+    kind: OperationKind, data: dict[str, str]
+) -> None:
     cloud = EmulatedCloud(2)
-    for asked in (operation(kind, POOL, 2, 3), operation(kind, POOL, -1, 10**9), operation(kind, POOL, 2, 1)):
+    for asked in (
+        operation(kind, POOL, 2, 3),
+        operation(kind, POOL, -1, 10**9),
+        operation(kind, POOL, 2, 1),
+    ):
         outcome = cloud.build().poll(asked.with_status(data=data, attempt=7))
         assert isinstance(outcome, Succeeded | InProgress | Failed)
     assert cloud.posts() == []
@@ -301,10 +313,11 @@ def test_cherry_machine_renamed_after_its_purchase_is_found_at_once() -> None:
 
 
 @each_row(("error", "cls"), [(refusal(403), "Unauthorized"), (scripted(200, {}), "Unknown")])
-def test_cherry_machines_bought_before_a_refusal_are_awaited_in_the_list(error: Answer, cls: str) -> None:
-    """If the scale-up ended before the list shows what it bought, the pool would look smaller than it is, and more
-    would be
-    bought."""
+def test_cherry_machines_bought_before_a_refusal_are_awaited_in_the_list(
+    error: Answer, cls: str
+) -> None:
+    """If the scale-up ended before the list shows what it bought, the pool would look smaller than
+    it is, and more would be bought."""
     cloud = EmulatedCloud(0, lag=50.0)
     config = f"0:60:{POOL}"
     asked = claimed(grow(0, 30))
@@ -319,7 +332,8 @@ def test_cherry_machines_bought_before_a_refusal_are_awaited_in_the_list(error: 
 
 
 def test_cherry_machine_without_its_name_and_tags_is_reported_and_untouched() -> None:
-    """Its number alone may be an error of the vendor, and does not justify writing tags on another server."""
+    """Its number alone may be an error of the vendor, and does not justify
+    writing tags on another server."""
     cloud = EmulatedCloud(0)
     announced = _announced(cloud, 0, 2)
     outcome = cloud.build().poll(announced)

@@ -12,7 +12,13 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from infra.emulators.vendor_common.http_messages import Answer, scripted
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import (
@@ -63,7 +69,9 @@ def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
         {"cluster": f"k8s-cluster-{CLUSTER}", "pool": f"k8s-nodepool-{POOL}"},
     ],
 )
-def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(tags: dict[str, str]) -> None:
+def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(
+    tags: dict[str, str],
+) -> None:
     cloud = EmulatedCloud()
     (number,) = cloud.add()
     cloud.change(number, tags=tags)
@@ -80,10 +88,17 @@ def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(tags: di
     [
         {f"k8s-cluster-{CLUSTER}": ""},
         {"k8s-cluster-other": "", f"k8s-nodepool-{POOL}": ""},
-        {f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": "", "k8s-cluster": CLUSTER, "k8s-nodepool": POOL},
+        {
+            f"k8s-cluster-{CLUSTER}": "",
+            f"k8s-nodepool-{POOL}": "",
+            "k8s-cluster": CLUSTER,
+            "k8s-nodepool": POOL,
+        },
     ],
 )
-def test_cherry_server_with_one_such_tag_or_with_both_forms_is_not_reported(tags: dict[str, str]) -> None:
+def test_cherry_server_with_one_such_tag_or_with_both_forms_is_not_reported(
+    tags: dict[str, str],
+) -> None:
     cloud = EmulatedCloud()
     (number,) = cloud.add()
     cloud.change(number, tags=tags)
@@ -177,10 +192,16 @@ def test_cherry_nodes_and_servers_are_matched() -> None:
         node(names[empty].upper(), ""),
     ]
     found = by_handle(pool(cloud, *nodes))
-    assert (found[str(full)].id, found[str(full)].node) == (f"cherryservers://{full}", "elsewhere-named")
+    assert (found[str(full)].id, found[str(full)].node) == (
+        f"cherryservers://{full}",
+        "elsewhere-named",
+    )
     assert (found[str(bare)].id, found[str(bare)].node) == (str(bare), names[bare])
     assert (found[str(other)].id, found[str(other)].node) == (f"cherryservers://{other}", "")
-    assert (found[str(empty)].id, found[str(empty)].node) == (f"cherryservers://{empty}", names[empty].upper())
+    assert (found[str(empty)].id, found[str(empty)].node) == (
+        f"cherryservers://{empty}",
+        names[empty].upper(),
+    )
 
 
 @each_row(
@@ -230,7 +251,10 @@ def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
     cloud.change(half, tags={"k8s-nodepool": POOL})
     (none,) = cloud.add(1)
     cloud.change(none, tags={})
-    nodes = [node(f"n{number}", f"cherryservers://{number}", pool=POOL) for number in (mine, foreign, half, none)]
+    nodes = [
+        node(f"n{number}", f"cherryservers://{number}", pool=POOL)
+        for number in (mine, foreign, half, none)
+    ]
     group = pool(cloud, *nodes)
     assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
 
@@ -239,7 +263,10 @@ def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
 def test_cherry_control_plane_with_the_tags_is_not_a_pool_member(label: str) -> None:
     cloud = EmulatedCloud()
     worker, master = cloud.add(2)
-    nodes = node("w", f"cherryservers://{worker}"), node("m", f"cherryservers://{master}", **{label: ""})
+    nodes = (
+        node("w", f"cherryservers://{worker}"),
+        node("m", f"cherryservers://{master}", **{label: ""}),
+    )
     observation = seen(cloud, *nodes)
     assert [each.handle for each in observation.groups[0].instances] == [str(worker)]
     assert observation.groups[0].target == 1
@@ -285,9 +312,13 @@ def test_cherry_unreadable_plans_leave_the_sizes_known() -> None:
         ([refusal(500, "broken")] * 3, "broken"),
     ],
 )
-def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(error: list[Answer], text: str) -> None:
+def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(
+    error: list[Answer], text: str
+) -> None:
     cloud = EmulatedCloud()
-    cloud.cloud.plans["other"] = msgspec.structs.replace(cloud.cloud.plans["e5_1620v4"], slug="other")
+    cloud.cloud.plans["other"] = msgspec.structs.replace(
+        cloud.cloud.plans["e5_1620v4"], slug="other"
+    )
     cloud.server.reply("GET /v1/plans", *error)
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
     one, two = cloud.build(config=config).observe([]).groups
@@ -308,11 +339,17 @@ def test_cherry_plan_price_is_the_price_of_the_group() -> None:
         (b"", False),
     ],
 )
-def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, reported: bool) -> None:
+def test_cherry_script_that_does_not_label_its_machines_is_reported(
+    script: bytes, reported: bool
+) -> None:
     text = base64.b64encode(script).decode()
-    config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
+    config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (
+        f"cloudinit={text}\n" if script else ""
+    )
     observed = EmulatedCloud().build(config=config).observe([])
-    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * reported
+    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [
+        POOL
+    ] * reported
     assert all(group.template is not None for group in observed.groups)
 
 
@@ -354,7 +391,9 @@ def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) ->
         "stranger",
         1,
         2 if kind is OperationKind.SCALE_UP else 0,
-        remove(1, number).spec.targets if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES) else (),
+        remove(1, number).spec.targets
+        if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES)
+        else (),
     )
     outcome = cloud.build().poll(asked)
     assert getattr(outcome, "error_class", "") == "InvalidRequest"

@@ -29,7 +29,10 @@ from tests.unit.providers.cherryservers.emulated import (
     remove,
 )
 
-SCRIPT = b"#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}}\n"
+SCRIPT = (
+    b"#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} "
+    b"{{.APIServerEndpoint}}\n"
+)
 
 
 def encoded(script: bytes) -> str:
@@ -48,7 +51,10 @@ def test_cherry_notice_of_a_spot_server_is_when_it_leaves_until_withdrawn() -> N
     cloud.add(2, spot=True)
     cloud.cloud.give_notice(1001, 110.0)
     leaves_at = cloud.now() + 110.0
-    assert {handle: each.leaves_at for handle, each in instances(cloud).items()} == {"1000": 0.0, "1001": leaves_at}
+    assert {handle: each.leaves_at for handle, each in instances(cloud).items()} == {
+        "1000": 0.0,
+        "1001": leaves_at,
+    }
     cloud.settle(60.0)
     assert instances(cloud)["1001"].leaves_at == leaves_at
     cloud.cloud.withdraw_notice(1001)
@@ -80,7 +86,16 @@ def test_cherry_termination_date_counts_for_spot_servers_and_near_dates(
 
 
 @each_row(
-    "date", ["None", "", "tomorrow", "9999-99-99T00:00:00Z", 1_800_000_060, ["2027-01-15T08:01:00Z"], "x" * 10_000]
+    "date",
+    [
+        "None",
+        "",
+        "tomorrow",
+        "9999-99-99T00:00:00Z",
+        1_800_000_060,
+        ["2027-01-15T08:01:00Z"],
+        "x" * 10_000,
+    ],
 )
 def test_cherry_unreadable_termination_date_is_no_notice_and_hides_no_server(date: Any) -> None:
     cloud = EmulatedCloud()
@@ -151,7 +166,9 @@ def test_cherry_server_is_outdated_if_its_definition_makes_another_machine(
 
 def test_cherry_several_differences_are_all_named() -> None:
     (instance,) = bought().group(config=f"{CONFIG}plan=e3_1240v3\nregion=eu_west_1\n").instances
-    assert instance.outdated == ("plan e5_1620v4, the group's is e3_1240v3; region eu_nord_1, the group's is eu_west_1")
+    assert instance.outdated == (
+        "plan e5_1620v4, the group's is e3_1240v3; region eu_nord_1, the group's is eu_west_1"
+    )
 
 
 def test_cherry_plan_and_region_by_another_name_are_no_difference() -> None:
@@ -162,7 +179,9 @@ def test_cherry_plan_and_region_by_another_name_are_no_difference() -> None:
 @each_row("tag", [None, "", "v0-0123456789abcdef", "v1-0123", "v1-0123456789ABCDEF", "mine"])
 def test_cherry_server_without_a_comparable_tag_is_not_called_outdated(tag: str | None) -> None:
     cloud = bought()
-    tags = {key: value for key, value in cloud.all[1000].tags.items() if key != "outscaler-definition"}
+    tags = {
+        key: value for key, value in cloud.all[1000].tags.items() if key != "outscaler-definition"
+    }
     cloud.change(1000, tags=tags if tag is None else {**tags, "outscaler-definition": tag})
     (instance,) = cloud.group(config=f"{CONFIG}plan=e3_1240v3\n").instances
     assert instance.outdated == ""
@@ -178,9 +197,15 @@ def test_cherry_leaving_server_is_not_called_outdated() -> None:
 def test_cherry_fingerprint_covers_the_endpoint_of_the_script_and_no_token() -> None:
     script = encoded(SCRIPT)
     one = definition(cloudinit=script)
-    assert fingerprint(one) == fingerprint(definition(cloudinit=script, cluster_name="renamed", cpu_override=3))
-    assert fingerprint(one) != fingerprint(definition(cloudinit=script, api_server_endpoint="203.0.113.11:6443"))
-    assert fingerprint(definition()) == fingerprint(definition(api_server_endpoint="203.0.113.11:6443"))
+    assert fingerprint(one) == fingerprint(
+        definition(cloudinit=script, cluster_name="renamed", cpu_override=3)
+    )
+    assert fingerprint(one) != fingerprint(
+        definition(cloudinit=script, api_server_endpoint="203.0.113.11:6443")
+    )
+    assert fingerprint(definition()) == fingerprint(
+        definition(api_server_endpoint="203.0.113.11:6443")
+    )
 
 
 # -- restart
@@ -244,7 +269,9 @@ def test_cherry_restart_of_a_server_that_is_gone_or_leaving_fails() -> None:
 
 
 def test_cherry_restart_of_a_control_plane_node_is_refused() -> None:
-    nodes = [(f"{POOL}-1000", "cherryservers://1000", {"node-role.kubernetes.io/control-plane": ""})]
+    nodes = [
+        (f"{POOL}-1000", "cherryservers://1000", {"node-role.kubernetes.io/control-plane": ""})
+    ]
     assert "control plane" in refused(EmulatedCloud(2), restart(1000), kube=nodes).message
 
 

@@ -19,7 +19,10 @@ GIB = 2**30
 def plan(**specs: Any) -> CherryPlan:
     """The example plan; specs: parts that replace those of the example."""
     parts = PLAN["specs"]
-    changed = {key: {**parts[key], **value} if isinstance(value, dict) else value for key, value in specs.items()}
+    changed = {
+        key: {**parts[key], **value} if isinstance(value, dict) else value
+        for key, value in specs.items()
+    }
     return msgspec.convert(PLAN | {"specs": {**parts, **changed}}, CherryPlan)
 
 
@@ -64,7 +67,9 @@ def test_cherry_template_unknown_plan_is_reported_without_a_node() -> None:
     assert "plan 'wibble' is not supported" in template.problem
 
 
-@each_row(("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)])
+@each_row(
+    ("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)]
+)
 def test_cherry_template_memory_is_read_in_its_unit(unit: str, size: int) -> None:
     assert node(plan(memory={"total": 3, "unit": unit})).capacity["memory"] == 3 * size
 
@@ -96,7 +101,16 @@ def test_cherry_template_cores_are_those_of_the_machine_unless_overridden() -> N
         ({}, 60, 60 * GIB),
         ({}, 0, 2**40),
         ({"storage": [{"count": 2, "size": 250.5, "unit": "GB"}]}, 0, int(250.5 * GIB)),
-        ({"storage": [{"count": 1, "size": 0.5, "unit": "TB"}, {"count": 9, "size": 8, "unit": "TB"}]}, 0, 2**39),
+        (
+            {
+                "storage": [
+                    {"count": 1, "size": 0.5, "unit": "TB"},
+                    {"count": 9, "size": 8, "unit": "TB"},
+                ]
+            },
+            0,
+            2**39,
+        ),
     ],
 )
 def test_cherry_template_disk_is_the_partition_or_one_disk_of_the_first_kind(
@@ -105,8 +119,12 @@ def test_cherry_template_disk_is_the_partition_or_one_disk_of_the_first_kind(
     assert node(plan(**specs), os_partition_size=partition).capacity["ephemeral-storage"] == size
 
 
-@each_row("storage", [[], [{"count": 1, "size": 1, "unit": "floppies"}], [{"count": 1, "unit": "GB"}]])
-def test_cherry_template_disk_of_unknown_size_is_omitted_with_a_warning(storage: list[dict[str, Any]]) -> None:
+@each_row(
+    "storage", [[], [{"count": 1, "size": 1, "unit": "floppies"}], [{"count": 1, "unit": "GB"}]]
+)
+def test_cherry_template_disk_of_unknown_size_is_omitted_with_a_warning(
+    storage: list[dict[str, Any]],
+) -> None:
     template = make_template(definition(), plan(storage=storage), {})
     assert template.node is not None
     assert "ephemeral-storage" not in template.node.capacity
@@ -116,7 +134,12 @@ def test_cherry_template_disk_of_unknown_size_is_omitted_with_a_warning(storage:
 def test_cherry_template_reserved_resources_reduce_the_allocatable() -> None:
     made = node(reserve={"cpu": 500, "memory": GIB, "ephemeral-storage": 2**50})
     assert made.capacity["cpu"] == 16000
-    assert made.allocatable == {**made.capacity, "cpu": 15500, "memory": 191 * GIB, "ephemeral-storage": 0}
+    assert made.allocatable == {
+        **made.capacity,
+        "cpu": 15500,
+        "memory": 191 * GIB,
+        "ephemeral-storage": 0,
+    }
 
 
 @each_row(

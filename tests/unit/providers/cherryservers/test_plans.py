@@ -15,7 +15,9 @@ from tests.unit.providers.cherryservers.emulated import PLAN
 
 
 def plan(*regions: AvailableRegion, **more: Any) -> CherryPlan:
-    return msgspec.structs.replace(msgspec.convert(PLAN, CherryPlan), **{"available_regions": regions} | more)
+    return msgspec.structs.replace(
+        msgspec.convert(PLAN, CherryPlan), **{"available_regions": regions} | more
+    )
 
 
 REGIONS = (

@@ -16,23 +16,47 @@ EUR = "EUR"
     ("rows", "plain", "spot"),
     [
         (
-            (Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(0.0812, currency=EUR, unit="Spot hourly")),
+            (
+                Pricing(0.1016, currency=EUR, unit="Hourly"),
+                Pricing(0.0812, currency=EUR, unit="Spot hourly"),
+            ),
             0.1016,
             0.0812,
         ),
-        ((Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(50.0, currency=EUR, unit="Monthly")), 0.1016, None),
+        (
+            (
+                Pricing(0.1016, currency=EUR, unit="Hourly"),
+                Pricing(50.0, currency=EUR, unit="Monthly"),
+            ),
+            0.1016,
+            None,
+        ),
         ((Pricing(50.0, currency=EUR, unit="Monthly"),), None, None),
         ((), None, None),
         ((Pricing(0.0, unit="Hourly"), Pricing(-1.0, unit="Spot hourly")), None, None),
-        ((Pricing(float("inf"), unit="Hourly"), Pricing(float("nan"), unit="Spot hourly")), None, None),
+        (
+            (Pricing(float("inf"), unit="Hourly"), Pricing(float("nan"), unit="Spot hourly")),
+            None,
+            None,
+        ),
         ((Pricing(0.2, unit=" HOURLY "),), 0.2, None),
         ((Pricing(0.121, taxed=True, unit="Hourly"), Pricing(0.1, unit="Hourly")), 0.1, None),
         (
-            (Pricing(0.05, taxed=True, currency=EUR, unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")),
+            (
+                Pricing(0.05, taxed=True, currency=EUR, unit="Hourly"),
+                Pricing(0.1, currency=EUR, unit="Hourly"),
+            ),
             0.1,
             None,
         ),
-        ((Pricing(0.09, currency="USD", unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")), 0.1, None),
+        (
+            (
+                Pricing(0.09, currency="USD", unit="Hourly"),
+                Pricing(0.1, currency=EUR, unit="Hourly"),
+            ),
+            0.1,
+            None,
+        ),
         ((Pricing(0.121, taxed=True, unit="Hourly"),), 0.121, None),
     ],
     ids=[
@@ -49,7 +73,9 @@ EUR = "EUR"
         "taxed-only",
     ],
 )
-def test_cherry_price_per_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
+def test_cherry_price_per_hour(
+    rows: tuple[Pricing, ...], plain: float | None, spot: float | None
+) -> None:
     for some in (rows, rows[::-1]):
         plan = CherryPlan(slug="a", pricing=some)
         stated = [hourly(plan, spot=False), hourly(plan, spot=True)]

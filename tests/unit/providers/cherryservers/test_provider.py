@@ -1,4 +1,6 @@
-"""The provider protocol as the executor uses it: built from a policy, and correct despite any interruption."""
+"""The provider protocol as the executor uses it: built from a policy, and correct
+despite any interruption.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,14 @@ def test_cherry_provider_invalid_definitions_fail_a_change_and_name_the_path() -
 
 @each_row(("status", "cls"), [(500, Transient), (429, Throttled), (409, Conflict)])
 @each_row("kind", list(OperationKind))
-def test_cherry_provider_raises_temporary_errors(status: int, cls: type[ProviderError], kind: OperationKind) -> None:
+def test_cherry_provider_raises_temporary_errors(
+    status: int, cls: type[ProviderError], kind: OperationKind
+) -> None:
     cloud = EmulatedCloud(2)
     cloud.fail("GET /v1/projects", status)
-    asked = operation(kind, POOL, 2, 3 if kind is OperationKind.SCALE_UP else 1, remove(2, 1000).spec.targets)
+    asked = operation(
+        kind, POOL, 2, 3 if kind is OperationKind.SCALE_UP else 1, remove(2, 1000).spec.targets
+    )
     with pytest.raises(cls):
         cloud.build().poll(claimed(asked))
 
@@ -88,40 +94,57 @@ def test_cherry_provider_returns_permanent_errors_with_class_and_code() -> None:
 
 
 class _Chaos:
-    """An executor that dies and repeats itself, and a vendor that loses orders and answers and whose lists lag."""
+    """An executor that dies and repeats itself, and a vendor that loses orders and
+    answers and whose lists lag."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         lags = [self.random.choice([0.0, 3.0, 10.0, 30.0]) for _ in range(2)]
         self.cloud = EmulatedCloud(lag=lags[0], delete_lag=lags[1])
-        self.cloud._pacer = RecordedLimits()  # type: ignore[assignment]  # its table costs more than all the rest
+        # its table costs more than all the rest
+        self.cloud._pacer = RecordedLimits()  # type: ignore[assignment]
         self.asked: Counter[str] = Counter()
         self.named: set[int] = set()
         self.old: list[Operation] = []
 
     def run(self) -> None:
         for turn in range(12):
-            self.cloud.cloud.stock["e5_1620v4", "eu_nord_1"] = self.random.choice([1000, 1000, 0, 1, 3])
+            self.cloud.cloud.stock["e5_1620v4", "eu_nord_1"] = self.random.choice(
+                [1000, 1000, 0, 1, 3]
+            )
             whole = self._plan(turn)
             if whole is not None:
                 self._carry_out(whole)
                 self.old.append(whole)
             for number in self.cloud.alive():
                 server = self.cloud.all[number]
-                server.state, server.status = "active", self.random.choice(["deployed", "failed deployment"])
+                server.state, server.status = (
+                    "active",
+                    self.random.choice(["deployed", "failed deployment"]),
+                )
             self._check()
 
     def _plan(self, turn: int) -> Operation | None:
         self.cloud.server.unscript()
         self.cloud.settle()  # the lists show what there is
         group = self.cloud.group()
-        failed = [int(each.handle) for each in group.instances if each.error and each.state is InstanceState.CREATING]
-        living = [int(each.handle) for each in group.instances if each.state is not InstanceState.DELETING]
+        failed = [
+            int(each.handle)
+            for each in group.instances
+            if each.error and each.state is InstanceState.CREATING
+        ]
+        living = [
+            int(each.handle) for each in group.instances if each.state is not InstanceState.DELETING
+        ]
         if failed or (living and self.random.random() < 0.4):
-            some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
+            some = self.random.sample(
+                failed or living, self.random.randint(1, len(failed or living))
+            )
             self.named.update(some)
             whole = remove(
-                group.target, *some, kind=OperationKind.DELETE_INSTANCES if failed else OperationKind.DELETE_NODES
+                group.target,
+                *some,
+                kind=OperationKind.DELETE_INSTANCES if failed else OperationKind.DELETE_NODES,
             )
             return whole.with_spec(id=f"remove-{turn}")
         more = self.random.randint(1, 4)
@@ -157,7 +180,9 @@ class _Chaos:
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = self.cloud.build()
-        begin = found.scale_up if current.spec.kind is OperationKind.SCALE_UP else found.delete_nodes
+        begin = (
+            found.scale_up if current.spec.kind is OperationKind.SCALE_UP else found.delete_nodes
+        )
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict) as error:
@@ -165,14 +190,21 @@ class _Chaos:
             return None
 
     def _made(self, name: str) -> int:
-        return sum(self.cloud.all[number].tags["outscaler-operation"] == name for number in self.cloud.alive())
+        return sum(
+            self.cloud.all[number].tags["outscaler-operation"] == name
+            for number in self.cloud.alive()
+        )
 
     def _ended(self, whole: Operation, outcome: Succeeded | Failed) -> None:
         if whole.spec.kind is OperationKind.SCALE_UP:
             assert self._made(whole.spec.id) == outcome.facts["created"]
-            assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.spec.id])
+            assert isinstance(outcome, Failed) == (
+                outcome.facts["created"] != self.asked[whole.spec.id]
+            )
         elif isinstance(outcome, Succeeded):
-            assert set(self.cloud.alive()).isdisjoint(int(target.handle) for target in whole.spec.targets)
+            assert set(self.cloud.alive()).isdisjoint(
+                int(target.handle) for target in whole.spec.targets
+            )
 
     def _check(self) -> None:
         for name, count in self.asked.items():

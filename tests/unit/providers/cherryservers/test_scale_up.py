@@ -35,7 +35,9 @@ def test_cherry_scale_up_is_announced_before_anything_is_bought() -> None:
     assert isinstance(bought, InProgress)
     assert bought.step == "create"
     assert len(cloud.posts()) == 3
-    assert isinstance(cloud.build().poll(continued(cloud, continued(cloud, asked, outcome), bought)), Succeeded)
+    assert isinstance(
+        cloud.build().poll(continued(cloud, continued(cloud, asked, outcome), bought)), Succeeded
+    )
 
 
 def test_cherry_scale_up_of_a_pool_without_a_definition_uses_its_own_name() -> None:
@@ -47,7 +49,9 @@ def test_cherry_scale_up_of_a_pool_without_a_definition_uses_its_own_name() -> N
 
 
 @each_row(("from_size", "to_size"), [(3, 3), (3, 1), (-2, 1), (0, 5000)])
-def test_cherry_scale_up_with_invalid_sizes_is_refused_without_a_call(from_size: int, to_size: int) -> None:
+def test_cherry_scale_up_with_invalid_sizes_is_refused_without_a_call(
+    from_size: int, to_size: int
+) -> None:
     cloud = EmulatedCloud(3)
     outcome = cloud.build(f"0:100000:{POOL}").scale_up(claimed(grow(from_size, to_size)))
     assert isinstance(outcome, Failed)
@@ -113,7 +117,9 @@ def test_cherry_scale_up_first_order_refused_individually_stops_no_other() -> No
 
 def test_cherry_scale_up_reports_the_most_specific_of_several_refusals() -> None:
     cloud = EmulatedCloud(0)
-    cloud.server.reply("POST", refusal(400, "strange"), refusal(400, "Not enough stock"), refusal(402, "no credit"))
+    cloud.server.reply(
+        "POST", refusal(400, "strange"), refusal(400, "Not enough stock"), refusal(402, "no credit")
+    )
     outcome = drive(cloud, grow(0, 4))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.code) == ("QuotaExceeded", "402")
@@ -156,7 +162,9 @@ def test_cherry_scale_up_reads_the_bootstrap_token_once_per_batch_and_hides_it()
     second = cloud.build(config=config).poll(continued(cloud, asked, first))
     assert cloud.token_reads == 1
     assert {server.order.user_data for server in cloud.all.values()} == {user_data}
-    third = cloud.build(config=config).poll(continued(cloud, continued(cloud, asked, first), second))
+    third = cloud.build(config=config).poll(
+        continued(cloud, continued(cloud, asked, first), second)
+    )
     assert isinstance(third, Failed)
     for reported in (first, second, third):
         text = repr(reported) + msgspec.json.encode(reported).decode()

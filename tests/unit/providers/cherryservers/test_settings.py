@@ -6,7 +6,12 @@ import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.vendors.cherryservers import Bootstrap, CherryBounds, CherryPoolSource, read_settings
+from chalicelib.policy.vendors.cherryservers import (
+    Bootstrap,
+    CherryBounds,
+    CherryPoolSource,
+    read_settings,
+)
 from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
@@ -42,7 +47,11 @@ def test_cherry_settings_valid_ones_are_read() -> None:
         CherryBounds("pool_2", 2, 10),
         CherryBounds("pool3", 1, 2, 7),
     )
-    assert (settings.cluster_name, settings.project_id, settings.endpoint) == ("c", 10001, "http://127.0.0.1:8080/v1")
+    assert (settings.cluster_name, settings.project_id, settings.endpoint) == (
+        "c",
+        10001,
+        "http://127.0.0.1:8080/v1",
+    )
     assert settings.controller_labels == ("example.com/controller",)
     assert settings.bootstrap == Bootstrap(create=True, lifetime=1800.0)
     assert settings.definitions == CherryPoolSource(secret="config")
@@ -51,7 +60,10 @@ def test_cherry_settings_valid_ones_are_read() -> None:
 
 def test_cherry_settings_know_both_control_plane_labels() -> None:
     settings = read_settings(RIGHT)
-    assert settings.controller_labels == ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+    assert settings.controller_labels == (
+        "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/master",
+    )
     assert settings.endpoint == "https://api.cherryservers.com/v1"
     assert (settings.calls_per_second, settings.bootstrap) == (4.0, Bootstrap())
 
@@ -103,15 +115,24 @@ def test_cherry_settings_invalid_pool_specs(text: str) -> None:
         ({"nodes": ""}, "providers.cherryservers.nodes: no pool is named"),
         ({"nodes": "0:1:a\n0:2:a"}, "a is given twice"),
         ({"cloudConfigSecret": ""}, "providers.cherryservers.cloudConfig: is missing"),
-        ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: conflicts with another one"),
+        (
+            {"cloudConfig": "[Global]"},
+            "providers.cherryservers.cloudConfig: conflicts with another one",
+        ),
         ({"projectId": "0"}, "projectId: 0 is out of range; write a whole number of 1 or more"),
         ({"projectId": "99999999999"}, "projectId"),
         ({"clusterName": "a b"}, "clusterName: 'a b' is not one word"),
         ({"endpoint": "http://api.example.com"}, "endpoint: is not an https address"),
         ({"controllerNodeLabel": "a b"}, "controllerNodeLabel: 'a b' is not a label's key"),
         ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is not true or false"),
-        ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: conflicts with"),
-        ({"bootstrapTokenLifetime": "5m"}, "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m"),
+        (
+            {"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"},
+            "createBootstrapTokens: conflicts with",
+        ),
+        (
+            {"bootstrapTokenLifetime": "5m"},
+            "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m",
+        ),
         ({"bootstrapTokenLifetime": "soon"}, "bootstrapTokenLifetime"),
         ({"callsPerSecond": "0"}, "callsPerSecond"),
         ({"authToken": "x"}, "authToken: there is no such setting"),
@@ -140,5 +161,10 @@ def test_cherry_settings_node_group_entries_are_checked(entry: GroupPolicy, prob
 
 
 def test_cherry_settings_mapping_has_a_name_for_every_upstream_key() -> None:
-    assert {*KEYS.values(), CLOUD_INIT} >= {"clusterName", "sshKeyIds", "cloudinit", "osPartitionSize"}
+    assert {*KEYS.values(), CLOUD_INIT} >= {
+        "clusterName",
+        "sshKeyIds",
+        "cloudinit",
+        "osPartitionSize",
+    }
     assert len(set(KEYS.values())) == len(KEYS)

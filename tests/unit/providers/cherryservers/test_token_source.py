@@ -1,6 +1,7 @@
 """Bootstrap tokens for new machines: from a secret, or created in the cluster itself.
 
-Tokens are created in the emulated API server, through the real client, with the rights of the shipped Role.
+Tokens are created in the emulated API server, through the real client, with the
+rights of the shipped Role.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class There:
         self.fault: Callable[[str, str], KubeFault | None] = lambda method, target: None
         self.drawn = (f"{number:016d}" for number in itertools.count(1))
         login = Login(self.server, "our-token")
-        self.kube = KubeClient(login, sleep=lambda seconds: None, jitter=lambda: 0.5, dial=self.line.dial)
+        self.kube = KubeClient(
+            login, sleep=lambda seconds: None, jitter=lambda: 0.5, dial=self.line.dial
+        )
 
     def _ask(self, method: str, target: str) -> KubeFault | None:
         self.asked.append(f"{method} {target.rpartition('/')[2]}")
@@ -99,7 +102,9 @@ class There:
         """Returns name -> data, decoded."""
         listed = self.store.list("secrets", "kube-system")
         return {
-            each["metadata"]["name"]: {key: base64.b64decode(text).decode() for key, text in each["data"].items()}
+            each["metadata"]["name"]: {
+                key: base64.b64decode(text).decode() for key, text in each["data"].items()
+            }
             for each in listed
         }
 
@@ -112,7 +117,9 @@ def opened(
     now: Callable[[], float] = lambda: START,
     draw: Callable[[], str] = str,
 ) -> Tokens:
-    connection = Connection(cluster="prod", settings={}, groups=(), read_secret=read, kube=kube, now=now)
+    connection = Connection(
+        cluster="prod", settings={}, groups=(), read_secret=read, kube=kube, now=now
+    )
     return open_tokens(connection, settings("x", bootstrap=bootstrap), draw=draw)
 
 
@@ -127,7 +134,10 @@ def test_bootstrap_token_has_the_form_kubernetes_requires(there: There) -> None:
     token = there.tokens().current()
     [(name, data)] = there.secrets().items()
     assert name == f"bootstrap-token-{token.id}"
-    assert data.pop("description") == "Made by Outscaler for new machines of cluster prod; ends by itself."
+    assert (
+        data.pop("description")
+        == "Made by Outscaler for new machines of cluster prod; ends by itself."
+    )
     assert parse_time(data.pop("expiration")) == START + 2 * HOUR
     assert data == {
         "token-id": token.id,
@@ -138,7 +148,10 @@ def test_bootstrap_token_has_the_form_kubernetes_requires(there: There) -> None:
     }
     secret = there.store.get("secrets", name, "kube-system")
     assert secret is not None
-    assert (secret["type"], secret["metadata"]["labels"]) == ("bootstrap.kubernetes.io/token", {LABEL: "true"})
+    assert (secret["type"], secret["metadata"]["labels"]) == (
+        "bootstrap.kubernetes.io/token",
+        {LABEL: "true"},
+    )
 
 
 def test_bootstrap_hundred_orders_share_a_few_tokens(there: There) -> None:
@@ -159,7 +172,9 @@ def test_bootstrap_expired_token_that_was_not_cleaned_up_is_overwritten(there: T
     for _ in range(12):
         token = there.tokens().current()
         alive = {
-            data["token-secret"] for data in there.secrets().values() if parse_time(data["expiration"]) > there.now
+            data["token-secret"]
+            for data in there.secrets().values()
+            if parse_time(data["expiration"]) > there.now
         }
         assert token.secret.reveal() in alive
         there.now += HOUR + 1
@@ -169,9 +184,13 @@ def test_bootstrap_expired_token_that_was_not_cleaned_up_is_overwritten(there: T
 def test_bootstrap_token_of_a_booting_machine_is_never_overwritten(there: There) -> None:
     seen: dict[str, float] = {}
     for step in range(200):
-        there.now = START + 600.0 * step - (5 * HOUR if step > 100 else 0)  # the clock goes back once
+        # the clock goes back once
+        there.now = START + 600.0 * step - (5 * HOUR if step > 100 else 0)
         token = there.tokens(lifetime=(2 if step % 3 else 1) * HOUR).current()
-        data = {each["token-secret"]: parse_time(each["expiration"]) for each in there.secrets().values()}
+        data = {
+            each["token-secret"]: parse_time(each["expiration"])
+            for each in there.secrets().values()
+        }
         assert all(secret in data for secret, ends in seen.items() if ends > there.now)
         seen = data
         assert data[token.secret.reveal()] > there.now
@@ -199,7 +218,9 @@ def test_bootstrap_concurrent_functions_share_one_token(there: There) -> None:
 
 
 def test_bootstrap_token_with_a_lost_answer_is_found_by_the_next_attempt(there: There) -> None:
-    there.fault = lambda method, target: KubeFault(close=True, late=True) if method == "POST" else None
+    there.fault = lambda method, target: (
+        KubeFault(close=True, late=True) if method == "POST" else None
+    )
     with pytest.raises(Transient):
         there.tokens().current()
     there.fault = lambda method, target: None
@@ -217,14 +238,22 @@ def foreign(name: str, **changed: Any) -> dict[str, Any]:
     labels = changed.pop("labels", {LABEL: "true"})
     type_ = changed.pop("type", "bootstrap.kubernetes.io/token")
     return {
-        "metadata": {"name": f"bootstrap-token-{name}", "namespace": "kube-system", "labels": labels},
+        "metadata": {
+            "name": f"bootstrap-token-{name}",
+            "namespace": "kube-system",
+            "labels": labels,
+        },
         "type": type_,
-        "data": {key: base64.b64encode(text.encode()).decode() for key, text in (data | changed).items()},
+        "data": {
+            key: base64.b64encode(text.encode()).decode() for key, text in (data | changed).items()
+        },
     }
 
 
 @pytest.mark.parametrize("changed", [{"labels": {}}, {"type": "Opaque"}])
-def test_bootstrap_secret_of_another_owner_is_untouched(there: There, changed: dict[str, Any]) -> None:
+def test_bootstrap_secret_of_another_owner_is_untouched(
+    there: There, changed: dict[str, Any]
+) -> None:
     there.store.create("secrets", foreign(IDS[0], **changed))
     assert there.tokens().current().id == IDS[1]
     assert there.secrets()[f"bootstrap-token-{IDS[0]}"]["token-secret"] == "x" * 16
@@ -249,7 +278,9 @@ def test_bootstrap_four_foreign_secrets_need_an_operator(there: There) -> None:
         {"token-secret": "X" * 16},
     ],
 )
-def test_bootstrap_corrupted_token_of_ours_is_created_again(there: There, changed: dict[str, Any]) -> None:
+def test_bootstrap_corrupted_token_of_ours_is_created_again(
+    there: There, changed: dict[str, Any]
+) -> None:
     for name in IDS:
         there.store.create("secrets", foreign(name, **changed))
     assert there.tokens().current().secret.reveal() == "0000000000000001"
@@ -263,15 +294,21 @@ def test_bootstrap_missing_role_is_reported_with_the_file_to_apply() -> None:
     there.kube.close()
 
 
-@pytest.mark.parametrize(("status", "cls"), [(500, Transient), (422, ProviderError), (429, ProviderError)])
+@pytest.mark.parametrize(
+    ("status", "cls"), [(500, Transient), (422, ProviderError), (429, ProviderError)]
+)
 def test_bootstrap_server_error_does_not_show_the_token(
     there: There,
     status: int,
     cls: type[ProviderError],
 ) -> None:
     encoded = base64.b64encode(b"0000000000000001").decode()
-    text = f'{{"kind": "Status", "message": "refused 0000000000000001 {encoded}", "code": {status}}}'
-    there.fault = lambda method, target: KubeFault(status=status, body=text.encode()) if method == "POST" else None
+    text = (
+        f'{{"kind": "Status", "message": "refused 0000000000000001 {encoded}", "code": {status}}}'
+    )
+    there.fault = lambda method, target: (
+        KubeFault(status=status, body=text.encode()) if method == "POST" else None
+    )
     with pytest.raises(cls) as raised:
         there.tokens().current()
     assert "refused *** ***" in raised.value.message
@@ -279,7 +316,9 @@ def test_bootstrap_server_error_does_not_show_the_token(
 
 
 def test_bootstrap_proxy_page_instead_of_a_secret_is_an_error(there: There) -> None:
-    there.fault = lambda method, target: KubeFault(status=200, body=b"<html>") if method == "GET" else None
+    there.fault = lambda method, target: (
+        KubeFault(status=200, body=b"<html>") if method == "GET" else None
+    )
     with pytest.raises(Transient):
         there.tokens().current()
 
@@ -307,7 +346,9 @@ def test_bootstrap_token_in_a_secret_is_read_each_time() -> None:
         (OutscalerError("?"), Transient),
     ],
 )
-def test_bootstrap_unreadable_secret_is_an_error_of_the_call(error: OutscalerError, cls: type[ProviderError]) -> None:
+def test_bootstrap_unreadable_secret_is_an_error_of_the_call(
+    error: OutscalerError, cls: type[ProviderError]
+) -> None:
     def read(name: str) -> str:
         raise error
 
@@ -328,7 +369,9 @@ def test_bootstrap_invalid_secret_is_unauthorized_and_not_shown() -> None:
         (Bootstrap(create=True), "createBootstrapTokens"),
     ],
 )
-def test_bootstrap_impossible_token_source_names_the_setting(bootstrap: Bootstrap, setting: str) -> None:
+def test_bootstrap_impossible_token_source_names_the_setting(
+    bootstrap: Bootstrap, setting: str
+) -> None:
     with pytest.raises(Unauthorized) as raised:
         opened(bootstrap).current()
     assert f"providers.cherryservers.{setting}: " in raised.value.message

@@ -1,4 +1,6 @@
-"""The emulated Exoscale zone in process, with the pools that a test names, and the vendor's documents of it."""
+"""The emulated Exoscale zone in process, with the pools that a test names, and the
+vendor's documents of it.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,23 @@ from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 from tests.unit.providers.emulated import OPENED, changed
 
 A, B, C = (example_id("pool", number) for number in (1, 2, 3))  # in the order of their creation
-NP_A, NP_B, NP_C = (example_id("nodepool", number) for number in (1, 2, 3))  # standalone pools do not count
+# standalone pools do not count
+NP_A, NP_B, NP_C = (example_id("nodepool", number) for number in (1, 2, 3))
 OURS, THEIRS = (example_id("cluster", number) for number in (1, 2))
 MEDIUM = example_id("kind", 2)
 
 
 class EmulatedZone(ExoscaleBench):
-    """A zone with pools (name, cluster, size), cluster `prod` first and "" for a standalone pool. Every machine is a
-    node of the cluster.
+    """A zone with pools (name, cluster, size), cluster `prod` first and "" for a standalone pool.
+    Every machine is a node of the cluster.
 
-    answers: fields that the vendor's answers have about an object, by its id. down: whether the cluster is.
+    answers: fields that the vendor's answers have about an object, by its id.
+    down: whether the cluster is.
     """
 
-    def __init__(self, *pools: tuple[str, str, int], times: ExoscaleDurations | None = None, **more: Any) -> None:
+    def __init__(
+        self, *pools: tuple[str, str, int], times: ExoscaleDurations | None = None, **more: Any
+    ) -> None:
         super().__init__(times=times, **more)
         self.answers: dict[object, dict[str, Any]] = {}
         self.down = False
@@ -75,8 +81,11 @@ class EmulatedZone(ExoscaleBench):
         self.settings = {**({"nodes": "\n".join(specs)} if specs else {}), **settings}
         return self.connection(self.server.root)
 
-    def groups(self, *specs: str, nodes: Sequence[Node] | None = None, **settings: str) -> dict[str, NodeGroup]:
-        """Returns the groups of one pass by id; by default every existing machine has become a node."""
+    def groups(
+        self, *specs: str, nodes: Sequence[Node] | None = None, **settings: str
+    ) -> dict[str, NodeGroup]:
+        """Returns the groups of one pass by id; by default every existing
+        machine has become a node."""
         found = self.build(*specs, **settings).observe(self.nodes() if nodes is None else nodes)
         return {group.id: group for group in found.groups}
 
@@ -87,16 +96,21 @@ class EmulatedZone(ExoscaleBench):
 
     def instance(self, handle: str, nodes: Sequence[Node] = ()) -> Instance:
         """Returns one machine as the core sees it."""
-        return {each.handle: each for each in self.groups(f"0:10:{A}", nodes=nodes)[A].instances}[handle]
+        return {each.handle: each for each in self.groups(f"0:10:{A}", nodes=nodes)[A].instances}[
+            handle
+        ]
 
     def fail(self, operation: str, status: int = 500, times: int = 3, body: object = b"") -> None:
-        """Refuses the next calls of a method and path, by default as often as a read is attempted."""
+        """Refuses the next calls of a method and path, by default as often as a read is
+        attempted."""
         self.server.reply(operation, *[scripted(status, body)] * times)
 
     def deny(self, *operations: str) -> None:
         """Takes these operations from the key's role."""
         key = self.server.ring.keys[self.key_id]
-        key.permissions = (OPERATIONS if key.permissions is None else key.permissions) - set(operations)
+        key.permissions = (OPERATIONS if key.permissions is None else key.permissions) - set(
+            operations
+        )
 
     def operations(self) -> list[str]:
         """Returns the operations since the last call."""
@@ -133,11 +147,15 @@ def shrink(zone: EmulatedZone, from_size: int, to_size: int, group: str = A) -> 
 
 
 def remove(zone: EmulatedZone, from_size: int, *handles: str, group: str = A) -> Operation:
-    return order(zone, OperationKind.DELETE_NODES, group, from_size, from_size - len(handles), *handles)
+    return order(
+        zone, OperationKind.DELETE_NODES, group, from_size, from_size - len(handles), *handles
+    )
 
 
 def discard(zone: EmulatedZone, from_size: int, *handles: str, group: str = A) -> Operation:
-    return order(zone, OperationKind.DELETE_INSTANCES, group, from_size, from_size - len(handles), *handles)
+    return order(
+        zone, OperationKind.DELETE_INSTANCES, group, from_size, from_size - len(handles), *handles
+    )
 
 
 def sent(request: Incoming) -> object:
@@ -147,7 +165,11 @@ def sent(request: Incoming) -> object:
 def _documents() -> tuple[dict[str, Any], ...]:
     zone = Zone(lambda: 1768465800.0)
     made = zone.add_nodepool(
-        zone.add_cluster("prod").id, "web", size=2, labels={"tier": "web"}, taints={"dedicated": ("web", "NoSchedule")}
+        zone.add_cluster("prod").id,
+        "web",
+        size=2,
+        labels={"tier": "web"},
+        taints={"dedicated": ("web", "NoSchedule")},
     )
     first = next(iter(made.pool.members.values()))
     return (

@@ -1,4 +1,6 @@
-"""The client of Exoscale's API: requests, attempts, cached reads, and false answers that must not be believed."""
+"""The client of Exoscale's API: requests, attempts, cached reads, and false answers
+that must not be believed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Quota, Ref
+from chalicelib.providers.exoscale.decoding import (
+    NO_SIZE,
+    ExoscaleInstance,
+    ExoscaleTaint,
+    Manager,
+    Quota,
+    Ref,
+)
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
@@ -47,14 +56,30 @@ from tests.unit.providers.exoscale.emulated import A as POOL
 CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
     "instances": ("GET /v2/instance", lambda api: api.instances(), {"instances": [INSTANCE]}),
     "instance": (f"GET /v2/instance/{ONE}", lambda api: api.instance(ONE), INSTANCE),
-    "pools": ("GET /v2/instance-pool", lambda api: api.pools(), {"instance-pools": [INSTANCE_POOL]}),
+    "pools": (
+        "GET /v2/instance-pool",
+        lambda api: api.pools(),
+        {"instance-pools": [INSTANCE_POOL]},
+    ),
     "pool": (f"GET /v2/instance-pool/{POOL}", lambda api: api.pool(POOL), INSTANCE_POOL),
     "clusters": ("GET /v2/sks-cluster", lambda api: api.clusters(), {"sks-clusters": [SKS]}),
-    "quota": ("GET /v2/quota/instance", lambda api: api.quota(), {"resource": "instance", "usage": 4, "limit": 20}),
+    "quota": (
+        "GET /v2/quota/instance",
+        lambda api: api.quota(),
+        {"resource": "instance", "usage": 4, "limit": 20},
+    ),
     "types": (f"GET /v2/instance-type/{TYPE}", lambda api: api.instance_types([TYPE]), KIND),
     "work": (f"GET /v2/operation/{WORK}", lambda api: api.work(WORK), BEGUN),
-    "scale_pool": (f"PUT /v2/instance-pool/{POOL}:scale", lambda api: api.scale_pool(POOL, 5), BEGUN),
-    "evict_pool": (f"PUT /v2/instance-pool/{POOL}:evict", lambda api: api.evict_pool(POOL, [ONE, TWO]), BEGUN),
+    "scale_pool": (
+        f"PUT /v2/instance-pool/{POOL}:scale",
+        lambda api: api.scale_pool(POOL, 5),
+        BEGUN,
+    ),
+    "evict_pool": (
+        f"PUT /v2/instance-pool/{POOL}:evict",
+        lambda api: api.evict_pool(POOL, [ONE, TWO]),
+        BEGUN,
+    ),
     "scale_nodepool": (
         f"PUT /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}:scale",
         lambda api: api.scale_nodepool(CLUSTER, NODEPOOL, 5),
@@ -94,7 +119,9 @@ def test_exoscale_api_each_call_is_one_signed_request_to_its_url(name: str) -> N
     [request] = zone.server.requests
     assert f"{request.method} {request.path}" == line
     assert request.headers["authorization"].startswith("EXO2-HMAC-SHA256 ")
-    assert dict(request.query()) == ({"manager-type": "instance-pool"} if name == "instances" else {})
+    assert dict(request.query()) == (
+        {"manager-type": "instance-pool"} if name == "instances" else {}
+    )
     assert request.headers.get("content-type") == ("application/json" if request.body else None)
     assert bool(request.body) == (name in CHANGES and name != "reboot")
 
@@ -108,7 +135,9 @@ def test_exoscale_api_each_call_is_one_signed_request_to_its_url(name: str) -> N
         ("evict_nodepool", {"instances": [TWO]}),
     ],
 )
-def test_exoscale_api_change_has_an_absolute_size_or_names_evicted_instances(name: str, body: object) -> None:
+def test_exoscale_api_change_has_an_absolute_size_or_names_evicted_instances(
+    name: str, body: object
+) -> None:
     zone = script(scripted(200, BEGUN))
     CALLS[name][1](zone.api())
     assert sent(zone.server.requests[0]) == body
@@ -131,11 +160,23 @@ def test_exoscale_api_objects_are_decoded_completely() -> None:
         ),
     )
     [pool] = answered("pools")
-    assert (pool.size, pool.instances, pool.manager) == (2, (Ref(ONE), Ref(TWO)), Manager(NODEPOOL, "sks-nodepool"))
+    assert (pool.size, pool.instances, pool.manager) == (
+        2,
+        (Ref(ONE), Ref(TWO)),
+        Manager(NODEPOOL, "sks-nodepool"),
+    )
     [cluster] = answered("clusters")
     [nodepool] = cluster.nodepools
-    assert (cluster.id, cluster.name, nodepool.id, nodepool.instance_pool) == (CLUSTER, "prod", NODEPOOL, Ref(POOL))
-    assert (nodepool.labels, nodepool.taints) == ({"tier": "web"}, {"dedicated": ExoscaleTaint("web", "NoSchedule")})
+    assert (cluster.id, cluster.name, nodepool.id, nodepool.instance_pool) == (
+        CLUSTER,
+        "prod",
+        NODEPOOL,
+        Ref(POOL),
+    )
+    assert (nodepool.labels, nodepool.taints) == (
+        {"tier": "web"},
+        {"dedicated": ExoscaleTaint("web", "NoSchedule")},
+    )
     assert answered("types")[TYPE].memory == 4 * 2**30
     assert answered("work").reference.id == POOL
 
@@ -152,9 +193,17 @@ def test_exoscale_api_omitted_list_is_empty(name: str) -> None:
 
 
 def test_exoscale_api_pool_and_cluster_without_members_have_none() -> None:
-    bare = {key: value for key, value in INSTANCE_POOL.items() if key != "instances"} | {"size": 0, "labels": None}
+    bare = {key: value for key, value in INSTANCE_POOL.items() if key != "instances"} | {
+        "size": 0,
+        "labels": None,
+    }
     assert call("pools", scripted(200, {"instance-pools": [bare]}))[0].instances == ()
-    assert call("clusters", scripted(200, {"sks-clusters": [{"id": CLUSTER, "nodepools": None}]}))[0].nodepools == ()
+    assert (
+        call("clusters", scripted(200, {"sks-clusters": [{"id": CLUSTER, "nodepools": None}]}))[
+            0
+        ].nodepools
+        == ()
+    )
 
 
 @each_row(
@@ -169,7 +218,9 @@ def test_exoscale_api_pool_and_cluster_without_members_have_none() -> None:
         ("instance-type", []),
     ],
 )
-def test_exoscale_api_malformed_pool_is_listed_without_a_size_and_blocks_no_other(field: str, value: object) -> None:
+def test_exoscale_api_malformed_pool_is_listed_without_a_size_and_blocks_no_other(
+    field: str, value: object
+) -> None:
     odd_one = {**INSTANCE_POOL, "id": TWO, field: value}
     odd, good = call("pools", scripted(200, {"instance-pools": [odd_one, INSTANCE_POOL]}))
     assert (odd.id, odd.size) == (TWO, NO_SIZE)
@@ -178,7 +229,11 @@ def test_exoscale_api_malformed_pool_is_listed_without_a_size_and_blocks_no_othe
 
 def test_exoscale_api_malformed_nodepool_blocks_no_other() -> None:
     nodepools: list[dict[str, Any]] = SKS["nodepools"]
-    body = {"sks-clusters": [{**SKS, "nodepools": [{**nodepools[0], "id": ONE, "size": 2**40}, *nodepools]}]}
+    body = {
+        "sks-clusters": [
+            {**SKS, "nodepools": [{**nodepools[0], "id": ONE, "size": 2**40}, *nodepools]}
+        ]
+    }
     (cluster,) = call("clusters", scripted(200, body))
     assert [(each.id, each.size, each.instance_pool.id) for each in cluster.nodepools] == [
         (ONE, NO_SIZE, POOL),
@@ -198,13 +253,21 @@ def test_exoscale_api_malformed_nodepool_blocks_no_other() -> None:
         None,
         {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
         {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
-        {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
+        {
+            "instances": [{"id": "../x"}],
+            "instance-pools": [{"id": "../x"}],
+            "sks-clusters": [{"id": "../x"}],
+        },
         {
             "instances": [{"id": ONE, "manager": "x"}],
             "instance-pools": [None, 7],
             "sks-clusters": [{"id": CLUSTER, "nodepools": {}}],
         },
-        {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, SKS]},
+        {
+            "instances": [{"id": ONE, "state": 1}],
+            "instance-pools": [[INSTANCE_POOL]],
+            "sks-clusters": [SKS, SKS],
+        },
         {
             "instances": [{"id": ONE, "manager": {"id": 7}}],
             "instance-pools": [{"id": None}],
@@ -213,7 +276,9 @@ def test_exoscale_api_malformed_nodepool_blocks_no_other() -> None:
         {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
     ],
 )
-def test_exoscale_api_answer_that_is_not_a_list_is_not_an_empty_list(name: str, body: object) -> None:
+def test_exoscale_api_answer_that_is_not_a_list_is_not_an_empty_list(
+    name: str, body: object
+) -> None:
     with pytest.raises(Unknown) as raised:
         call(name, scripted(200, json.dumps(body)))
     assert CALLS[name][0].rpartition("/")[2] in raised.value.message
@@ -221,8 +286,14 @@ def test_exoscale_api_answer_that_is_not_a_list_is_not_an_empty_list(name: str, 
 
 @each_row(("name", "ids"), [("instances", [ONE, ""]), ("pools", [POOL]), ("clusters", [CLUSTER])])
 @each_row("odd", [7, {}, {"id": "../x"}, {"id": 7}, [INSTANCE_POOL]])
-def test_exoscale_api_object_without_an_id_hides_no_other_of_its_list(name: str, ids: list[str], odd: object) -> None:
-    body = {"instances": [INSTANCE, odd], "instance-pools": [INSTANCE_POOL, odd], "sks-clusters": [SKS, odd]}
+def test_exoscale_api_object_without_an_id_hides_no_other_of_its_list(
+    name: str, ids: list[str], odd: object
+) -> None:
+    body = {
+        "instances": [INSTANCE, odd],
+        "instance-pools": [INSTANCE_POOL, odd],
+        "sks-clusters": [SKS, odd],
+    }
     assert [each.id for each in call(name, scripted(200, body))] == ids
 
 
@@ -249,12 +320,28 @@ def test_exoscale_api_invalid_json_is_never_an_answer(name: str, body: bytes) ->
 
 
 def test_exoscale_api_irrelevant_fields_may_be_malformed_or_null() -> None:
-    odd = {**INSTANCE, "disk-size": "large", "created-at": 7, "instance-type": "standard.medium", "template": None}
+    odd = {
+        **INSTANCE,
+        "disk-size": "large",
+        "created-at": 7,
+        "instance-type": "standard.medium",
+        "template": None,
+    }
     bare = {"id": TWO, "manager": None, "state": "brand-new"}
     first, second = call("instances", scripted(200, {"instances": [odd, bare]}))
-    assert (first.id, first.state, first.manager) == (ONE, "running", Manager(POOL, "instance-pool"))
+    assert (first.id, first.state, first.manager) == (
+        ONE,
+        "running",
+        Manager(POOL, "instance-pool"),
+    )
     assert (second.state, second.manager) == ("brand-new", None)
-    assert call("pool", scripted(200, {**INSTANCE_POOL, "labels": [], "template": 7, "min-available": None})).size == 2
+    assert (
+        call(
+            "pool",
+            scripted(200, {**INSTANCE_POOL, "labels": [], "template": 7, "min-available": None}),
+        ).size
+        == 2
+    )
 
 
 @each_row("name", ["instance", "pool", "work"])
@@ -279,7 +366,9 @@ def test_exoscale_api_answer_about_another_object_is_refused(name: str) -> None:
     ],
 )
 @each_row("name", CHANGES)
-def test_exoscale_api_change_with_a_foreign_answer_may_have_been_made(name: str, body: object) -> None:
+def test_exoscale_api_change_with_a_foreign_answer_may_have_been_made(
+    name: str, body: object
+) -> None:
     with pytest.raises(Transient, match="is not known"):
         call(name, scripted(200, body))
 
@@ -409,7 +498,9 @@ def test_exoscale_api_refused_key_is_reported_once_without_the_key(status: int) 
     zone = EmulatedZone()
     key = json.loads(zone.read_secret())
     zone.server.reply(
-        ".", *[scripted(status, {"message": f"key {key['apiKey']} with {key['apiSecret']} is refused"})] * 2
+        ".",
+        *[scripted(status, {"message": f"key {key['apiKey']} with {key['apiSecret']} is refused"})]
+        * 2,
     )
     secrets = RotatedSecrets(**{"outscaler/exoscale/credentials": zone.read_secret()})
     with pytest.raises(Unauthorized) as raised:
@@ -491,7 +582,15 @@ def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> N
     assert zone.operations() == ["get-quota"] * 4
 
 
-@each_row("answer", [scripted(500), scripted(403, {"message": "no"}), scripted(200, {"message": "x"}), scripted(404)])
+@each_row(
+    "answer",
+    [
+        scripted(500),
+        scripted(403, {"message": "no"}),
+        scripted(200, {"message": "x"}),
+        scripted(404),
+    ],
+)
 def test_exoscale_unreadable_quota_uses_the_last_one_for_a_day(answer: Answer) -> None:
     zone = EmulatedZone()
     zone.zone.limit, zone.zone.other_usage, zone.shared_cache = 20, 4, KeptCache()
@@ -549,7 +648,9 @@ def test_exoscale_types_read_before_an_error_are_cached_and_malformed_are_absent
     zone, odd, dead = EmulatedZone(), TYPE.replace("a1", "c7"), TYPE.replace("a1", "d8")
     zone.shared_cache = KeptCache()
     zone.server.reply(
-        odd, scripted(200, {"id": odd, "memory": "much"}), scripted(200, {**KIND, "id": odd, "memory": 10**30})
+        odd,
+        scripted(200, {"id": odd, "memory": "much"}),
+        scripted(200, {**KIND, "id": odd, "memory": 10**30}),
     )
     zone.server.reply(dead, scripted(503), always=True)
     assert zone.api().instance_types([TYPE, odd]).keys() == {TYPE}

@@ -1,4 +1,6 @@
-"""Every answer of the vendor is decoded or refused by a provider error; none of them crashes a pass."""
+"""Every answer of the vendor is decoded or refused by a provider error;
+none of them crashes a pass.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,19 @@ RUBBISH = st.recursive(
     lambda below: (
         st.lists(below, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["id", "size", "state", "manager", "instances", "nodepools", "message", "reason", "x"]),
+            st.sampled_from(
+                [
+                    "id",
+                    "size",
+                    "state",
+                    "manager",
+                    "instances",
+                    "nodepools",
+                    "message",
+                    "reason",
+                    "x",
+                ]
+            ),
             below,
             max_size=4,
         )
@@ -70,7 +84,11 @@ RUBBISH = st.recursive(
 def places(thing: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Yields the path of every nested value."""
     inside: list[tuple[Any, object]] = (
-        list(thing.items()) if isinstance(thing, dict) else list(enumerate(thing)) if isinstance(thing, list) else []
+        list(thing.items())
+        if isinstance(thing, dict)
+        else list(enumerate(thing))
+        if isinstance(thing, list)
+        else []
     )
     return [place for key, value in inside for place in [(*at, key), *places(value, (*at, key))]]
 
@@ -94,7 +112,9 @@ def test_exoscale_decoding_valid_answers(name: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data(), RUBBISH)
-def test_exoscale_decoding_survives_one_wrong_value_anywhere(name: str, data: st.DataObject, rubbish: object) -> None:
+def test_exoscale_decoding_survives_one_wrong_value_anywhere(
+    name: str, data: st.DataObject, rubbish: object
+) -> None:
     body = json.loads(json.dumps(RIGHT[name]))
     place = data.draw(st.sampled_from(places(body)))
     inner = body
@@ -110,7 +130,9 @@ def test_exoscale_decoding_survives_one_wrong_value_anywhere(name: str, data: st
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(READERS)), RUBBISH)
-def test_exoscale_decoding_malformed_answer_is_refused_and_never_an_empty_list(name: str, rubbish: object) -> None:
+def test_exoscale_decoding_malformed_answer_is_refused_and_never_an_empty_list(
+    name: str, rubbish: object
+) -> None:
     try:
         found = READERS[name](answered(rubbish))
     except ProviderError:
@@ -130,5 +152,7 @@ def test_exoscale_decoding_every_refusal_is_a_provider_error(status: int, body: 
 
 
 @given(st.text(max_size=9), st.text(max_size=9), st.text(max_size=400))
-def test_exoscale_decoding_every_failed_operation_is_a_provider_error(state: str, reason: str, message: str) -> None:
+def test_exoscale_decoding_every_failed_operation_is_a_provider_error(
+    state: str, reason: str, message: str
+) -> None:
     assert len(work_error(Work(WORK, state, reason, message)).message) <= 300

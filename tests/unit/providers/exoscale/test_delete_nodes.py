@@ -12,7 +12,17 @@ from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.models import Ending
 from tests.cases import each_row
 from tests.contract.exoscale.fixtures import drive
-from tests.unit.providers.exoscale.emulated import A, B, EmulatedZone, discard, grow, remove, shrink, sks, standalone
+from tests.unit.providers.exoscale.emulated import (
+    A,
+    B,
+    EmulatedZone,
+    discard,
+    grow,
+    remove,
+    shrink,
+    sks,
+    standalone,
+)
 
 NO_EFFECT = Ending("success", "")
 
@@ -57,9 +67,16 @@ def test_exoscale_removal_refuses_a_machine_of_no_pool() -> None:
 
 
 @each_row(
-    "target", [RemovalTarget("n", "aws:///i-1", "i-1"), RemovalTarget("n", ""), RemovalTarget("n", "", "../evil")]
+    "target",
+    [
+        RemovalTarget("n", "aws:///i-1", "i-1"),
+        RemovalTarget("n", ""),
+        RemovalTarget("n", "", "../evil"),
+    ],
 )
-def test_exoscale_removal_refuses_a_target_that_is_not_a_machine_of_this_cloud(target: RemovalTarget) -> None:
+def test_exoscale_removal_refuses_a_target_that_is_not_a_machine_of_this_cloud(
+    target: RemovalTarget,
+) -> None:
     zone = sks(4)
     operation = remove(zone, 4, zone.machines(A)[0]).with_spec(targets=(target,))
     outcome = zone.build().delete_nodes(operation)
@@ -105,9 +122,9 @@ def test_exoscale_removal_by_two_functions_evicts_once() -> None:
 
 @each_row("refused", [False, True])
 def test_exoscale_removal_from_a_busy_pool_waits_long_enough(refused: bool) -> None:
-    """The executor makes eight attempts; ten removals of one plan were abandoned, fully drained, in less time than five
-    evictions take. A deletion of unregistered instances drains nothing and has ten minutes, so its retry delay is
-    unchanged."""
+    """The executor makes eight attempts; ten removals of one plan were abandoned, fully drained, in
+    less time than five evictions take. A deletion of unregistered instances drains nothing and has
+    ten minutes, so its retry delay is unchanged."""
     zone = sks(5)
     name = zone.machines(A)[0]
     if refused:
@@ -136,9 +153,16 @@ def test_exoscale_slow_eviction_costs_one_call_per_message() -> None:
 
 @each_row(
     ("reason", "cls"),
-    [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"), ("incorrect", "InvalidRequest")],
+    [
+        ("unavailable", "OutOfStock"),
+        ("busy", "Conflict"),
+        ("fault", "Unknown"),
+        ("incorrect", "InvalidRequest"),
+    ],
 )
-def test_exoscale_failed_eviction_reports_the_reason_and_the_remaining_machines(reason: str, cls: str) -> None:
+def test_exoscale_failed_eviction_reports_the_reason_and_the_remaining_machines(
+    reason: str, cls: str
+) -> None:
     zone = sks(4)
     name, other, *_ = zone.machines(A)
     zone.zone.end_next(A, Ending("failure", reason, "no"))
@@ -162,7 +186,9 @@ def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
 
 
 @each_row("ending", [Ending("failure", "fault", "no"), NO_EFFECT])
-def test_exoscale_evicted_machine_that_left_its_pool_and_still_runs_is_not_removed(ending: Ending) -> None:
+def test_exoscale_evicted_machine_that_left_its_pool_and_still_runs_is_not_removed(
+    ending: Ending,
+) -> None:
     zone = sks(4)
     name, gone, *_ = zone.machines(A)
     zone.zone.end_next(A, ending)
@@ -308,16 +334,21 @@ def test_exoscale_size_is_not_lowered_while_the_vendor_creates_machines(verb: st
     zone = sks(2)
     zone.pool(A).size = 5
     zone.zone.set_state(A, "scaling-up")
-    operation = shrink(zone, 5, 3) if verb == "decrease_target" else discard(zone, 5, f"placeholder-{A}-0")
+    operation = (
+        shrink(zone, 5, 3) if verb == "decrease_target" else discard(zone, 5, f"placeholder-{A}-0")
+    )
     with pytest.raises(Conflict):
         getattr(zone.build(), verb)(operation)
     assert not zone.changes()
 
 
 @each_row(
-    ("start", "to", "words"), [(6, 3, "has the size 5"), (5, -1, "not a valid size"), (5, 1, "2 machines that exist")]
+    ("start", "to", "words"),
+    [(6, 3, "has the size 5"), (5, -1, "not a valid size"), (5, 1, "2 machines that exist")],
 )
-def test_exoscale_impossible_decrease_of_the_target_is_refused(start: int, to: int, words: str) -> None:
+def test_exoscale_impossible_decrease_of_the_target_is_refused(
+    start: int, to: int, words: str
+) -> None:
     zone = sks(2)
     zone.pool(A).size = 5
     zone.answers[A] = {"instances": []}  # the pool may omit its list
@@ -364,7 +395,11 @@ def test_exoscale_error_of_a_read_has_its_class_in_every_change(status: int, cls
     zone = sks(3)
     zone.pool(A).size = 4
     removal, decrease = remove(zone, 4, zone.machines(A)[0]), shrink(zone, 4, 3)
-    changes = [("scale_up", grow(zone, 4, 5)), ("delete_nodes", removal), ("decrease_target", decrease)]
+    changes = [
+        ("scale_up", grow(zone, 4, 5)),
+        ("delete_nodes", removal),
+        ("decrease_target", decrease),
+    ]
     for verb, operation in [*changes, *(("poll", operation) for _, operation in changes)]:
         zone.fail(f"GET /v2/instance-pool/{A}$", status, 1 if status in (404, 409, 403, 418) else 3)
         provider = zone.build()
@@ -376,7 +411,10 @@ def test_exoscale_error_of_a_read_has_its_class_in_every_change(status: int, cls
         else:
             outcome = getattr(provider, verb)(operation)
             assert isinstance(outcome, Failed)
-            assert (outcome.error_class, outcome.code == str(status) or cls == "NotFound") == (cls, True)
+            assert (outcome.error_class, outcome.code == str(status) or cls == "NotFound") == (
+                cls,
+                True,
+            )
     assert not zone.changes()
 
 
@@ -385,7 +423,11 @@ def test_exoscale_pool_with_invalid_numbers_is_untouched() -> None:
     zone = sks(3)
     removal, decrease = remove(zone, 3, zone.machines(A)[0]), shrink(zone, 4, 3)
     zone.answers[zone.pool(A).nodepool] = {"size": 2**40}
-    for verb, operation in (("scale_up", grow(zone, 3, 4)), ("delete_nodes", removal), ("decrease_target", decrease)):
+    for verb, operation in (
+        ("scale_up", grow(zone, 3, 4)),
+        ("delete_nodes", removal),
+        ("decrease_target", decrease),
+    ):
         outcome = getattr(zone.build(), verb)(operation)
         assert isinstance(outcome, Failed)
         assert outcome.error_class == "Unknown"

@@ -1,4 +1,6 @@
-"""Mapping of refusals and failed operations to provider errors, with the vendor's complete message."""
+"""Mapping of refusals and failed operations to provider errors, with the
+vendor's complete message.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,27 @@ import json
 
 from chalicelib.providers import errors
 from chalicelib.providers.exoscale.decoding import Work
-from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, work_error
+from chalicelib.providers.exoscale.error_mapping import (
+    REASONS,
+    error_for,
+    is_forbidden,
+    message_in,
+    work_error,
+)
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 
-GET, PUT = "GET api-ch-gva-2.exoscale.com/v2/instance", "PUT api-ch-gva-2.exoscale.com/v2/instance-pool/p:scale"
+GET, PUT = (
+    "GET api-ch-gva-2.exoscale.com/v2/instance",
+    "PUT api-ch-gva-2.exoscale.com/v2/instance-pool/p:scale",
+)
 
 
 def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> VendorResponse:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return VendorResponse(call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
+    return VendorResponse(
+        call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw
+    )
 
 
 @each_row(
@@ -54,7 +67,12 @@ def test_exoscale_every_error_status_keeps_its_meaning_and_message(status: int, 
         ({"message": "A.", "error": "B."}, "A.; B."),
         ({"error": {"message": "Deeper."}}, "Deeper."),
         (
-            {"type": "about:blank", "title": "Bad", "detail": "size is wrong", "errors": ["a", {"message": "b"}, 3]},
+            {
+                "type": "about:blank",
+                "title": "Bad",
+                "detail": "size is wrong",
+                "errors": ["a", {"message": "b"}, 3],
+            },
             "Bad; size is wrong; a; b",
         ),
         ({"title": "Bad", "detail": "Bad"}, "Bad"),
@@ -116,7 +134,9 @@ def test_exoscale_refusal_that_mentions_limits_is_a_quota_error(status: int, sai
         (412, "changed", GET, "Conflict"),
     ],
 )
-def test_exoscale_text_that_resembles_a_limit_is_not_a_quota_error(status: int, said: str, call: str, cls: str) -> None:
+def test_exoscale_text_that_resembles_a_limit_is_not_a_quota_error(
+    status: int, said: str, call: str, cls: str
+) -> None:
     error = error_for(answer(status, {"message": said}, call))
     assert error.error_class == cls
 
@@ -133,7 +153,9 @@ def test_exoscale_request_id_is_kept_for_the_vendors_support() -> None:
 
 def test_exoscale_only_403_means_forbidden() -> None:
     assert [
-        status for status in (400, 401, 402, 403, 404, 500) if is_forbidden(error_for(answer(status, call=GET)))
+        status
+        for status in (400, 401, 402, 403, 404, 500)
+        if is_forbidden(error_for(answer(status, call=GET)))
     ] == [403]
     assert not is_forbidden(errors.Transient("x", code="403"))
     assert not is_forbidden(work_error(Work("w", "failure", "forbidden")))

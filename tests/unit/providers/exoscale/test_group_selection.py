@@ -76,7 +76,9 @@ def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> N
 
 def test_exoscale_selection_name_of_both_kinds_means_the_one_with_our_nodes() -> None:
     api = EmulatedZone(("web", "prod", 2), ("web", "", 2))
-    assert {name: group.max for name, group in api.groups("2:7:web", nodes=api.nodes(A)).items()} == {A: 7}
+    assert {
+        name: group.max for name, group in api.groups("2:7:web", nodes=api.nodes(A)).items()
+    } == {A: 7}
 
 
 def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
@@ -88,7 +90,9 @@ def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
 
 def test_exoscale_selection_unknown_name_is_a_warning() -> None:
     api = zone()
-    assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in api.warnings("2:7:wep", nodes=api.nodes(A))
+    assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in api.warnings(
+        "2:7:wep", nodes=api.nodes(A)
+    )
     reported = api.warnings("2:7:wep", nodes=api.nodes(A))
     assert "2 of the machines of Nodepool web of prod" in reported
     assert "name it, or set sksCluster" in reported
@@ -130,7 +134,9 @@ def test_exoscale_selection_with_discovery_an_entry_only_bounds_its_pool() -> No
     assert groups[B].max > 3
     assert not groups[B].discovered  # most machines of the SKS cluster are nodes
     assert groups[C].discovered
-    assert "left alone" not in api.warnings("1:3:web", nodes=nodes, autoDiscovery="true", scaleFromZero="false")
+    assert "left alone" not in api.warnings(
+        "1:3:web", nodes=nodes, autoDiscovery="true", scaleFromZero="false"
+    )
 
 
 def test_exoscale_selection_with_discovery_pools_of_another_cluster_stay_alone() -> None:
@@ -178,27 +184,35 @@ def test_exoscale_selection_unknown_name_mentions_unreadable_clusters() -> None:
 
 
 def _held(api: EmulatedZone, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
-    """Tells whether the machines of A are blocked from deletion. nodes: the pools whose machines are nodes of this
-    cluster."""
+    """Tells whether the machines of A are blocked from deletion. nodes: the pools whose machines
+    are nodes of this cluster."""
     known = api.nodes(*nodes) if nodes else []
     return {bool(each.held) for each in api.groups(*specs, nodes=known, **settings)[A].instances}
 
 
 def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -> None:
-    """If a Nodepool of another cluster happens to have the name, its machines look as if they had never joined, and
-    would all be
-    deleted after the provision time."""
+    """If a Nodepool of another cluster happens to have the name, its machines look as if they had
+    never joined, and would all be deleted after the provision time."""
     api = EmulatedZone(("web", "prod", 3), ("db", "", 2))
     assert _held(api, "0:7:web") == {True}
-    assert _held(api, "0:7:web", nodes=(C,)) == {True}, "a node of a standalone pool says nothing of SKS"
+    assert _held(api, "0:7:web", nodes=(C,)) == {True}, (
+        "a node of a standalone pool says nothing of SKS"
+    )
     assert "write prod/web" in api.warnings("0:7:web", nodes=[])
 
 
 @each_row(
     ("spec", "settings"),
-    [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
+    [
+        ("0:7:prod/web", {}),
+        (f"0:7:{A}", {}),
+        (f"0:7:{NP_A}", {}),
+        ("0:7:web", {"sksCluster": "prod"}),
+    ],
 )
-def test_exoscale_selection_explicitly_named_cluster_is_trusted(spec: str, settings: dict[str, Any]) -> None:
+def test_exoscale_selection_explicitly_named_cluster_is_trusted(
+    spec: str, settings: dict[str, Any]
+) -> None:
     api = EmulatedZone(("web", "prod", 3))
     assert _held(api, spec, **settings) == {False}
     assert not api.warnings(spec, nodes=[], **settings)
@@ -225,11 +239,17 @@ def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones
 def _thief(api: EmulatedZone, victim: str, at: int = 0) -> list[Node]:
     """The nodes of A, the first of which claims to be a machine of another pool."""
     first, *rest = api.nodes(A)
-    return [msgspec.structs.replace(first, name="thief", provider_id=f"exoscale://{api.machines(victim)[at]}"), *rest]
+    return [
+        msgspec.structs.replace(
+            first, name="thief", provider_id=f"exoscale://{api.machines(victim)[at]}"
+        ),
+        *rest,
+    ]
 
 
 def _foreign(victim_cluster: str = "stage") -> EmulatedZone:
-    """`web` of our cluster with three machines; the pool B of four belongs to another cluster, or is standalone."""
+    """`web` of our cluster with three machines; the pool B of four belongs to another
+    cluster, or is standalone."""
     return EmulatedZone(
         ("web", "prod", 3),
         ("web", victim_cluster, 4),
@@ -308,4 +328,8 @@ def test_exoscale_selection_node_with_another_machines_name_is_not_trusted() -> 
 def test_exoscale_selection_discovered_pools_of_one_name_are_ordered_by_id() -> None:
     api = EmulatedZone(("web", "", 1), ("web", "", 1), ("db", "", 1))
     api.zone.pools = dict(reversed(api.zone.pools.items()))
-    assert [(group.id, group.discovered) for group in api.groups().values()] == [(C, True), (A, True), (B, True)]
+    assert [(group.id, group.discovered) for group in api.groups().values()] == [
+        (C, True),
+        (A, True),
+        (B, True),
+    ]

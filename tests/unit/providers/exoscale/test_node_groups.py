@@ -1,4 +1,6 @@
-"""Observation of a zone: states, bounds, missing machines, and failing calls whose errors stay in their group."""
+"""Observation of a zone: states, bounds, missing machines, and failing calls whose
+errors stay in their group.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def _nodepool(zone: EmulatedZone) -> str:
 
 
 def _lost(zone: EmulatedZone, group: str = A) -> list[tuple[str, str]]:
-    return [(each.handle, each.error.cls) for each in zone.groups()[group].instances if each.error is not None]
+    return [
+        (each.handle, each.error.cls)
+        for each in zone.groups()[group].instances
+        if each.error is not None
+    ]
 
 
 def test_exoscale_clusters_and_quota_are_not_read_unless_needed() -> None:
@@ -88,7 +94,9 @@ def test_exoscale_foreign_node_is_not_an_error(provider_id: str, taint: str) -> 
         ("a new word", RUNNING, CREATING),
     ],
 )
-def test_exoscale_every_machine_state_has_a_meaning(word: str, joined: InstanceState, alone: InstanceState) -> None:
+def test_exoscale_every_machine_state_has_a_meaning(
+    word: str, joined: InstanceState, alone: InstanceState
+) -> None:
     zone = both()
     name, nodes = zone.machines(A)[0], zone.nodes()
     zone.answers[name] = {"state": word}
@@ -96,7 +104,9 @@ def test_exoscale_every_machine_state_has_a_meaning(word: str, joined: InstanceS
     assert (joined_one.state, alone_one.state) == (joined, alone)
     assert joined_one.error is None
     error = alone_one.error
-    assert (error is not None and (error.cls, error.code)) == (word == "error" and ("Unknown", "instance-error"))
+    assert (error is not None and (error.cls, error.code)) == (
+        word == "error" and ("Unknown", "instance-error")
+    )
 
 
 @each_row(
@@ -105,7 +115,8 @@ def test_exoscale_every_machine_state_has_a_meaning(word: str, joined: InstanceS
         ({"state": "scaling-up"}, {}, ""),
         ({"state": "scaling-down"}, {}, ""),
         ({"state": "a new word"}, {}, ""),
-        # As an ordinary group it would be chosen in every pass, and pods would wait for it instead of the next group.
+        # As an ordinary group it would be chosen in every pass, and pods would wait for it
+        # instead of the next group.
         ({"state": "updating"}, {}, "is being changed"),
         ({"state": "creating"}, {}, "is being changed"),
         ({}, {"state": "updating"}, "is being changed"),
@@ -131,7 +142,9 @@ def test_exoscale_pool_that_cannot_be_scaled_has_its_error_and_blocks_no_other(
 @each_row("nodepool", [False, True])
 def test_exoscale_pool_in_deletion_is_not_a_group(nodepool: bool) -> None:
     zone = both()
-    zone.answers = {_nodepool(zone): {"state": "deleting"}} if nodepool else {A: {"state": "destroying"}}
+    zone.answers = (
+        {_nodepool(zone): {"state": "deleting"}} if nodepool else {A: {"state": "destroying"}}
+    )
     assert list(zone.groups()) == [B]
     assert "is being deleted" in zone.warnings("1:4:web")
 
@@ -163,16 +176,17 @@ def test_exoscale_machine_that_alone_names_its_pool_makes_the_pool_ours() -> Non
 
 def test_exoscale_machine_listed_by_another_pool_is_listed_once_and_makes_no_group() -> None:
     zone = both()
-    zone.answers[B] = {"instances": [{"id": name} for name in [*zone.machines(B), zone.machines(A)[0]]]}
+    zone.answers[B] = {
+        "instances": [{"id": name} for name in [*zone.machines(B), zone.machines(A)[0]]]
+    }
     assert {name: len(group.instances) for name, group in zone.groups().items()} == {A: 3, B: 2}
     assert list(zone.groups(nodes=zone.nodes(A))) == [A]
 
 
 @each_row("state", ["running", "error"])
 def test_exoscale_machine_with_a_node_of_its_name_is_not_unregistered(state: str) -> None:
-    """Without the vendor's cloud controller no node has a provider id, and the whole group would be deleted after the
-    provision
-    time."""
+    """Without the vendor's cloud controller no node has a provider id, and the whole group would be
+    deleted after the provision time."""
     zone = both()
     first, second, _ = zone.nodes(A)
     zone.answers[zone.machines(A)[0]] = {"state": state}
@@ -180,7 +194,9 @@ def test_exoscale_machine_with_a_node_of_its_name_is_not_unregistered(state: str
         msgspec.structs.replace(first, provider_id=""),
         msgspec.structs.replace(second, provider_id="aws:///i-1"),
     ]
-    held = {each.handle: each.held for each in zone.groups("0:9:prod/web", nodes=nodes)[A].instances}
+    held = {
+        each.handle: each.held for each in zone.groups("0:9:prod/web", nodes=nodes)[A].instances
+    }
     assert "has no providerID" in held.pop(zone.machines(A)[0])
     assert set(held.values()) == {""}
     assert "has no providerID" in zone.warnings("0:9:prod/web", nodes=nodes)
@@ -190,7 +206,9 @@ def test_exoscale_machine_with_a_node_of_its_name_is_not_unregistered(state: str
 
 
 @each_row(("limit", "cls"), [(20, "OutOfStock"), (5, "QuotaExceeded")])
-def test_exoscale_machines_missing_in_an_idle_pool_are_reported_in_the_same_pass(limit: int, cls: str) -> None:
+def test_exoscale_machines_missing_in_an_idle_pool_are_reported_in_the_same_pass(
+    limit: int, cls: str
+) -> None:
     zone = both()
     zone.zone.limit, zone.pool(A).size = limit, 5
     assert _lost(zone) == [(f"placeholder-{A}-0", cls), (f"placeholder-{A}-1", cls)]
@@ -255,9 +273,16 @@ def test_exoscale_last_machine_of_a_standalone_pool_is_never_reported_missing() 
 
 @each_row(
     ("limit", "usage", "most"),
-    [(20, 15, {A: 8, B: 7}), (-1, 900, {A: 1000, B: 1000}), (20, 25, {A: 3, B: 2}), (0, 5, {A: 3, B: 2})],
+    [
+        (20, 15, {A: 8, B: 7}),
+        (-1, 900, {A: 1000, B: 1000}),
+        (20, 25, {A: 3, B: 2}),
+        (0, 5, {A: 3, B: 2}),
+    ],
 )
-def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves(limit: int, usage: int, most: dict[str, int]) -> None:
+def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves(
+    limit: int, usage: int, most: dict[str, int]
+) -> None:
     zone = both()
     zone.zone.limit, zone.zone.other_usage = limit, usage - 5
     assert {name: (group.min, group.max) for name, group in zone.groups().items()} == {
@@ -269,7 +294,10 @@ def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves(limit: int, us
 def test_exoscale_add_ons_are_those_of_the_cluster_of_the_groups() -> None:
     zone = EmulatedZone(("web", "prod", 2), ("batch", "other", 1), ("bare", "", 1))
     prod, other = zone.zone.clusters.values()
-    prod.addons, other.addons = {"karpenter", "metrics-server"}, {"exoscale-container-storage-interface"}
+    prod.addons, other.addons = (
+        {"karpenter", "metrics-server"},
+        {"exoscale-container-storage-interface"},
+    )
     groups = tuple(zone.groups().values())
     [web] = (group for group in groups if group.name == "web")
     assert zone.build().addons((web,)) == {"karpenter", "metrics-server"}
@@ -316,7 +344,9 @@ def test_exoscale_unreadable_pools_end_the_pass(status: int) -> None:
 def test_exoscale_failing_read_costs_only_what_needs_it() -> None:
     zone = both()
     zone.fail(r"GET /v2/instance\?", times=6)
-    assert {name: [each.state for each in group.instances] for name, group in zone.groups().items()} == {
+    assert {
+        name: [each.state for each in group.instances] for name, group in zone.groups().items()
+    } == {
         A: [RUNNING] * 3,
         B: [RUNNING] * 2,
     }
@@ -345,7 +375,11 @@ def test_exoscale_machine_without_an_id_makes_only_its_possible_pools_uncertain(
     unlisted: bool, uncertain: set[str]
 ) -> None:
     zone = both()
-    machines = [listed(vm) for vm in zone.zone.vms.values() if not (unlisted and vm.id == zone.machines(A)[0])]
+    machines = [
+        listed(vm)
+        for vm in zone.zone.vms.values()
+        if not (unlisted and vm.id == zone.machines(A)[0])
+    ]
     odd = {"id": "../x", "manager": {"id": B, "type": "instance-pool"}}
     zone.server.reply(r"GET /v2/instance\?", scripted(200, {"instances": [*machines, odd]}))
     errors = {name: group.error for name, group in zone.groups().items()}
@@ -358,13 +392,19 @@ NEW = example_id("template", 2)
 @each_row(
     "pool, nodepool, machine, outdated",
     [
-        ({}, {"template": {"id": NEW}}, {}, False),  # the change has not reached the pool: new members would be equal
+        # the change has not reached the pool: new members would be equal
+        ({}, {"template": {"id": NEW}}, {}, False),
         ({"template": {"id": NEW}}, {}, {}, False),
         ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {}, True),
         ({"template": None}, {"template": {"id": NEW}}, {}, True),
         ({"template": None}, {"template": None}, {}, False),
         ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": None}, False),
-        ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": {"id": NEW.upper()}}, False),
+        (
+            {"template": {"id": NEW}},
+            {"template": {"id": NEW}},
+            {"template": {"id": NEW.upper()}},
+            False,
+        ),
         ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": "odd"}, False),
     ],
 )

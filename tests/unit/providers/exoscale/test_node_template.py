@@ -64,8 +64,14 @@ def test_exoscale_template_without_gpus_omits_them() -> None:
 
 
 def test_exoscale_template_reserved_resources_are_not_allocatable() -> None:
-    node = template(zone(), reservedCpu="500m", reservedMemory="1Gi", reservedEphemeralStorage="100Gi")
-    assert (node.allocatable["cpu"], node.allocatable["memory"], node.allocatable["ephemeral-storage"]) == (
+    node = template(
+        zone(), reservedCpu="500m", reservedMemory="1Gi", reservedEphemeralStorage="100Gi"
+    )
+    assert (
+        node.allocatable["cpu"],
+        node.allocatable["memory"],
+        node.allocatable["ephemeral-storage"],
+    ) == (
         1500,
         3 * 2**30,
         0,
@@ -74,7 +80,10 @@ def test_exoscale_template_reserved_resources_are_not_allocatable() -> None:
 
 
 def test_exoscale_template_vendor_labels_override_nodepool_labels() -> None:
-    assert template(zone(labels={"kubernetes.io/arch": "arm64"})).labels["kubernetes.io/arch"] == "amd64"
+    assert (
+        template(zone(labels={"kubernetes.io/arch": "arm64"})).labels["kubernetes.io/arch"]
+        == "amd64"
+    )
 
 
 def test_exoscale_template_standalone_pool_labels_are_the_clouds_unless_overridden() -> None:
@@ -95,9 +104,16 @@ def test_exoscale_template_standalone_pool_labels_are_the_clouds_unless_overridd
 
 @each_row(
     ("key", "value"),
-    [("label/-", "x"), ("taint/dedicated", "x:Never"), ("resources/example.com/d", "many"), ("label/ok", "no blanks")],
+    [
+        ("label/-", "x"),
+        ("taint/dedicated", "x:Never"),
+        ("resources/example.com/d", "many"),
+        ("label/ok", "no blanks"),
+    ],
 )
-def test_exoscale_template_impossible_label_value_is_omitted_and_reported(key: str, value: str) -> None:
+def test_exoscale_template_impossible_label_value_is_omitted_and_reported(
+    key: str, value: str
+) -> None:
     api = zone()
     api.answers[B] = {"labels": {PREFIX + key: value}}
     assert template(api, B).taints == ()
@@ -122,7 +138,9 @@ def test_exoscale_template_invalid_labels_and_taints_are_omitted_and_reported() 
         (None, "there is no instance type"),
     ],
 )
-def test_exoscale_template_unavailable_type_is_reported_instead(kind: dict[str, object] | None, problem: str) -> None:
+def test_exoscale_template_unavailable_type_is_reported_instead(
+    kind: dict[str, object] | None, problem: str
+) -> None:
     api = zone()
     api.answers[MEDIUM] = {**GPU, **(kind or {})}
     if kind is None:

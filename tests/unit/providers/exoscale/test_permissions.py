@@ -1,4 +1,6 @@
-"""Keys with upstream's operations: complete lists are forbidden with 403, and everything still works."""
+"""Keys with upstream's operations: complete lists are forbidden with 403,
+and everything still works.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def key(*pools: tuple[str, str, int], sks: bool = True) -> EmulatedZone:
 def test_exoscale_sks_key_reads_its_groups_pool_by_pool(size: int) -> None:
     zone = key(("web", "prod", size), ("gpu", "prod", 0))
     groups = zone.groups()
-    assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (0, 0)}
+    assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {
+        A: (size, size),
+        B: (0, 0),
+    }
     assert not [group.error for group in groups.values() if group.error]
     assert sorted(zone.operations()) == [
         "get-instance-pool",
@@ -70,7 +75,9 @@ def test_exoscale_restricted_key_reads_a_machine_without_a_node_separately() -> 
 def test_exoscale_restricted_key_vanished_machine_blocks_no_other() -> None:
     zone = key(("db", "", 2), sks=False)
     first, *others = zone.nodes()
-    gone = msgspec.structs.replace(first, name="left over", provider_id=f"exoscale://{example_id('vm', 700)}")
+    gone = msgspec.structs.replace(
+        first, name="left over", provider_id=f"exoscale://{example_id('vm', 700)}"
+    )
     assert zone.groups(nodes=[gone, first, *others])[A].target == 2
 
 

@@ -19,7 +19,14 @@ def _unread(name: str) -> NoReturn:
 
 
 def connection(**settings: str) -> Connection:
-    return Connection("ours", {**SETTINGS, **settings}, (GroupPolicy("exoscale", "web"),), _unread, None, lambda: 0.0)
+    return Connection(
+        "ours",
+        {**SETTINGS, **settings},
+        (GroupPolicy("exoscale", "web"),),
+        _unread,
+        None,
+        lambda: 0.0,
+    )
 
 
 def test_exoscale_provider_is_built_without_reading_or_sending_anything() -> None:

@@ -1,4 +1,6 @@
-"""Scale-ups of Exoscale: what the suite (tests/contract/suite) and tests/contract/exoscale do not show."""
+"""Scale-ups of Exoscale: what the suite (tests/contract/suite) and
+tests/contract/exoscale do not show.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,12 @@ def test_exoscale_unreadable_quota_forbids_no_scale_up() -> None:
 
 
 @each_row(
-    ("limit", "usage", "cls"), [(20, 19, "QuotaExceeded"), (20, 10, "InvalidRequest"), (-1, 10, "InvalidRequest")]
+    ("limit", "usage", "cls"),
+    [(20, 19, "QuotaExceeded"), (20, 10, "InvalidRequest"), (-1, 10, "InvalidRequest")],
 )
-def test_exoscale_refusal_with_an_exhausted_quota_is_a_quota_error(limit: int, usage: int, cls: str) -> None:
+def test_exoscale_refusal_with_an_exhausted_quota_is_a_quota_error(
+    limit: int, usage: int, cls: str
+) -> None:
     zone = sks()
     zone.zone.limit, zone.zone.other_usage = limit, usage - 2
     zone.server.reply("PUT", *[scripted(400, {"message": "no"})] * 2)
@@ -93,7 +98,11 @@ def test_exoscale_failed_scale_up_reports_the_reason(ending: Ending, cls: str, w
     zone.zone.end_next(A, ending)
     outcome = drive(zone, grow(zone, 2, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (cls, ending.reason or "success", 0)
+    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (
+        cls,
+        ending.reason or "success",
+        0,
+    )
     assert "Nodepool web of prod" in outcome.message
     assert words in outcome.message
     assert len(zone.changes()) == 1
@@ -124,11 +133,19 @@ def test_exoscale_pool_still_changing_after_its_operation_is_awaited() -> None:
 
 
 @each_row(
-    "data", [{"work": "no id"}, {"polls": "-1", "looks": "many", "work": ""}, {"looks": "9" * 50}, {"polls": "\u0663"}]
+    "data",
+    [
+        {"work": "no id"},
+        {"polls": "-1", "looks": "many", "work": ""},
+        {"looks": "9" * 50},
+        {"polls": "\u0663"},
+    ],
 )
 def test_exoscale_invalid_operation_data_count_as_empty(data: dict[str, str]) -> None:
     zone = sks()
-    assert isinstance(zone.build().poll(grow(zone, 2, 4).with_status(data=data)), InProgress | Failed)
+    assert isinstance(
+        zone.build().poll(grow(zone, 2, 4).with_status(data=data)), InProgress | Failed
+    )
     zone.settle()
     assert isinstance(drive(zone, grow(zone, 2, 4)), Succeeded)
     assert zone.target(A) == 4
@@ -145,7 +162,9 @@ def test_exoscale_success_without_new_machines_ends_with_a_note() -> None:
     assert "2 of 4" in str(outcome.facts["note"])
 
 
-@each_row("state", ["scaling-up", "scaling-down", "updating", "creating", "more machines than its size"])
+@each_row(
+    "state", ["scaling-up", "scaling-down", "updating", "creating", "more machines than its size"]
+)
 def test_exoscale_pool_in_change_is_a_conflict_and_no_failure(state: str) -> None:
     zone = sks(4)
     if " " in state:
@@ -166,7 +185,9 @@ def test_exoscale_pool_in_change_is_a_conflict_and_no_failure(state: str) -> Non
         ("no id at all", "", "InvalidRequest", ""),
     ],
 )
-def test_exoscale_scale_up_of_an_unusable_pool_is_refused_at_once(group: str, state: str, cls: str, words: str) -> None:
+def test_exoscale_scale_up_of_an_unusable_pool_is_refused_at_once(
+    group: str, state: str, cls: str, words: str
+) -> None:
     zone = sks()
     zone.zone.set_state(A, state)
     outcome = zone.build().scale_up(grow(zone, 2, 5, group))

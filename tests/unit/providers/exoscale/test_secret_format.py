@@ -29,7 +29,10 @@ RIGHT = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
             }
         ),
         f"EXOSCALE_API_KEY={API_KEY}\nEXOSCALE_API_SECRET={API_SECRET}\n",
-        f"# example\r\nexport EXOSCALE_API_KEY=\"{API_KEY}\"\r\n\r\nexport EXOSCALE_API_SECRET='{API_SECRET}'\r\n",
+        (
+            f'# example\r\nexport EXOSCALE_API_KEY="{API_KEY}"\r\n\r\nexport '
+            f"EXOSCALE_API_SECRET='{API_SECRET}'\r\n"
+        ),
         f"[global]\napi-key = {API_KEY}\napi-secret = {API_SECRET}\n",
         json.dumps({"apiKey": API_KEY, "api_key": API_KEY, "apiSecret": API_SECRET, "zone": ""}),
     ],
@@ -39,7 +42,9 @@ def test_exoscale_api_key_secret_valid_forms(text: str) -> None:
 
 
 def test_exoscale_api_key_secret_accepts_the_emulations_dummy() -> None:
-    assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == ExoscaleCredential(Secret("x"), Secret("x"))
+    assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == ExoscaleCredential(
+        Secret("x"), Secret("x")
+    )
 
 
 @each_row(
@@ -69,7 +74,9 @@ def test_exoscale_api_key_secret_accepts_the_emulations_dummy() -> None:
         ("apiKey=a\nhunter2\n", "neither JSON nor lines"),
     ],
 )
-def test_exoscale_unusable_api_key_secret_is_reported_without_its_value(text: str, problem: str) -> None:
+def test_exoscale_unusable_api_key_secret_is_reported_without_its_value(
+    text: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         parse_secret(text, "secret s")
     assert str(raised.value).startswith("secret s: ")

@@ -41,7 +41,11 @@ def test_exoscale_provider_settings_valid_ones_are_read() -> None:
         ExoscaleBounds(NODEPOOL, 0, 10),
         ExoscaleBounds("prod/batch", 1, 2, 7),
     )
-    assert (settings.zone, settings.credentials_secret, settings.sks_cluster) == ("ch-gva-2", "key", "prod")
+    assert (settings.zone, settings.credentials_secret, settings.sks_cluster) == (
+        "ch-gva-2",
+        "key",
+        "prod",
+    )
     assert settings.root == "https://api-ch-gva-2.exoscale.com/v2"
     assert settings.scale_from_zero is False
     assert settings.unlimited_max == 250
@@ -52,7 +56,11 @@ def test_exoscale_provider_settings_valid_ones_are_read() -> None:
 def test_exoscale_provider_settings_defaults_are_upstreams_and_need_no_groups() -> None:
     settings = read_settings(RIGHT)
     assert settings.groups == ()
-    assert (settings.scale_from_zero, settings.unlimited_max, settings.sks_cluster) == (True, 1000, "")
+    assert (settings.scale_from_zero, settings.unlimited_max, settings.sks_cluster) == (
+        True,
+        1000,
+        "",
+    )
     assert settings.calls_per_second == 10.0
 
 
@@ -74,7 +82,9 @@ def parse_spec(text: str) -> ExoscaleBounds:
         ({"endpoint": " https://proxy.example/exoscale/ "}, "https://proxy.example/exoscale/v2"),
     ],
 )
-def test_exoscale_provider_settings_address_follows_environment_and_zone(change: dict[str, str], root: str) -> None:
+def test_exoscale_provider_settings_address_follows_environment_and_zone(
+    change: dict[str, str], root: str
+) -> None:
     assert read_settings(RIGHT | change).root == root
 
 
@@ -131,8 +141,12 @@ def test_exoscale_provider_settings_invalid_group_specs_need_no_call(text: str) 
         ("", ("web", "web"), "web"),
     ],
 )
-def test_exoscale_provider_settings_duplicate_group_is_refused(nodes: str, groups: tuple[str, ...], name: str) -> None:
-    [problem] = problems({**RIGHT, "nodes": nodes}, *(GroupPolicy("exoscale", each, 1, 5) for each in groups))
+def test_exoscale_provider_settings_duplicate_group_is_refused(
+    nodes: str, groups: tuple[str, ...], name: str
+) -> None:
+    [problem] = problems(
+        {**RIGHT, "nodes": nodes}, *(GroupPolicy("exoscale", each, 1, 5) for each in groups)
+    )
     assert f"{name} is given twice" in problem
 
 
@@ -151,7 +165,9 @@ def test_exoscale_provider_settings_equal_names_of_two_clusters_are_distinct() -
         (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), ExoscaleBounds(POOL, 2, 3)),
     ],
 )
-def test_exoscale_provider_settings_entry_fields_are_optional(entry: GroupPolicy, bounds: ExoscaleBounds) -> None:
+def test_exoscale_provider_settings_entry_fields_are_optional(
+    entry: GroupPolicy, bounds: ExoscaleBounds
+) -> None:
     assert read_settings(RIGHT, [entry]).groups == (bounds,)
 
 
@@ -164,7 +180,9 @@ def test_exoscale_provider_settings_entry_fields_are_optional(entry: GroupPolicy
         (GroupPolicy("exoscale", " "), "has no id"),
     ],
 )
-def test_exoscale_provider_settings_invalid_entry_is_refused(entry: GroupPolicy, problem: str) -> None:
+def test_exoscale_provider_settings_invalid_entry_is_refused(
+    entry: GroupPolicy, problem: str
+) -> None:
     assert problem in problems(RIGHT, entry)[0]
 
 
@@ -183,7 +201,10 @@ def test_exoscale_provider_settings_invalid_entry_is_refused(entry: GroupPolicy,
             {"environment": "api", "endpoint": "https://a.example"},
             "providers.exoscale.environment: conflicts with endpoint",
         ),
-        ({"endpoint": "http://api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint: is not an https address"),
+        (
+            {"endpoint": "http://api-ch-gva-2.exoscale.com/v2"},
+            "providers.exoscale.endpoint: is not an https address",
+        ),
         ({"endpoint": "api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint"),
         ({"endpoint": "https://user:pass@a.example/v2"}, "providers.exoscale.endpoint"),
         ({"endpoint": "https://a.example/v2?x=y"}, "providers.exoscale.endpoint"),
@@ -205,14 +226,17 @@ def test_exoscale_provider_settings_invalid_entry_is_refused(entry: GroupPolicy,
         ({"apiKey": "x"}, "providers.exoscale.apiKey: there is no such setting"),
     ],
 )
-def test_exoscale_provider_settings_errors_name_their_path_without_a_call(change: dict[str, str], place: str) -> None:
+def test_exoscale_provider_settings_errors_name_their_path_without_a_call(
+    change: dict[str, str], place: str
+) -> None:
     [problem] = problems(RIGHT | change)
     assert place in problem
 
 
 def test_exoscale_provider_settings_errors_are_reported_all_at_once() -> None:
     reported = problems(
-        {"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"}, GroupPolicy("exoscale", "web", 3, 1)
+        {"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"},
+        GroupPolicy("exoscale", "web", 3, 1),
     )
     assert [problem.split(":")[0] for problem in reported] == [
         "providers.exoscale.zone",

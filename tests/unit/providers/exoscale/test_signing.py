@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.credentials import ExoscaleCredential, authorization, message, signed
+from chalicelib.providers.exoscale.credentials import (
+    ExoscaleCredential,
+    authorization,
+    message,
+    signed,
+)
 from chalicelib.providers.http import VendorRequest
 from tests.cases import each_row
 
@@ -65,11 +70,21 @@ def test_exoscale_signing_known_vectors(
     ("params", "names", "signature"),
     [
         ({}, "", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
-        ({"k1": "v1", "k2": "v2"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
-        ({"k2": "v2", "k1": "v1"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
+        (
+            {"k1": "v1", "k2": "v2"},
+            "signed-query-args=k1;k2,",
+            "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY=",
+        ),
+        (
+            {"k2": "v2", "k1": "v1"},
+            "signed-query-args=k1;k2,",
+            "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY=",
+        ),
     ],
 )
-def test_exoscale_signing_vendor_vectors(params: dict[str, str], names: str, signature: str) -> None:
+def test_exoscale_signing_vendor_vectors(
+    params: dict[str, str], names: str, signature: str
+) -> None:
     assert authorization(PUBLISHED, "GET", "/v2/zone", b"", params, 3376684800) == (
         f"EXO2-HMAC-SHA256 credential=EXO{24 * 'x'},{names}expires=3376684800,signature={signature}"
     )
@@ -77,7 +92,12 @@ def test_exoscale_signing_vendor_vectors(params: dict[str, str], names: str, sig
 
 def test_exoscale_signing_covers_the_sent_request_for_ten_minutes() -> None:
     call = VendorRequest(
-        "PUT", f"{ROOT}/instance-pool/{POOL}:scale", {"Content-Type": "application/json"}, {}, BODY, safe=True
+        "PUT",
+        f"{ROOT}/instance-pool/{POOL}:scale",
+        {"Content-Type": "application/json"},
+        {},
+        BODY,
+        safe=True,
     )
     sent = signed(call, CREDENTIAL, NOW + 0.9)
     assert sent.headers["Authorization"].endswith(
@@ -96,7 +116,9 @@ def test_exoscale_signing_excludes_the_host() -> None:
 def test_exoscale_signing_omits_parameters_without_a_value() -> None:
     """The vendor's Go client lists and signs such a parameter, its Python client does neither."""
     call = signed(
-        VendorRequest("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}),
+        VendorRequest(
+            "GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}
+        ),
         CREDENTIAL,
         NOW,
     )

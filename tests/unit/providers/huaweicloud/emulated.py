@@ -1,4 +1,6 @@
-"""The emulated CCE in process, with the scale groups that a test names, and operations as a plan builds them."""
+"""The emulated CCE in process, with the scale groups that a test names, and
+operations as a plan builds them.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,11 @@ def uid(number: int) -> str:
 
 
 class EmulatedCce(HuaweiBench):
-    """A cluster, with a pool `pool-a` if sizes are given: of its scale groups `default` and `c7-az2`. more: fields of
-    the pool.
+    """A cluster, with a pool `pool-a` if sizes are given: of its scale groups `default` and
+    `c7-az2`. more: fields of the pool.
 
-    answers: what the vendor's answers say about a pool or a node: uid -> dotted path -> value, ... for nothing.
-    joined: the cluster's nodes, by default every machine that is active.
+    answers: what the vendor's answers say about a pool or a node: uid -> dotted path -> value, ...
+    for nothing. joined: the cluster's nodes, by default every machine that is active.
     """
 
     def __init__(self, *sizes: int, **more: Any) -> None:
@@ -63,11 +65,17 @@ class EmulatedCce(HuaweiBench):
     def _edited(self, body: bytes) -> bytes:
         def hook(item: dict[str, Any]) -> dict[str, Any]:
             meta = item.get("metadata")
-            for path, value in self.answers.get(meta["uid"], {}).items() if isinstance(meta, dict) else ():
+            for path, value in (
+                self.answers.get(meta["uid"], {}).items() if isinstance(meta, dict) else ()
+            ):
                 item = bent(item, path, value)
             return item
 
-        return json.dumps(json.loads(body, object_hook=hook)).encode() if self.answers and body else body
+        return (
+            json.dumps(json.loads(body, object_hook=hook)).encode()
+            if self.answers and body
+            else body
+        )
 
     # -- setup
 
@@ -89,7 +97,10 @@ class EmulatedCce(HuaweiBench):
     def resize(self, group: str, size: int) -> None:
         """Sets a group's size as another user does in CCE's console."""
         pool, name = self.pool(group), self.group(group).name
-        spec = {"desiredNodeCount": pool.desired + size - pool.groups[name].desired, "scaleGroups": [name]}
+        spec = {
+            "desiredNodeCount": pool.desired + size - pool.groups[name].desired,
+            "scaleGroups": [name],
+        }
         CceMutations(self.cloud).scale(self.cloud.clusters[self.cluster], pool, spec)
 
     def lack(self, count: int, group: str = A) -> None:
@@ -98,7 +109,8 @@ class EmulatedCce(HuaweiBench):
         self.resize(group, self.target(group) + count)
 
     def fail(self, requests: str, status: int = 502, code: str = "", times: int = 3) -> None:
-        """Refuses the next requests of a method and path, by default as often as a read is attempted."""
+        """Refuses the next requests of a method and path, by default as
+        often as a read is attempted."""
         self.server.reply(requests, *[refusal(status, code)] * times)
 
     # -- the provider
@@ -134,7 +146,9 @@ class EmulatedCce(HuaweiBench):
         self, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: str
     ) -> dict[str, NodeGroup]:
         """Returns the groups of one pass by id. nodes: as `joined` by default."""
-        observation = self.build(*entries, **settings).observe(self.nodes() if nodes is None else nodes)
+        observation = self.build(*entries, **settings).observe(
+            self.nodes() if nodes is None else nodes
+        )
         return {group.id: group for group in observation.groups}
 
     def warnings(self, *entries: GroupPolicy, **settings: str) -> str:
@@ -145,7 +159,8 @@ class EmulatedCce(HuaweiBench):
     # -- what the vendor got
 
     def changes(self) -> list[str]:
-        """Returns all changes that were requested, as `scale TOTAL GROUP`, `delete UID` and `restart SERVER`."""
+        """Returns all changes that were requested, as `scale TOTAL GROUP`, `delete
+        UID` and `restart SERVER`."""
         return [_word(request) for request in self.server.requests if request.method != "GET"]
 
     @property
@@ -201,14 +216,18 @@ SOLD_OUT, NO_QUOTA = true("ResourceInsufficient", "SoldOut"), true("QuotaInsuffi
 NOT_SCALABLE = {"type": "Scalable", "status": "False"}
 
 
-def node(machine: models.Node, provider_id: str | None = None, name: str = "", **labels: str) -> Node:
+def node(
+    machine: models.Node, provider_id: str | None = None, name: str = "", **labels: str
+) -> Node:
     """Returns a machine as the cluster's node."""
     name = name or machine.ip
     provider_id = machine.uid if provider_id is None else provider_id
     return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=provider_id)
 
 
-def entry(name: str, least: int | None = None, most: int | None = None, priority: int = 0) -> GroupPolicy:
+def entry(
+    name: str, least: int | None = None, most: int | None = None, priority: int = 0
+) -> GroupPolicy:
     return GroupPolicy("huaweicloud", name, least, most, priority)
 
 
@@ -221,7 +240,11 @@ def shrink(cce: EmulatedCce, from_size: int, to_size: int, group: str = A) -> Op
 
 
 def remove(
-    cce: EmulatedCce, from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.DELETE_NODES
+    cce: EmulatedCce,
+    from_size: int,
+    *handles: str,
+    group: str = A,
+    kind: OperationKind = OperationKind.DELETE_NODES,
 ) -> Operation:
     return order(cce, kind, group, from_size, from_size - len(handles), *handles)
 

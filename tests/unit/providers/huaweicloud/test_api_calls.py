@@ -29,7 +29,15 @@ from tests.cases import each_row
 from tests.unit.providers.emulated import RecordedLimits
 from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ
 from tests.unit.providers.huaweicloud.emulated import CLUSTER, EmulatedCce, refusal, script
-from tests.unit.providers.huaweicloud.test_decoding import C7, CCE_NODE, JOB, NODE, NODE_POOL, POOL, many
+from tests.unit.providers.huaweicloud.test_decoding import (
+    C7,
+    CCE_NODE,
+    JOB,
+    NODE,
+    NODE_POOL,
+    POOL,
+    many,
+)
 
 PACKAGE = Path(package.__file__).parent
 BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
@@ -46,21 +54,41 @@ CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
     "job": (
         f"GET /api/v3/projects/{PROJECT}/jobs/{JOB}",
         lambda api: api.job(JOB),
-        {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}},
+        {
+            "kind": "Job",
+            "metadata": {"uid": JOB},
+            "spec": {"type": "DeleteNode"},
+            "status": {"phase": "Running"},
+        },
     ),
-    "phase": (f"GET {BASE}", lambda api: api.cluster_phase(), {"kind": "Cluster", "status": {"phase": "Available"}}),
+    "phase": (
+        f"GET {BASE}",
+        lambda api: api.cluster_phase(),
+        {"kind": "Cluster", "status": {"phase": "Available"}},
+    ),
     "addons": (
         "GET /api/v3/addons",
         lambda api: api.addons(),
         many(
             {
-                "spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
+                "spec": {
+                    "addonTemplateName": "autoscaler",
+                    "values": {"custom": {"scaleDownEnabled": True}},
+                },
                 "status": {"status": "running"},
             }
         ),
     ),
-    "flavors": (f"GET /v1/{PROJECT}/cloudservers/flavors", lambda api: api.flavors(AZ), {"flavors": [C7]}),
-    "scale": (f"POST {BASE}/nodepools/{POOL}/operation/scale", lambda api: api.scale(POOL, 3, "default"), b""),
+    "flavors": (
+        f"GET /v1/{PROJECT}/cloudservers/flavors",
+        lambda api: api.flavors(AZ),
+        {"flavors": [C7]},
+    ),
+    "scale": (
+        f"POST {BASE}/nodepools/{POOL}/operation/scale",
+        lambda api: api.scale(POOL, 3, "default"),
+        b"",
+    ),
     "server job": (
         f"GET /v1/{PROJECT}/jobs/{ECS_JOB}",
         lambda api: api.server_job(ECS_JOB),
@@ -111,7 +139,9 @@ def test_CCE_20_reads_are_tried_three_times(name: str) -> None:
         scripted(200, b"<html>", {"Content-Type": "text/html"}),
     ],
 )
-def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(name: str, answer: Answer) -> None:
+def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(
+    name: str, answer: Answer
+) -> None:
     cce = script(*[answer] * 3)
     with pytest.raises(Transient):
         CALLS[name][1](cce.api())
@@ -130,7 +160,9 @@ def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(name: str
         (scripted(302, b"", {"Location": "https://example.com"}), ProviderError),
     ],
 )
-def test_CCE_20_refused_change_is_reported_at_once(name: str, answer: Answer, expected: type[ProviderError]) -> None:
+def test_CCE_20_refused_change_is_reported_at_once(
+    name: str, answer: Answer, expected: type[ProviderError]
+) -> None:
     cce = script(answer, answer)
     with pytest.raises(expected) as raised:
         CALLS[name][1](cce.api())
@@ -201,7 +233,9 @@ def test_huawei_agency_rate_limit_belongs_to_each_key_that_assumes_it() -> None:
         ([], ""),
     ],
 )
-def test_CCE_19_deletion_answered_with_200_is_a_success_whatever_the_body(body: object, job: str) -> None:
+def test_CCE_19_deletion_answered_with_200_is_a_success_whatever_the_body(
+    body: object, job: str
+) -> None:
     cce = script(scripted(200, body))
     assert cce.api().delete_node(NODE) == job
     assert not cce.server.requests[0].query()
@@ -233,7 +267,11 @@ def test_CCE_DANGER_1_scale_request_has_its_total_and_one_group() -> None:
     api.scale(POOL, 1, "default")
     api.scale(POOL, 0, "default", zero=True)
     assert [json.loads(request.body) for request in cce.server.requests] == [
-        {"kind": "NodePool", "apiVersion": "v3", "spec": {"desiredNodeCount": total, "scaleGroups": [group]}}
+        {
+            "kind": "NodePool",
+            "apiVersion": "v3",
+            "spec": {"desiredNodeCount": total, "scaleGroups": [group]},
+        }
         for total, group in ((7, "c7-az2"), (1, "default"), (1, "default"), (0, "default"))
     ]
 
@@ -255,7 +293,10 @@ def test_CCE_DANGER_1_invalid_total_sends_nothing(total: object) -> None:
 def test_CCE_DANGER_1_neither_total_nor_group_has_a_default() -> None:
     for function in (CceApi.scale, scale_call):
         parameters = inspect.signature(function).parameters
-        assert all(parameters[name].default is inspect.Parameter.empty for name in ("pool", "total", "group"))
+        assert all(
+            parameters[name].default is inspect.Parameter.empty
+            for name in ("pool", "total", "group")
+        )
 
 
 def test_CCE_DANGER_3_deletion_is_by_id_and_without_a_query() -> None:
@@ -271,8 +312,8 @@ def test_CCE_DANGER_3_deletion_is_by_id_and_without_a_query() -> None:
 
 
 def _calls() -> Iterator[tuple[str, str, ast.Call]]:
-    """Returns every VendorRequest(method, …) in the package: module and definition, method as written, the
-    expression."""
+    """Returns every VendorRequest(method, …) in the package: module and definition, method as
+    written, the expression."""
     for file in sorted(PACKAGE.glob("*.py")):
         for definition in ast.parse(file.read_text()).body:
             place = f"{file.stem}.{getattr(definition, 'name', '')}"
@@ -288,12 +329,18 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
 @each_row(
     ("danger", "method", "wanted"),
     [
-        ("a missing total", "'POST'", ["api.scale_call", "api.restart_call", "api.price_call", "credentials.granted"]),
+        (
+            "a missing total",
+            "'POST'",
+            ["api.scale_call", "api.restart_call", "api.price_call", "credentials.granted"],
+        ),
         ("an update", "'PUT'", []),
         ("a deletion", "'DELETE'", ["api.delete_call"]),
     ],
 )
-def test_CCE_DANGER_1_to_3_each_change_is_sent_from_one_place(danger: str, method: str, wanted: list[str]) -> None:
+def test_CCE_DANGER_1_to_3_each_change_is_sent_from_one_place(
+    danger: str, method: str, wanted: list[str]
+) -> None:
     assert [place for place, said_method, _ in _calls() if said_method == method] == wanted, danger
 
 
@@ -321,8 +368,15 @@ def test_CCE_DANGER_1_to_3_package_has_no_other_way_to_send_requests() -> None:
         elsewhere["api.py"] = elsewhere["api.py"].replace(inspect.getsource(function), "")
     for name, text in elsewhere.items():
         assert not re.search(
-            r"operation/scale|ignoreInitialNodeCount|desiredNodeCount\"\s*:|\"PUT\"|\"DELETE\"", text
+            r"operation/scale|ignoreInitialNodeCount|desiredNodeCount\"\s*:|\"PUT\"|\"DELETE\"",
+            text,
         ), name
-    assert "nodepoolScaleDown" not in re.sub(r'""".*?"""', "", "".join(sources.values()), flags=re.DOTALL)
-    (post,) = [found for place, method, found in _calls() if (place, method) == ("credentials.granted", "'POST'")]
+    assert "nodepoolScaleDown" not in re.sub(
+        r'""".*?"""', "", "".join(sources.values()), flags=re.DOTALL
+    )
+    (post,) = [
+        found
+        for place, method, found in _calls()
+        if (place, method) == ("credentials.granted", "'POST'")
+    ]
     assert "securitytokens" in ast.unparse(post)

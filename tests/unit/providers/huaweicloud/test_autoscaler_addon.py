@@ -14,7 +14,9 @@ from tests.unit.providers.huaweicloud.emulated import CLUSTER, EmulatedCce, refu
 OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
 
 
-def rival(template: str = "autoscaler", status: str = "running", **custom: Any) -> MissingData | None:
+def rival(
+    template: str = "autoscaler", status: str = "running", **custom: Any
+) -> MissingData | None:
     """Returns what is found beside another add-on."""
     cce = EmulatedCce()
     cce.cloud.add_addon(CLUSTER, "coredns")
@@ -61,7 +63,8 @@ def test_CCE_A7_addons_are_read_once_an_hour_even_if_forbidden(forbidden: bool) 
         cache = TtlCache(rows, lambda: "row", Switches, lambda: clock[0])
         found = find_rival(cce.api(), cache)
         assert (found is None) == (forbidden and now in {1000.0, 1010.0, 4599.0})
-    assert len(cce.server.requests) == 3  # a clock that went back must not keep an entry alive forever
+    # a clock that went back must not keep an entry alive forever
+    assert len(cce.server.requests) == 3
 
 
 def test_huawei_addon_errors_fail_no_pass() -> None:

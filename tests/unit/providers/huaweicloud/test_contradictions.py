@@ -10,12 +10,18 @@ from tests.cases import each_row
 from tests.unit.providers.huaweicloud.emulated import POOL, A, B, EmulatedCce, grow, shrink, uid
 
 
-def contradictory(desired: int | None, first: tuple[int, int], second: tuple[int, int]) -> EmulatedCce:
-    """A pool of three and two nodes, of which CCE says these sizes. first, second: desired and existing."""
+def contradictory(
+    desired: int | None, first: tuple[int, int], second: tuple[int, int]
+) -> EmulatedCce:
+    """A pool of three and two nodes, of which CCE says these sizes. first,
+    second: desired and existing."""
     cce = EmulatedCce(3, 2, most=20)
     for group, (target, existing) in ((A, first), (B, second)):
         cce.status(group, desiredNodeCount=target, existingNodeCount={"total": existing})
-    cce.answers[POOL] |= {"spec.initialNodeCount": desired, "status.currentNode": first[1] + second[1]}
+    cce.answers[POOL] |= {
+        "spec.initialNodeCount": desired,
+        "status.currentNode": first[1] + second[1],
+    }
     return cce
 
 
@@ -40,7 +46,12 @@ def test_CCE_DANGER_1_CCE_18_contradictory_numbers_cause_no_request(
         waits += 1
         assert waits < 20
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, why in outcome.message, waits, cce.changes()) == ("Unknown", True, 12, [])
+    assert (outcome.error_class, why in outcome.message, waits, cce.changes()) == (
+        "Unknown",
+        True,
+        12,
+        [],
+    )
 
 
 def test_CCE_18_pool_ahead_of_its_groups_is_awaited() -> None:
@@ -48,7 +59,11 @@ def test_CCE_18_pool_ahead_of_its_groups_is_awaited() -> None:
     operation = cce.next(grow(cce, 3, 4))
     cce.answers.clear()  # the groups were right
     operation = cce.next(operation)
-    assert (operation.status.data["base"], operation.status.data["total"], cce.changes()) == ("5", "6", [])
+    assert (operation.status.data["base"], operation.status.data["total"], cce.changes()) == (
+        "5",
+        "6",
+        [],
+    )
 
 
 def test_CCE_19_contradictory_numbers_cause_no_lower_size() -> None:

@@ -17,7 +17,12 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.vendors.huaweicloud import Agency
 from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.huaweicloud.credentials import Assumed, CceCredential, Sessions, parse_secret
+from chalicelib.providers.huaweicloud.credentials import (
+    Assumed,
+    CceCredential,
+    Sessions,
+    parse_secret,
+)
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row
@@ -48,7 +53,9 @@ def granted(number: int, expires: float) -> Answer:
 
 
 def refused(code: str = "APIGW.0301") -> Answer:
-    return scripted(401, {"error_code": code, "error_msg": f"AK {ACCESS_KEY} with {SECRET_KEY} is refused"})
+    return scripted(
+        401, {"error_code": code, "error_msg": f"AK {ACCESS_KEY} with {SECRET_KEY} is refused"}
+    )
 
 
 def replaced() -> RotatedSecrets:
@@ -73,7 +80,10 @@ def asked(cce: EmulatedCce) -> list[bool]:
         f'\ufeff{{"access-key": "{ACCESS_KEY}", "secret-key": "{SECRET_KEY}\\n"}}',
         f'{{"ACCESS_KEY": " {ACCESS_KEY} ", "SECRET_KEY": "{SECRET_KEY}", "securityToken": null}}',
         f"[Global]\naccess-key={ACCESS_KEY}\nsecret-key={SECRET_KEY}\n",
-        f'; of upstream\n[global]\necs-endpoint = "x"\naccess-key="{ACCESS_KEY}"\r\nsecret-key = {SECRET_KEY} \n#\n',
+        (
+            f'; of upstream\n[global]\necs-endpoint = "x"\naccess-key="{ACCESS_KEY}"\r\nsecret-key '
+            f"= {SECRET_KEY} \n#\n"
+        ),
         f"accessKey={ACCESS_KEY}\nsecretKey={SECRET_KEY}",
     ],
 )
@@ -83,7 +93,11 @@ def test_huawei_access_key_is_read_in_all_its_spellings(text: str) -> None:
 
 def test_huawei_quotes_around_a_value_and_nothing_else_are_left_out() -> None:
     found = parse_secret("access-key='xAKx'\nsecret-key=\"xSKx\"\nsecurity-token=x=x", "here")
-    assert [each.reveal() for each in (found.key, found.secret, found.token)] == ["xAKx", "xSKx", "x=x"]
+    assert [each.reveal() for each in (found.key, found.secret, found.token)] == [
+        "xAKx",
+        "xSKx",
+        "x=x",
+    ]
 
 
 def test_huawei_session_token_belongs_to_a_temporary_key() -> None:
@@ -120,7 +134,12 @@ def test_huawei_unusable_secret_is_refused_without_showing_it(text: str, problem
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.one_of(st.text(max_size=60), st.dictionaries(st.text(max_size=12), st.text(max_size=12)).map(json.dumps)))
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.dictionaries(st.text(max_size=12), st.text(max_size=12)).map(json.dumps),
+    )
+)
 def test_huawei_arbitrary_secret_is_refused_and_never_crashes(text: str) -> None:
     with pytest.raises(BadInput):
         parse_secret(text, "secret key")
@@ -144,7 +163,15 @@ def test_huawei_replaced_access_key_is_read_once_more() -> None:
     assert api.pools() == ()
     with pytest.raises(Unauthorized):
         api.pools()
-    assert len({request.headers["authorization"].partition(",")[0] for request in cce.server.requests[:2]}) == 2
+    assert (
+        len(
+            {
+                request.headers["authorization"].partition(",")[0]
+                for request in cce.server.requests[:2]
+            }
+        )
+        == 2
+    )
     assert (len(cce.server.requests), secrets.fresh_reads) == (3, 1)
 
 
@@ -205,7 +232,11 @@ def test_huawei_iam_request_for_temporary_keys() -> None:
         "auth": {
             "identity": {
                 "methods": ["assume_role"],
-                "assume_role": {"domain_name": "Ops", "agency_name": "scaler", "duration_seconds": 900},
+                "assume_role": {
+                    "domain_name": "Ops",
+                    "agency_name": "scaler",
+                    "duration_seconds": 900,
+                },
             }
         }
     }
@@ -236,14 +267,19 @@ def test_huawei_iam_request_for_temporary_keys() -> None:
         ),
     ],
 )
-def test_huawei_iam_refusal_needs_an_operator(answer: Answer, expected: type[ProviderError], match: str) -> None:
+def test_huawei_iam_refusal_needs_an_operator(
+    answer: Answer, expected: type[ProviderError], match: str
+) -> None:
     cce = script(*[answer] * 4)
     with pytest.raises(expected, match=match):
         cce.api(**AGENCY).pool(POOL)
     assert set(asked(cce)) == {True}
 
 
-@each_row("answer", [scripted(503), scripted(200, b"<html>", {"Content-Type": "text/html"}), scripted(200, b'{"c')])
+@each_row(
+    "answer",
+    [scripted(503), scripted(200, b"<html>", {"Content-Type": "text/html"}), scripted(200, b'{"c')],
+)
 def test_huawei_iam_without_an_answer_is_temporary(answer: Answer) -> None:
     with pytest.raises(Transient):
         script(*[answer] * 3).api(**AGENCY).pools()
@@ -273,7 +309,9 @@ def test_huawei_replaced_permanent_key_is_read_again_for_iam() -> None:
 
 
 def made(number: int, obtained: float, expires: float) -> CceCredential:
-    return CceCredential(Secret(f"k{number}"), Secret(f"s{number}"), Secret(f"t{number}"), obtained, expires)
+    return CceCredential(
+        Secret(f"k{number}"), Secret(f"s{number}"), Secret(f"t{number}"), obtained, expires
+    )
 
 
 def failing(error: Exception) -> Callable[[], CceCredential]:
@@ -327,10 +365,14 @@ def test_huawei_sessions_are_separate_by_agency_and_key_and_bounded() -> None:
             return made(number, 0.0, 3600.0)
 
         keys = SecretSource(lambda _: text, "key", parse_secret)
-        return Assumed(keys, Agency(agency, "Ops"), "https://iam.example.com", grant, sessions, lambda: 0.0)
+        return Assumed(
+            keys, Agency(agency, "Ops"), "https://iam.example.com", grant, sessions, lambda: 0.0
+        )
 
     other = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
-    for number, each in enumerate((source(0), source(1), source(2, other), source(3, agency="x"), source(4)), 1):
+    for number, each in enumerate(
+        (source(0), source(1), source(2, other), source(3, agency="x"), source(4)), 1
+    ):
         each.current()
         assert len(asked) == {1: 1, 2: 1, 3: 2, 4: 3, 5: 3}[number]
     for number in range(600):
@@ -346,9 +388,13 @@ def test_huawei_concurrent_threads_replace_refused_keys_once() -> None:
         return made(len(counted), 0.0, 3600.0)
 
     keys = SecretSource(lambda _: KEY, "key", parse_secret)
-    source = Assumed(keys, Agency("a", "b"), "https://iam.example.com", grant, sessions, lambda: 0.0)
+    source = Assumed(
+        keys, Agency("a", "b"), "https://iam.example.com", grant, sessions, lambda: 0.0
+    )
     old, said_by = source.current(), list[bool]()
-    threads = [threading.Thread(target=lambda: said_by.append(source.renewed(old))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: said_by.append(source.renewed(old))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -385,7 +431,12 @@ def test_huawei_project_is_looked_up_once_a_day_by_the_regions_name() -> None:
     ("answer", "match"),
     [
         (projects(), "has no project; write its id there"),
-        (projects({"id": "a" * 32, "name": "cn-north-4"}, {"id": "b" * 32, "name": "cn-north-4"}), "a{32}, b{32}"),
+        (
+            projects(
+                {"id": "a" * 32, "name": "cn-north-4"}, {"id": "b" * 32, "name": "cn-north-4"}
+            ),
+            "a{32}, b{32}",
+        ),
         (projects({"id": "../../x", "name": "cn-north-4"}), "has no project"),
         (projects({"id": PROJECT, "name": "cn-north-4", "enabled": False}), "has no project"),
         (scripted(200, {"projects": "none"}), "has no project"),

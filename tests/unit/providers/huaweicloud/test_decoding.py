@@ -60,7 +60,12 @@ NODE_POOL: dict[str, Any] = {
                 "spec": {
                     "flavor": "c7.xlarge.2",
                     "az": "cn-north-4b",
-                    "autoscaling": {"enable": True, "extensionPriority": 5, "minNodeCount": 1, "maxNodeCount": 6},
+                    "autoscaling": {
+                        "enable": True,
+                        "extensionPriority": 5,
+                        "minNodeCount": 1,
+                        "maxNodeCount": 6,
+                    },
                 },
             }
         ],
@@ -86,7 +91,9 @@ NODE_POOL: dict[str, Any] = {
                 "existingNodeCount": {"total": 1},
                 "upcomingNodeCount": {"total": 1},
                 "scaleDownDisabledNodeCount": 1,
-                "conditions": [{"type": "ResourceInsufficient", "status": "True", "reason": "SoldOut"}],
+                "conditions": [
+                    {"type": "ResourceInsufficient", "status": "True", "reason": "SoldOut"}
+                ],
             },
         ],
     },
@@ -123,7 +130,10 @@ def many(*items: object, **more: object) -> dict[str, object]:
 
 def answer(body: object, status: int = 200) -> VendorResponse:
     return VendorResponse(
-        "GET cce.example.com/x", status, {}, body if isinstance(body, bytes) else json.dumps(body).encode()
+        "GET cce.example.com/x",
+        status,
+        {},
+        body if isinstance(body, bytes) else json.dumps(body).encode(),
     )
 
 
@@ -131,9 +141,17 @@ def alone(**spec: object) -> Changes:
     """A pool of one group without group statuses."""
     return {
         "metadata": {"name": "p", "uid": POOL},
-        "spec": {"initialNodeCount": 3, "autoscaling": {"enable": True}, "nodeTemplate": {"flavor": "f", "az": AZ}}
+        "spec": {
+            "initialNodeCount": 3,
+            "autoscaling": {"enable": True},
+            "nodeTemplate": {"flavor": "f", "az": AZ},
+        }
         | spec,
-        "status": {"currentNode": 2, "creatingNode": 1, "conditions": [{"type": "Scalable", "status": "False"}]},
+        "status": {
+            "currentNode": 2,
+            "creatingNode": 1,
+            "conditions": [{"type": "Scalable", "status": "False"}],
+        },
     }
 
 
@@ -189,10 +207,16 @@ def test_huawei_api_pool_is_read_with_its_groups() -> None:
 def test_huawei_api_pool_of_one_group_needs_no_group_statuses() -> None:
     pool = read_pool(alone())
     assert pool.desired == 3
-    assert pool.groups == (ScaleGroup("default", "", "f", AZ, True, desired=3, existing=2, upcoming=1),)
+    assert pool.groups == (
+        ScaleGroup("default", "", "f", AZ, True, desired=3, existing=2, upcoming=1),
+    )
     assert pool.conditions[0].false
     shrinking = read_pool(bent(alone(), "spec.initialNodeCount", 0))
-    assert (shrinking.desired, shrinking.groups[0].desired, shrinking.groups[0].existing) == (0, 0, 2)
+    assert (shrinking.desired, shrinking.groups[0].desired, shrinking.groups[0].existing) == (
+        0,
+        0,
+        2,
+    )
     empty = read_pool({"metadata": {"uid": POOL}, "spec": {}})
     assert (empty.error, empty.desired, empty.groups[0].desired) == ("", 0, 0)
 
@@ -204,8 +228,13 @@ def test_CCE_DANGER_1_two_contradictory_sizes_are_both_kept_for_changes() -> Non
 
 
 def test_huawei_api_group_without_a_status_gets_the_remaining_size_or_unknown() -> None:
-    of_one = bent(NODE_POOL, "status.scaleGroupStatuses", NODE_POOL["status"]["scaleGroupStatuses"][:1])
-    assert [(each.desired, each.existing, each.upcoming, each.error) for each in read_pool(of_one).groups] == [
+    of_one = bent(
+        NODE_POOL, "status.scaleGroupStatuses", NODE_POOL["status"]["scaleGroupStatuses"][:1]
+    )
+    assert [
+        (each.desired, each.existing, each.upcoming, each.error)
+        for each in read_pool(of_one).groups
+    ] == [
         (3, 3, 0, ""),
         (2, 1, 1, ""),
     ]
@@ -225,8 +254,14 @@ def test_huawei_api_unset_fields_are_none() -> None:
         "scaleDownUtilizationThreshold": -1,
     }
     assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(True)
-    scaling = {"scaleDownUnneededTime": "7", "scaleDownUtilizationThreshold": 0.6, "scaleDownCooldownTime": None}
-    assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(unneeded_minutes=7, utilization=0.6)
+    scaling = {
+        "scaleDownUnneededTime": "7",
+        "scaleDownUtilizationThreshold": 0.6,
+        "scaleDownCooldownTime": None,
+    }
+    assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(
+        unneeded_minutes=7, utilization=0.6
+    )
 
 
 @each_row(
@@ -255,7 +290,9 @@ def test_huawei_api_unset_fields_are_none() -> None:
         ("status.currentNode", "x", "currentNode"),
     ],
 )
-def test_CCE_20_malformed_pool_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
+def test_CCE_20_malformed_pool_stays_in_the_list_with_its_error(
+    path: str, value: object, why: str
+) -> None:
     bad = bent(NODE_POOL, path, value)
     good = bent(NODE_POOL, "metadata.uid", OTHER)
     first, second = decoding.pools_of(answer(many(bad, good)))
@@ -267,7 +304,16 @@ def test_CCE_20_malformed_pool_stays_in_the_list_with_its_error(path: str, value
 
 @each_row(
     "thing",
-    [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}}, {"metadata": {"uid": 5, "name": "n"}}],
+    [
+        None,
+        7,
+        "pool",
+        [],
+        {},
+        {"metadata": 1},
+        {"metadata": {"uid": "../../x"}},
+        {"metadata": {"uid": 5, "name": "n"}},
+    ],
 )
 def test_CCE_20_pool_without_a_uid_is_reported(thing: object) -> None:
     found, _ = decoding.pools_of(answer(many(thing, NODE_POOL)))
@@ -276,7 +322,9 @@ def test_CCE_20_pool_without_a_uid_is_reported(thing: object) -> None:
 
 def test_huawei_api_malformed_minor_fields_block_no_pool() -> None:
     pool = bent(
-        bent(NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]),
+        bent(
+            NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]
+        ),
         "spec.nodeTemplate.extendParam",
         "none",
     )
@@ -344,7 +392,9 @@ def test_CCE_20_nodes_are_paged_by_marker() -> None:
     third = bent(CCE_NODE, "metadata.uid", JOB)
     cce = script(
         scripted(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
-        scripted(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
+        scripted(
+            200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})
+        ),
         scripted(200, many(third, pageInfo={"currentCount": 1})),
     )
     found = cce.api().nodes()

@@ -25,7 +25,9 @@ from tests.unit.providers.huaweicloud.test_decoding import CCE_NODE, NODE, NODE_
 
 @each_row("name", READS)
 @each_row("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
-def test_CCE_20_body_that_is_not_a_json_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
+def test_CCE_20_body_that_is_not_a_json_object_is_an_error_of_the_call(
+    name: str, body: bytes
+) -> None:
     cce = script(*[scripted(200, body)] * 3)
     with pytest.raises((Transient, Unknown)):
         CALLS[name][1](cce.api())
@@ -48,12 +50,27 @@ def test_huawei_api_404_of_a_list_is_a_wrong_address_and_of_an_object_is_gone(
 
 
 @each_row(
-    "wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools", f"{NODE}\n", "DefaultPool"]
+    "wrong",
+    [
+        "",
+        "x",
+        f"{NODE}?nodepoolScaleDown=NoScaleDown",
+        f"{NODE}/",
+        "../nodepools",
+        f"{NODE}\n",
+        "DefaultPool",
+    ],
 )
 def test_huawei_api_only_ids_become_part_of_a_url(wrong: str) -> None:
     cce = EmulatedCce()
     api = cce.api()
-    for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default")):
+    for ask in (
+        api.pool,
+        api.node,
+        api.job,
+        api.delete_node,
+        lambda id_: api.scale(id_, 1, "default"),
+    ):
         with pytest.raises(InvalidRequest):
             ask(wrong)
     assert cce.server.requests == []
@@ -61,15 +78,26 @@ def test_huawei_api_only_ids_become_part_of_a_url(wrong: str) -> None:
 
 rubbish = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 def _paths(thing: Any, at: str = "") -> list[str]:
-    inner = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
+    inner = (
+        thing.items()
+        if isinstance(thing, dict)
+        else enumerate(thing)
+        if isinstance(thing, list)
+        else ()
+    )
     return [
-        found for key, value in inner for found in (f"{at}{key}", *_paths(value, f"{at}{key}.")) if "." not in str(key)
+        found
+        for key, value in inner
+        for found in (f"{at}{key}", *_paths(value, f"{at}{key}."))
+        if "." not in str(key)
     ]
 
 

@@ -13,7 +13,15 @@ from tests.cases import each_row
 from tests.unit.providers.emulated import KeptCache
 from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ
 from tests.unit.providers.huaweicloud.emulated import CLUSTER, script
-from tests.unit.providers.huaweicloud.test_decoding import C7, CCE_NODE, JOB, NODE_POOL, OTHER, answer, many
+from tests.unit.providers.huaweicloud.test_decoding import (
+    C7,
+    CCE_NODE,
+    JOB,
+    NODE_POOL,
+    OTHER,
+    answer,
+    many,
+)
 
 
 def test_huawei_api_answer_of_another_kind_is_refused() -> None:
@@ -25,10 +33,18 @@ def test_huawei_api_answer_of_another_kind_is_refused() -> None:
 
 def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
     addon = {
-        "spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
+        "spec": {
+            "addonTemplateName": "autoscaler",
+            "values": {"custom": {"scaleDownEnabled": True}},
+        },
         "status": {"status": "running"},
     }
-    job = {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}}
+    job = {
+        "kind": "Job",
+        "metadata": {"uid": JOB},
+        "spec": {"type": "DeleteNode"},
+        "status": {"phase": "Running"},
+    }
     cluster = {"kind": "Cluster", "status": {"phase": "Available"}}
     cce = script(*[scripted(200, body) for body in (many(addon), job, cluster)])
     api = cce.api()
@@ -37,7 +53,9 @@ def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
     assert (found.phase, found.type, found.reason) == ("Running", "DeleteNode", "")
     assert api.cluster_phase() == "Available"
     assert dict(cce.server.requests[0].query()) == {"cluster_id": CLUSTER}
-    odd = answer(many(7, {}, {"spec": []}, {"spec": {"addonTemplateName": "x", "values": {"custom": 3}}}))
+    odd = answer(
+        many(7, {}, {"spec": []}, {"spec": {"addonTemplateName": "x", "values": {"custom": 3}}})
+    )
     assert decoding.addons_of(odd) == (Addon("x"),)
     with pytest.raises(Unknown):
         decoding.phase_of(answer({"status": {}}))
@@ -49,7 +67,11 @@ def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
     api = cce.api()
     found = api.flavors(AZ)["c7.xlarge.2"]
     assert (found.vcpus, found.memory_mib, found.arch, found.gpu) == (4, 8192, "amd64", None)
-    assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (False, True, False)
+    assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (
+        False,
+        True,
+        False,
+    )
     api.flavors(AZ)
     cce.clock.advance(3590)
     assert cce.api().flavors(AZ)["c7.xlarge.2"] == found
@@ -82,8 +104,14 @@ def test_huawei_api_flavours_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
             {"pci_passthrough:alias": "nvidia-p100:1, ascend-snt9:8 "},
             {"gpu": ("nvidia-p100", 1), "accelerators": (("ascend-snt9", 8),)},
         ),
-        ({"info:gpus": '[{"name": "nvidia-t4", "count": "2", "memory_mb": 16384}]'}, {"gpu": ("nvidia-t4", 2)}),
-        ({"info:asic_accelerators": '[{"name": "ascend-310", "count": 1}]'}, {"accelerators": (("ascend-310", 1),)}),
+        (
+            {"info:gpus": '[{"name": "nvidia-t4", "count": "2", "memory_mb": 16384}]'},
+            {"gpu": ("nvidia-t4", 2)},
+        ),
+        (
+            {"info:asic_accelerators": '[{"name": "ascend-310", "count": 1}]'},
+            {"accelerators": (("ascend-310", 1),)},
+        ),
         ({"pci_passthrough:alias": "ascend-snt9:8"}, {"accelerators": (("ascend-snt9", 8),)}),
         ({"info:gpus": "many", "pci_passthrough:alias": "x"}, {}),
         ({"info:gpus": "[1]"}, {}),
@@ -114,14 +142,23 @@ def test_huawei_api_flavour_fields(extra: dict[str, object], wanted: dict[str, o
         ("NORMAL", f"{AZ}(SELLOUT)", True),
     ],
 )
-def test_huawei_api_flavour_status_of_the_zone_overrides_the_regions(region: str, zones: str, gone: bool) -> None:
+def test_huawei_api_flavour_status_of_the_zone_overrides_the_regions(
+    region: str, zones: str, gone: bool
+) -> None:
     extra = {"cond:operation:status": region, "cond:operation:az": zones}
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     assert found.sold_out(AZ) is gone
 
 
 def test_huawei_api_flavour_without_a_size_is_omitted_and_malformed_list_refused() -> None:
-    rubbish = [7, {}, {"name": "a"}, {"name": "a", "vcpus": "x", "ram": 1}, {"name": "a", "vcpus": "0", "ram": 1}, C7]
+    rubbish = [
+        7,
+        {},
+        {"name": "a"},
+        {"name": "a", "vcpus": "x", "ram": 1},
+        {"name": "a", "vcpus": "0", "ram": 1},
+        C7,
+    ]
     found, size, last = decoding.flavors_of(answer({"flavors": rubbish}))
     assert ([each.name for each in found], size, last) == (["c7.xlarge.2"], 6, "c7.xlarge.2")
     with pytest.raises(Unknown):

@@ -46,7 +46,8 @@ def test_CCE_19_nodes_shown_only_by_the_list_count_as_existing() -> None:
 
 def test_CCE_19_pool_total_is_never_below_its_nodes() -> None:
     cce = short()
-    # more than the desired size of that group: with this total, CCE would choose the nodes to delete
+    # more than the desired size of that group: with this total, CCE would
+    # choose the nodes to delete
     cce.cloud.add_nodes(POOL, 3, group="c7-az2")
     assert "of its pool" in refused(cce, 5, 3).message
 

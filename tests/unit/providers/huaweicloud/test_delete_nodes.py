@@ -53,13 +53,17 @@ def test_CCE_19_foreign_node_stops_the_whole_removal() -> None:
 
 
 @each_row("handle", ["", "pool-a-1", "192.168.0.3", f"{B}/placeholder-0"])
-def test_CCE_19_target_without_a_uid_or_of_another_group_stops_the_whole_removal(handle: str) -> None:
+def test_CCE_19_target_without_a_uid_or_of_another_group_stops_the_whole_removal(
+    handle: str,
+) -> None:
     refused(EmulatedCce(3, 2), uid(1), handle)
 
 
 @each_row("kind", [OperationKind.DELETE_NODES, DISCARD])
 @each_row("count", range(1, 5))
-def test_CCE_DANGER_3_removals_name_every_node_and_the_vendor_never_chooses(count: int, kind: OperationKind) -> None:
+def test_CCE_DANGER_3_removals_name_every_node_and_the_vendor_never_chooses(
+    count: int, kind: OperationKind
+) -> None:
     cce = EmulatedCce(5, 2)
     if kind is DISCARD:
         cce.joined = ()
@@ -195,7 +199,9 @@ def test_huawei_deletion_accepted_without_effect_fails_after_some_polls() -> Non
     ("status", "code", "expected"),
     [(429, "CCE.02429001", Throttled), (429, "CCE.01429002", Conflict), (502, "", Transient)],
 )
-def test_huawei_remove_raises_temporary_errors(status: int, code: str, expected: type[ProviderError]) -> None:
+def test_huawei_remove_raises_temporary_errors(
+    status: int, code: str, expected: type[ProviderError]
+) -> None:
     cce = EmulatedCce(3, 2)
     cce.fail("DELETE", status, code, times=1)
     with pytest.raises(expected):

@@ -17,13 +17,21 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.huaweicloud.error_mapping import class_of, error_for, of_status, refusal_in
+from chalicelib.providers.huaweicloud.error_mapping import (
+    class_of,
+    error_for,
+    of_status,
+    refusal_in,
+)
 from tests.cases import each_row
 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
 
 ROWS: list[tuple[int, str, type[ProviderError]]] = [
-    *[(400, f"CCE.014000{number}", QuotaExceeded) for number in ("08", "09", "10", "11", "12", "13", "14", "19", "20")],
+    *[
+        (400, f"CCE.014000{number}", QuotaExceeded)
+        for number in ("08", "09", "10", "11", "12", "13", "14", "19", "20")
+    ],
     (400, "CCE.01400021", OutOfStock),
     (400, "CCE.01400022", OutOfStock),
     (400, "CCE.01400001", InvalidRequest),
@@ -50,7 +58,9 @@ ROWS: list[tuple[int, str, type[ProviderError]]] = [
 
 
 def answer(status: int, body: object = b"", call: str = POST, **headers: str) -> VendorResponse:
-    return VendorResponse(call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return VendorResponse(
+        call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode()
+    )
 
 
 @each_row(("status", "code", "cls"), ROWS)
@@ -98,12 +108,19 @@ def test_CCE_20_error_body_without_content_is_classified_by_status(body: bytes) 
 
 def test_CCE_20_web_page_with_404_does_not_mean_not_found() -> None:
     assert type(error_for(answer(404, b"  <!doctype html><title>nginx</title>"))) is Transient
-    assert type(error_for(answer(404, {"errorCode": "CCE.01404001", "errorMessage": "no node"}))) is NotFound
+    assert (
+        type(error_for(answer(404, {"errorCode": "CCE.01404001", "errorMessage": "no node"})))
+        is NotFound
+    )
 
 
 def test_huawei_wrong_clock_is_reported_with_the_vendors_time() -> None:
     error = error_for(
-        answer(401, {"error_code": "APIGW.0303", "error_msg": "time"}, date="Fri, 02 Jan 2026 03:04:05 GMT")
+        answer(
+            401,
+            {"error_code": "APIGW.0303", "error_msg": "time"},
+            date="Fri, 02 Jan 2026 03:04:05 GMT",
+        )
     )
     assert "15 minutes" in error.message
     assert "Fri, 02 Jan 2026 03:04:05 GMT" in error.message
@@ -143,7 +160,10 @@ def test_huawei_numeric_error_code_is_read() -> None:
 
 
 def test_huawei_signature_repeated_by_a_gateway_is_not_shown() -> None:
-    said = f"verify failed: SDK-HMAC-SHA256 Access=AK, SignedHeaders=host, Signature={'0a' * 32}; signature: 0B12345"
+    said = (
+        f"verify failed: SDK-HMAC-SHA256 Access=AK, SignedHeaders=host, Signature={'0a' * 32}; "
+        "signature: 0B12345"
+    )
     message = of_status(401, "APIGW.0301", said, call=POST).message
     assert "Signature=***" in message
     assert "0a0a" not in message

@@ -17,7 +17,9 @@ from chalicelib.providers.huaweicloud.models import (
 from tests.cases import each_row
 
 
-def pool(*conditions: CceCondition, own: tuple[CceCondition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
+def pool(
+    *conditions: CceCondition, own: tuple[CceCondition, ...] = (), phase: str = "", groups: int = 1
+) -> NodePool:
     """A pool whose first group has these conditions."""
     made = [ScaleGroup("default", conditions=own), *(ScaleGroup(f"g{n}") for n in range(1, groups))]
     return NodePool("p", groups=tuple(made), conditions=conditions, phase=phase)
@@ -74,8 +76,12 @@ def test_CCE_20_reasons_why_a_group_cannot_scale_up(made: NodePool, cls: str) ->
 
 
 def test_huawei_states_of_leaving_nodes() -> None:
-    leaving = {phase for phase in [*NODE_STATES, "", "Odd"] if is_leaving(CceNode("n", phase=phase))}
-    assert leaving == {phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING}
+    leaving = {
+        phase for phase in [*NODE_STATES, "", "Odd"] if is_leaving(CceNode("n", phase=phase))
+    }
+    assert leaving == {
+        phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING
+    }
 
 
 @each_row(

@@ -139,7 +139,9 @@ def short(why: dict[str, str], count: int = 2) -> EmulatedCce:
         (true("LockedByOrder", "order-1"), "Unknown"),
     ],
 )
-def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(why: dict[str, str], error_class: str) -> None:
+def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(
+    why: dict[str, str], error_class: str
+) -> None:
     cce = short(why)
     assert [each.id for each in missing(cce)] == [f"{A}/placeholder-0", f"{A}/placeholder-1"]
     assert all(each.handle == each.id and each.state is CREATING for each in missing(cce))
@@ -149,7 +151,11 @@ def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(why: dict[
 
 @each_row(
     "why",
-    [true("TaintSynchronizing"), {"type": "ResourceInsufficient", "status": "False"}, true("Scalable")],
+    [
+        true("TaintSynchronizing"),
+        {"type": "ResourceInsufficient", "status": "False"},
+        true("Scalable"),
+    ],
 )
 def test_huawei_nodes_that_may_still_come_have_no_placeholders(why: dict[str, str]) -> None:
     assert len(short(why).groups()[A].instances) == 3
@@ -169,9 +175,14 @@ def test_huawei_implausible_size_creates_a_bounded_number_of_placeholders() -> N
 
 @each_row(
     ("said", "error_class"),
-    [({"conditions": [NO_QUOTA]}, "QuotaExceeded"), ({"conditions": [], "phase": "SoldOut"}, "OutOfStock")],
+    [
+        ({"conditions": [NO_QUOTA]}, "QuotaExceeded"),
+        ({"conditions": [], "phase": "SoldOut"}, "OutOfStock"),
+    ],
 )
-def test_huawei_pool_conditions_apply_to_its_only_group(said: dict[str, object], error_class: str) -> None:
+def test_huawei_pool_conditions_apply_to_its_only_group(
+    said: dict[str, object], error_class: str
+) -> None:
     cce = EmulatedCce(2)
     cce.group(A).desired = 3
     cce.status(A, conditions=[])

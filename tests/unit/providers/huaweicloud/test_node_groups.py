@@ -23,7 +23,11 @@ from tests.unit.providers.huaweicloud.emulated import (
     entry,
 )
 
-REFUSALS = [(502, "", Transient), (429, "CCE.02429001", Throttled), (403, "CCE.01403001", Unauthorized)]
+REFUSALS = [
+    (502, "", Transient),
+    (429, "CCE.02429001", Throttled),
+    (403, "CCE.01403001", Unauthorized),
+]
 
 
 def beside(*sizes: int, name: str = "pool-b", **more: Any) -> EmulatedCce:
@@ -94,10 +98,16 @@ def test_minimum_of_every_group_is_enforced() -> None:
 def test_CCE_A6_8_pool_conditions_apply_only_where_every_flavour_is_enabled() -> None:
     cce = EmulatedCce(3, 2, unneeded=5, utilization=0.6)
     options = cce.groups()[A].options
-    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (300.0, 0.6)
+    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (
+        300.0,
+        0.6,
+    )
     cce.group(B).enabled = False
     options = cce.groups()[A].options
-    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (None, None)
+    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (
+        None,
+        None,
+    )
 
 
 def test_CCE_A1_2_labels_that_no_pool_selects_are_not_in_the_template() -> None:
@@ -184,7 +194,9 @@ def test_huawei_group_with_missing_numbers_and_malformed_pool_have_an_error() ->
 
 @each_row("requests", ["GET .*/nodepools", "GET .*/nodes"])
 @each_row(("status", "code", "expected"), REFUSALS)
-def test_huawei_failed_list_ends_the_pass(requests: str, status: int, code: str, expected: type[ProviderError]) -> None:
+def test_huawei_failed_list_ends_the_pass(
+    requests: str, status: int, code: str, expected: type[ProviderError]
+) -> None:
     cce = EmulatedCce(3, 2)
     cce.fail(requests, status, code)
     with pytest.raises(expected):
@@ -195,7 +207,11 @@ def test_huawei_quiet_pass_costs_two_lists_and_uncached_reads() -> None:
     cce = beside(3, 2)
     cce.groups()
     operations = [call.operation for call in cce.server.log]
-    assert [each for each in operations if each != "list-flavors"] == ["list-pools", "list-nodes", "list-addons"]
+    assert [each for each in operations if each != "list-flavors"] == [
+        "list-pools",
+        "list-nodes",
+        "list-addons",
+    ]
 
 
 def test_huawei_unreadable_flavours_cost_only_the_template() -> None:
@@ -208,13 +224,19 @@ def test_huawei_unreadable_flavours_cost_only_the_template() -> None:
 
 
 @each_row(("status", "code", "expected"), REFUSALS[1:])
-def test_huawei_refused_flavour_read_stops_further_reads(status: int, code: str, expected: type[ProviderError]) -> None:
+def test_huawei_refused_flavour_read_stops_further_reads(
+    status: int, code: str, expected: type[ProviderError]
+) -> None:
     cce = EmulatedCce(3, 2)
     cce.fail("flavors", status, code)
     groups = cce.groups()
     assert groups[A].template_error == groups[B].template_error
     assert expected.__name__ in groups[A].template_error
-    zones = {dict(each.query())["availability_zone"] for each in cce.server.requests if "flavors" in each.path}
+    zones = {
+        dict(each.query())["availability_zone"]
+        for each in cce.server.requests
+        if "flavors" in each.path
+    }
     assert zones == {AZ1}
 
 

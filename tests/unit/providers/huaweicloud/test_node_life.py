@@ -19,7 +19,17 @@ from infra.emulators.huaweicloud.simulation import give_notice, repair
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.contract.huaweicloud.fixtures import carried, drive, order, tried
-from tests.unit.providers.huaweicloud.emulated import AZ1, AZ2, FLAVOR, A, B, EmulatedCce, node, remove, uid
+from tests.unit.providers.huaweicloud.emulated import (
+    AZ1,
+    AZ2,
+    FLAVOR,
+    A,
+    B,
+    EmulatedCce,
+    node,
+    remove,
+    uid,
+)
 
 SPOT = {"marketType": "spot", "spotPrice": "0.12"}
 
@@ -45,7 +55,10 @@ def instances(cce: EmulatedCce, group: str = A) -> Mapping[str, Instance]:
 def test_huawei_pool_of_spot_instances_is_one_of_spot_groups_and_has_no_price() -> None:
     cce = EmulatedCce(3, 2, extend=SPOT)
     groups = cce.groups(bssEndpoint=cce.server.url)
-    assert [(groups[name].spot, groups[name].price) for name in (A, B)] == [(True, 0.0), (True, 0.0)]
+    assert [(groups[name].spot, groups[name].price) for name in (A, B)] == [
+        (True, 0.0),
+        (True, 0.0),
+    ]
     assert "spotPrice" in groups[A].price_error
     assert "spec.prices.spot" in groups[A].price_error
     template = groups[A].template
@@ -130,11 +143,16 @@ def test_huawei_cancelled_interrupted_removal_says_that_the_node_is_there() -> N
     [
         ({"flavor": "c7.2xlarge.2"}, f"flavour {FLAVOR}, new nodes have c7.2xlarge.2"),
         ({"az": AZ2}, f"AZ {AZ1}, new nodes have {AZ2}"),
-        ({"os": "Ubuntu 22.04"}, "operating system Huawei Cloud EulerOS 2.0, new nodes have Ubuntu 22.04"),
+        (
+            {"os": "Ubuntu 22.04"},
+            "operating system Huawei Cloud EulerOS 2.0, new nodes have Ubuntu 22.04",
+        ),
         ({"runtime": "docker"}, "runtime containerd, new nodes have docker"),
     ],
 )
-def test_huawei_changed_template_makes_nodes_outdated(changes: dict[str, str], difference: str) -> None:
+def test_huawei_changed_template_makes_nodes_outdated(
+    changes: dict[str, str], difference: str
+) -> None:
     cce = EmulatedCce(2)
     assert [instance.outdated for instance in instances(cce).values()] == ["", ""]
     cce.cloud.change_template(A.partition("/")[0], **changes)
@@ -152,7 +170,9 @@ def test_huawei_all_differences_are_named() -> None:
     cce = EmulatedCce(1)
     cce.cloud.change_template(A.partition("/")[0], flavor="m7.xlarge.8", runtime="docker")
     outdated = instances(cce)[uid(1)].outdated
-    assert outdated == f"flavour {FLAVOR}, new nodes have m7.xlarge.8, runtime containerd, new nodes have docker"
+    assert outdated == (
+        f"flavour {FLAVOR}, new nodes have m7.xlarge.8, runtime containerd, new nodes have docker"
+    )
 
 
 @each_row("unstated", ["spec.os", "spec.runtime"])
@@ -160,7 +180,10 @@ def test_huawei_field_that_a_node_does_not_state_is_no_difference(unstated: str)
     cce = EmulatedCce(1)
     cce.answers[uid(1)] = {unstated: ...}
     cce.cloud.change_template(A.partition("/")[0], os="Ubuntu 22.04", runtime="docker")
-    assert (("operating" in instances(cce)[uid(1)].outdated), unstated) in {(False, "spec.os"), (True, "spec.runtime")}
+    assert (("operating" in instances(cce)[uid(1)].outdated), unstated) in {
+        (False, "spec.os"),
+        (True, "spec.runtime"),
+    }
 
 
 def test_huawei_random_az_and_other_spelling_are_no_differences() -> None:
@@ -218,7 +241,12 @@ def test_huawei_repair_of_cce_ends() -> None:
 
 @each_row(
     ("phase", "busy"),
-    [("", ""), ("Synchronizing", "CCE: node pool phase Synchronizing"), ("Synchronized", ""), ("SoldOut", "")],
+    [
+        ("", ""),
+        ("Synchronizing", "CCE: node pool phase Synchronizing"),
+        ("Synchronized", ""),
+        ("SoldOut", ""),
+    ],
 )
 def test_huawei_group_is_busy_while_its_pool_is_changed(phase: str, busy: str) -> None:
     cce = EmulatedCce(1, 1)
@@ -237,7 +265,9 @@ def test_huawei_restart_is_one_hard_reboot_of_the_server_followed_by_its_job() -
     outcome = drive(cce, restarting(cce, uid(2)))
     assert isinstance(outcome, Succeeded)
     (request,) = [request for request in cce.server.requests if request.method == "POST"]
-    assert json.loads(request.body) == {"reboot": {"type": "HARD", "servers": [{"id": cce.node(uid(2)).server}]}}
+    assert json.loads(request.body) == {
+        "reboot": {"type": "HARD", "servers": [{"id": cce.node(uid(2)).server}]}
+    }
     assert [cce.node(uid(number)).reboots for number in (1, 2, 3)] == [0, 1, 0]
     assert cce.target(A) == 3
 
@@ -270,7 +300,9 @@ def test_huawei_restart_is_over_when_its_job_cannot_be_read(code: int) -> None:
 
 def test_huawei_restart_whose_job_is_not_told_is_over_when_it_is_taken() -> None:
     cce = EmulatedCce(3)
-    operation = restarting(cce, uid(1)).with_status(step="restart", data={"sent": "yes", "jobs": ""})
+    operation = restarting(cce, uid(1)).with_status(
+        step="restart", data={"sent": "yes", "jobs": ""}
+    )
     assert isinstance(cce.build().poll(operation), Succeeded)
     assert cce.changes() == []
 
@@ -278,7 +310,9 @@ def test_huawei_restart_whose_job_is_not_told_is_over_when_it_is_taken() -> None
 def test_huawei_restart_that_never_ends_is_given_up() -> None:
     cce = EmulatedCce(3)
     operation = carried(restarting(cce, uid(1)), cce.build().restart(restarting(cce, uid(1))))
-    operation = operation.with_status(step="restart", data={**operation.status.data, "polls": "900"})
+    operation = operation.with_status(
+        step="restart", data={**operation.status.data, "polls": "900"}
+    )
     outcome = cce.build().poll(operation)
     assert isinstance(outcome, Failed)
     assert "RUNNING" in outcome.message

@@ -23,7 +23,8 @@ def template(
     reserve: str = "",
     **more: Any,
 ) -> Node:
-    """The template of an empty group. specs: further fields of its flavour; more: fields of its pool."""
+    """The template of an empty group. specs: further fields of its flavour;
+    more: fields of its pool."""
     cce = EmulatedCce(0, **more)
     cce.cloud.flavors[FLAVOR] = models.Flavor(FLAVOR, 4, 8192, specs or {})
     cce.answers[POOL] = {"spec.type": type}
@@ -45,7 +46,19 @@ def test_huawei_template_cpu_reservation_decreases_per_core(vcpus: int, kept: in
 
 
 @each_row(
-    ("gib", "pods"), [(1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)]
+    ("gib", "pods"),
+    [
+        (1, 20),
+        (4, 20),
+        (7, 20),
+        (8, 40),
+        (15, 40),
+        (16, 60),
+        (32, 80),
+        (63, 80),
+        (64, 110),
+        (512, 110),
+    ],
 )
 def test_huawei_template_maximum_pods_depend_on_memory(gib: int, pods: int) -> None:
     assert max_pods(Flavor(FLAVOR, 4, 1024 * gib), {}) == pods
@@ -61,16 +74,34 @@ def test_huawei_template_maximum_pods_depend_on_memory(gib: int, pods: int) -> N
         ({"kubeReservedMem": 300, "systemReservedMem": 0}, "", 3920, 8192 - 300 - 100),
         ({"kubeReservedCpu": 10, "systemReservedCpu": 20}, "", 3970, 6792),
         ({"kubeReservedCpu": 200}, "", 3800, 6792),
-        ({"kubeReservedCpu": "x", "systemReservedMem": -5, "maxPods": 0, "kubeReservedMem": True}, "", 3920, 6792),
+        (
+            {
+                "kubeReservedCpu": "x",
+                "systemReservedMem": -5,
+                "maxPods": 0,
+                "kubeReservedMem": True,
+            },
+            "",
+            3920,
+            6792,
+        ),
     ],
 )
-def test_huawei_template_uses_pool_reservations(extend: dict[str, object], runtime: str, cpu: int, memory: int) -> None:
+def test_huawei_template_uses_pool_reservations(
+    extend: dict[str, object], runtime: str, cpu: int, memory: int
+) -> None:
     left = allocatable(Flavor(FLAVOR, 4, 8192), extend, runtime)
     assert (left["cpu"], left["memory"]) == (cpu, memory * MIB)
 
 
-@given(st.integers(1, 256), st.integers(1, 2**22), st.integers(-5, 2**30) | st.text(max_size=4) | st.none())
-def test_huawei_template_never_has_negative_resources(vcpus: int, mib: int, rubbish: object) -> None:
+@given(
+    st.integers(1, 256),
+    st.integers(1, 2**22),
+    st.integers(-5, 2**30) | st.text(max_size=4) | st.none(),
+)
+def test_huawei_template_never_has_negative_resources(
+    vcpus: int, mib: int, rubbish: object
+) -> None:
     extend = dict.fromkeys(("maxPods", "kubeReservedMem", "systemReservedCpu"), rubbish)
     left = allocatable(Flavor(FLAVOR, vcpus, mib), extend, "")
     assert 0 <= left["cpu"] < 1000 * vcpus
@@ -90,7 +121,11 @@ def test_huawei_template_labels_and_taints() -> None:
         taints=[
             {"key": "status", "value": "x", "effect": "NoSchedule"},
             {"key": "dedicated", "effect": "NoExecute"},
-            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
+            {
+                "key": "node.cloudprovider.kubernetes.io/uninitialized",
+                "value": "true",
+                "effect": "NoSchedule",
+            },
             {"key": "odd", "effect": "Sometimes"},
             {},
         ],
@@ -125,7 +160,9 @@ def test_huawei_template_gpus_and_ascend_processors() -> None:
     assert node.allocatable["huawei.com/ascend-310"] == 4
     assert "accelerator" not in node.labels
     flavor = Flavor(FLAVOR, 8, 65536, accelerators=(("Ascend-310", 4), ("odd", 1)))
-    made = make_template(NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), flavor, "cn-north-4", {}).node
+    made = make_template(
+        NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), flavor, "cn-north-4", {}
+    ).node
     assert made is not None
     assert made.allocatable["huawei.com/ascend-310"] == 4
     assert "accelerator" not in made.labels
@@ -140,5 +177,7 @@ def test_huawei_template_of_an_unknown_flavour_costs_only_the_template() -> None
     assert (group.template, group.error) == (None, "")
     assert "knows no flavour" in group.template_error
     bare = Flavor(FLAVOR, 0, 8192)
-    made = make_template(NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), bare, "cn-north-4", {})
+    made = make_template(
+        NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), bare, "cn-north-4", {}
+    )
     assert (made.node, "without its cores" in made.problem) == (None, True)

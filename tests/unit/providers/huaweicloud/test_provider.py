@@ -35,8 +35,15 @@ MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 
 def connection(**settings: str) -> Connection:
     fields = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "cce", **settings}
-    secret = json.dumps({"accessKey": "AKIDEXAMPLE00000TEST", "secretKey": "SKEXAMPLEsecretkey0123456789abcdefghijkl"})
-    return Connection("ours", fields, (entry("pool-a", 0, 5),), lambda name: secret, None, lambda: 0.0)
+    secret = json.dumps(
+        {
+            "accessKey": "AKIDEXAMPLE00000TEST",
+            "secretKey": "SKEXAMPLEsecretkey0123456789abcdefghijkl",
+        }
+    )
+    return Connection(
+        "ours", fields, (entry("pool-a", 0, 5),), lambda name: secret, None, lambda: 0.0
+    )
 
 
 def test_huawei_provider_is_built_without_a_call() -> None:
@@ -61,7 +68,8 @@ def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> N
         f"{path.stem}.{definition.name}"
         for path in MODULES
         for definition in ast.parse(path.read_text()).body
-        if isinstance(definition, ast.FunctionDef | ast.ClassDef) and "api.scale(" in ast.unparse(definition)
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef)
+        and "api.scale(" in ast.unparse(definition)
     ]
     assert users == ["delete_nodes._lower", "scale_up._send_total"]
 

@@ -1,4 +1,6 @@
-"""Random events between two calls: no other nodes are selected for removal, and nothing is bought twice."""
+"""Random events between two calls: no other nodes are selected for removal, and
+nothing is bought twice.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from chalicelib.providers.errors import Conflict, Throttled, Transient
 from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusedError
 from tests.contract.huaweicloud.fixtures import carried
-from tests.unit.providers.huaweicloud.emulated import CLUSTER, FLAVOR, A, B, EmulatedCce, discard, grow, shrink
+from tests.unit.providers.huaweicloud.emulated import (
+    CLUSTER,
+    FLAVOR,
+    A,
+    B,
+    EmulatedCce,
+    discard,
+    grow,
+    shrink,
+)
 
 EVENTS = st.lists(
     st.sampled_from(
@@ -37,7 +48,8 @@ EVENTS = st.lists(
 
 
 class Disturbed(EmulatedCce):
-    """A pool of three and two nodes that others change. removed: the nodes that they have deleted by id."""
+    """A pool of three and two nodes that others change. removed: the nodes that
+    they have deleted by id."""
 
     def __init__(self) -> None:
         super().__init__(3, 2, most=1000)
@@ -64,7 +76,9 @@ class Disturbed(EmulatedCce):
         """Deletes the group's first node as another user does."""
         for name in self.machines(group)[:1]:
             self.removed.add(name)
-            CceMutations(self.cloud).delete(self.cloud.clusters[CLUSTER], self.node(name), keeps_size=False)
+            CceMutations(self.cloud).delete(
+                self.cloud.clusters[CLUSTER], self.node(name), keeps_size=False
+            )
 
     def attempt(self, operation: Operation) -> Outcome | None:
         """Makes one call; None for an error that is retried."""
@@ -76,7 +90,9 @@ class Disturbed(EmulatedCce):
 
 @settings(max_examples=25, deadline=None)
 @given(EVENTS)
-def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(events: list[str]) -> None:
+def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(
+    events: list[str],
+) -> None:
     cce, waiting, bought = Disturbed(), list(events), 0
     operation = grow(cce, 3, 5)
     for _ in range(80):

@@ -29,7 +29,9 @@ from tests.unit.providers.huaweicloud.emulated import (
 )
 
 
-def refused(cce: EmulatedCce, error_class: str, *entries: GroupPolicy, size: int = 5, group: str = A) -> Failed:
+def refused(
+    cce: EmulatedCce, error_class: str, *entries: GroupPolicy, size: int = 5, group: str = A
+) -> Failed:
     """A scale-up from 3, or from 2 of the second group, that is refused before anything is sent."""
     outcome = cce.step(grow(cce, 2 if group == B else 3, size, group), *entries)
     assert isinstance(outcome, Failed)
@@ -236,7 +238,11 @@ def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> No
 
 @each_row(
     ("why", "error_class"),
-    [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")],
+    [
+        (SOLD_OUT, "OutOfStock"),
+        (NO_QUOTA, "QuotaExceeded"),
+        (true("UnexpectedError"), "InstallFailed"),
+    ],
 )
 def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(
     why: dict[str, str], error_class: str
@@ -249,7 +255,11 @@ def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(
     cce.status(A, conditions=[why])
     outcome = cce.step(operation)
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (error_class, why["type"], 1)
+    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (
+        error_class,
+        why["type"],
+        1,
+    )
     assert cce.changes() == ["scale 8 default"]
 
 
@@ -307,8 +317,13 @@ def test_huawei_request_accepted_without_effect_fails() -> None:
     assert cce.changes() == ["scale 6 default"]
 
 
-@each_row(("status", "code", "error_class"), [(400, "CCE.01400001", "InvalidRequest"), (418, "CCE.0", "Unknown")])
-def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(status: int, code: str, error_class: str) -> None:
+@each_row(
+    ("status", "code", "error_class"),
+    [(400, "CCE.01400001", "InvalidRequest"), (418, "CCE.0", "Unknown")],
+)
+def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(
+    status: int, code: str, error_class: str
+) -> None:
     cce = EmulatedCce(3, 2)
     operation = cce.announced(grow(cce, 3, 4))
     cce.fail("operation/scale", status, code, times=2)
@@ -333,6 +348,8 @@ def test_huawei_locked_pool_is_awaited() -> None:
 @each_row("rubbish", ["", "-1", "x", "9" * 40, "²"])
 def test_huawei_unreadable_operation_data_never_become_a_total(rubbish: str) -> None:
     cce = EmulatedCce(3, 2)
-    operation = grow(cce, 3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})
+    operation = grow(cce, 3, 5).with_status(
+        data={"base": rubbish, "total": rubbish, "looks": rubbish}
+    )
     assert isinstance(drive(cce, operation), Succeeded)
     assert cce.changes() == ["scale 7 default"]

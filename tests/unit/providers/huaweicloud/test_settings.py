@@ -28,13 +28,20 @@ def test_huawei_settings_minimal_ones_suffice() -> None:
         None,
         (),
     )
-    assert (found.autodiscovery, found.warn_about_addon, found.calls_per_second, found.known_region) == (
+    assert (
+        found.autodiscovery,
+        found.warn_about_addon,
+        found.calls_per_second,
+        found.known_region,
+    ) == (
         True,
         True,
         10.0,
         True,
     )
-    assert [found.endpoints.get(service) or url_of(service, found.region) for service in Service] == [
+    assert [
+        found.endpoints.get(service) or url_of(service, found.region) for service in Service
+    ] == [
         "https://cce.cn-north-4.myhuaweicloud.com",
         "https://ecs.cn-north-4.myhuaweicloud.com",
         "https://iam.cn-north-4.myhuaweicloud.com",
@@ -65,7 +72,11 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         },
         [entry("pool-b/default", 0, 4, 7)],
     )
-    assert (found.cluster_id, found.project_id, found.agency) == (CLUSTER, PROJECT, Agency("scaler", "Ops Team", 900))
+    assert (found.cluster_id, found.project_id, found.agency) == (
+        CLUSTER,
+        PROJECT,
+        Agency("scaler", "Ops Team", 900),
+    )
     assert [found.endpoints.get(service) for service in Service] == [
         "https://cce.example.com",
         "http://127.0.0.1:8080",
@@ -78,7 +89,11 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         CceBounds(f"{POOL}/c7-az2", 1, 3),
         CceBounds("pool-b/default", 0, 4, 7),
     )
-    assert (found.autodiscovery, found.warn_about_addon, found.calls_per_second) == (False, False, 2.5)
+    assert (found.autodiscovery, found.warn_about_addon, found.calls_per_second) == (
+        False,
+        False,
+        2.5,
+    )
     assert found.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
@@ -93,7 +108,9 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         ("xx-moon-1", Service.CCE, "https://cce.xx-moon-1.myhuaweicloud.com"),
     ],
 )
-def test_huawei_settings_each_region_has_its_endpoints(region: str, service: Service, url: str) -> None:
+def test_huawei_settings_each_region_has_its_endpoints(
+    region: str, service: Service, url: str
+) -> None:
     assert url_of(service, region) == url
 
 
@@ -114,9 +131,21 @@ def test_huawei_settings_unknown_region_is_tried() -> None:
         ({"agencyName": "a"}, "agencyDomain", "is missing, but"),
         ({"agencyDomain": "a"}, "agencyName", "is missing, but"),
         ({"agencyDuration": "900"}, "agencyName", "is missing, but"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"}, "agencyDuration", "out of range"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"}, "agencyDuration", "out of range"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"}, "agencyDuration", "is not a whole number"),
+        (
+            {"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"},
+            "agencyDuration",
+            "out of range",
+        ),
+        (
+            {"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"},
+            "agencyDuration",
+            "out of range",
+        ),
+        (
+            {"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"},
+            "agencyDuration",
+            "is not a whole number",
+        ),
         ({"cceEndpoint": "http://cce.example.com"}, "cceEndpoint", "not an https"),
         ({"ecsEndpoint": "https://a:b@ecs.example.com"}, "ecsEndpoint", "not an https"),
         ({"iamEndpoint": "https://iam.example.com/v3"}, "iamEndpoint", "not an https"),
@@ -135,7 +164,9 @@ def test_huawei_settings_unknown_region_is_tried() -> None:
         ({"zone": "a"}, "zone", "no such setting"),
     ],
 )
-def test_huawei_settings_errors_name_their_path(changed: dict[str, str], place: str, problem: str) -> None:
+def test_huawei_settings_errors_name_their_path(
+    changed: dict[str, str], place: str, problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL | changed)
     assert raised.value.place == f"providers.huaweicloud.{place}"
@@ -153,7 +184,9 @@ def test_huawei_settings_errors_name_their_path(changed: dict[str, str], place: 
         ([entry(" ")], "names no pool"),
     ],
 )
-def test_huawei_settings_invalid_node_group_entry_is_named(entries: list[GroupPolicy], problem: str) -> None:
+def test_huawei_settings_invalid_node_group_entry_is_named(
+    entries: list[GroupPolicy], problem: str
+) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL, entries)
     assert raised.value.place.startswith("nodeGroups: ")
@@ -163,23 +196,45 @@ def test_huawei_settings_invalid_node_group_entry_is_named(entries: list[GroupPo
 def test_huawei_settings_entry_fields_are_optional() -> None:
     found = read_settings(
         SMALL | {"autodiscovery": "false"},
-        [entry("pool-a"), entry("pool-b", None, 0), entry("pool-c/az2", 2), GroupPolicy("exoscale", "web")],
+        [
+            entry("pool-a"),
+            entry("pool-b", None, 0),
+            entry("pool-c/az2", 2),
+            GroupPolicy("exoscale", "web"),
+        ],
     )
-    assert found.groups == (CceBounds("pool-a"), CceBounds("pool-b", None, 0), CceBounds("pool-c/az2", 2))
+    assert found.groups == (
+        CceBounds("pool-a"),
+        CceBounds("pool-b", None, 0),
+        CceBounds("pool-c/az2", 2),
+    )
 
 
 def test_huawei_settings_errors_are_reported_all_at_once() -> None:
     with pytest.raises(InputErrors) as raised:
-        read_settings({"region": "?", "nodes": "a\n2:1:b", "cceEndpoint": "x", "extra": "y"}, [entry("/")])
+        read_settings(
+            {"region": "?", "nodes": "a\n2:1:b", "cceEndpoint": "x", "extra": "y"}, [entry("/")]
+        )
     places = [each.place.removeprefix("providers.huaweicloud.") for each in raised.value.problems]
     assert sorted(places) == sorted(
-        ["region", "clusterId", "credentialsSecret", "nodes", "nodes", "nodeGroups: /", "cceEndpoint", "extra"]
+        [
+            "region",
+            "clusterId",
+            "credentialsSecret",
+            "nodes",
+            "nodes",
+            "nodeGroups: /",
+            "cceEndpoint",
+            "extra",
+        ]
     )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(keys_of(CceSettings))), st.text(max_size=40)))
-def test_huawei_settings_arbitrary_input_is_refused_and_never_crashes(given_settings: dict[str, str]) -> None:
+def test_huawei_settings_arbitrary_input_is_refused_and_never_crashes(
+    given_settings: dict[str, str],
+) -> None:
     try:
         read_settings(SMALL | given_settings)
     except (BadInput, InputErrors):

@@ -77,7 +77,8 @@ def test_CCE_17_known_signature_vectors(
 
 def test_CCE_17_signed_body_equals_the_documented_one() -> None:
     assert SCALE.body == (
-        b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
+        b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":'
+        b'["default"]}}'
     )
     assert hashlib.sha256(SCALE.body).hexdigest().startswith("436248ad")
 
@@ -93,7 +94,9 @@ def test_huawei_signing_sends_exactly_what_was_signed() -> None:
 
 
 def test_huawei_signing_appends_a_slash_only_to_the_signed_path() -> None:
-    assert canonical_path("/api/v3/addons") == canonical_path("/api/v3/addons/") == "/api/v3/addons/"
+    assert (
+        canonical_path("/api/v3/addons") == canonical_path("/api/v3/addons/") == "/api/v3/addons/"
+    )
     assert canonical_path("/") == "/"
     assert canonical_path("/a b/ü~") == canonical_path("/a%20b/%C3%BC~") == "/a%20b/%C3%BC~/"
     assert not urlsplit(signed(READ, LONG, NOW).url).path.endswith("/")
@@ -102,7 +105,12 @@ def test_huawei_signing_appends_a_slash_only_to_the_signed_path() -> None:
 def test_huawei_signing_empty_query_is_an_empty_line_without_a_question_mark() -> None:
     call = VendorRequest("GET", ROOT, HEADERS)
     assert signed(call, LONG, NOW).url == ROOT
-    assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == ["GET", "/", "", "host:h"]
+    assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == [
+        "GET",
+        "/",
+        "",
+        "host:h",
+    ]
 
 
 @each_row(
@@ -144,9 +152,16 @@ def test_huawei_signing_query_is_sorted_and_decodes_to_its_input(params: dict[st
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.permutations(["limit", "marker", "availability_zone"]), st.permutations(["Content-Type", "X-Project-Id"]))
-def test_huawei_signing_does_not_depend_on_the_order_of_its_input(names: list[str], headers: list[str]) -> None:
-    ordered = VendorRequest("GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names})
+@given(
+    st.permutations(["limit", "marker", "availability_zone"]),
+    st.permutations(["Content-Type", "X-Project-Id"]),
+)
+def test_huawei_signing_does_not_depend_on_the_order_of_its_input(
+    names: list[str], headers: list[str]
+) -> None:
+    ordered = VendorRequest(
+        "GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names}
+    )
     assert signed(ordered, LONG, NOW) == signed(
         VendorRequest("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW
     )
