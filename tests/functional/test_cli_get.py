@@ -43,7 +43,7 @@ from chalicelib.store.leases import LastPass, PassFailure
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
-from tests.unit.command.test_cli_tables import Terminal
+from tests.terminal import Terminal
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]

@@ -27,6 +27,7 @@ from chalicelib.shadow.verdicts import UNKNOWN
 from chalicelib.store import Store
 from tests.cases import each_row
 from tests.functional.conftest import ACCOUNT_NOW as NOW
+from tests.terminal import Terminal
 from tests.unit.policy.policy_documents import GOOD
 
 NAME = "prod-geneva"
@@ -47,13 +48,6 @@ NEW_TAINT = (
     "is no startup taint to it without --startup-taint=node.cluster.x-k8s.io/uninitialized"
 )
 WAITS = "Outscaler removes it 6m later: it was unneeded for 4m of 10m"
-
-
-class Terminal(io.StringIO):
-    """A stream that reports to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture

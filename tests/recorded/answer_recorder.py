@@ -34,6 +34,7 @@ from chalicelib.command.main import main as outscaler
 from chalicelib.runtime.runtime import from_environment, install
 from infra.emulators.aws import create_table
 from tests.recorded import state
+from tests.terminal import Terminal
 
 TABLE, NOW = "example", 1_795_000_000.0
 """Of deployment.py."""
@@ -45,13 +46,6 @@ _READS = ("Get", "BatchGet", "Query", "Scan", "Describe")
 _LINK, _ASSET = re.compile(r"/ui/open/[\w.-]+"), re.compile(r"(static/\w+)-[0-9a-f]{16}")
 
 Answers = dict[str, list[str]]
-
-
-class Terminal(io.StringIO):
-    """A stream that reports to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 class AnswerRecorder:

@@ -27,17 +27,11 @@ from chalicelib.command.output import (
     with_local_times,
 )
 from chalicelib.model.timestamps import parse_time
+from tests.terminal import Terminal
 
 TABLE = Table(
     ("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1})
 )
-
-
-class Terminal(io.StringIO):
-    """A stream that reports to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(*tables: Table, text: str = "", out: io.StringIO | None = None) -> str:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.command.jsonpath import _parsed, rendered
 from chalicelib.command.output import emit
 from chalicelib.model.errors import BadInput
-from tests.unit.command.test_cli_tables import Terminal
+from tests.terminal import Terminal
 
 GROUPS: Any = [
     {

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from chalicelib.command.output import progress
-from tests.unit.command.test_cli_tables import Terminal
+from tests.terminal import Terminal
 
 
 def shown(stream: io.StringIO, seconds: int) -> str:
